@@ -1,0 +1,60 @@
+"""Time as an argument. The only module that asks the machine what time it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a part may ask about time."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970-01-01 UTC. May jump; never used for order."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that only grow, from an arbitrary start. For time-outs and rates."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves when told; `sleep` advances it at once and yields to other tasks."""
+
+    def __init__(self, now_ms: int = 1_790_000_000_000) -> None:
+        self._now_ms = float(now_ms)
+        self._monotonic_s = 0.0
+
+    def now_ms(self) -> int:
+        return int(self._now_ms)
+
+    def monotonic_s(self) -> float:
+        return self._monotonic_s
+
+    def advance(self, seconds: float) -> None:
+        """Move both clocks forward."""
+        self._now_ms += seconds * 1000
+        self._monotonic_s += seconds
+
+    def set_wall(self, now_ms: int) -> None:
+        """Make the wall clock jump; the monotonic one stays."""
+        self._now_ms = float(now_ms)
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+        await asyncio.sleep(0)

@@ -1,0 +1,67 @@
+"""Configuration: one frozen model per process, read once from one TOML file.
+
+An error names the file, the key, the value and what was expected, for every wrong key at once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from protocol.errors import ConfigError
+
+
+class Config(BaseModel):
+    """Base of every configuration: frozen, unknown keys refused, strict types (no "5" for 5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+C = TypeVar("C", bound=Config)
+
+
+def load(model: type[C], path: Path) -> C:
+    """Read `path` as `model`; raises ConfigError."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{path}: {_sentence(model, e['loc'], e['msg'], e['type'], e.get('input'))}" for e in error.errors()]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _sentence(model: type[Config], loc: tuple[int | str, ...], message: str, kind: str, value: object) -> str:
+    key = ".".join(str(part) for part in loc)
+    if kind == "extra_forbidden":
+        return f"{key}: unknown key{_did_you_mean(model, loc)}"
+    if kind == "missing":
+        return f"{key}: missing"
+    return f"{key} = {value!r}: {message}"
+
+
+def _did_you_mean(model: type[Config], loc: tuple[int | str, ...]) -> str:
+    from difflib import get_close_matches
+
+    known: type[BaseModel] | None = model
+    for part in loc[:-1]:
+        field = known.model_fields.get(str(part)) if known else None
+        annotation = field.annotation if field else None
+        known = (
+            annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else known if isinstance(part, int) else None
+        )
+    if known is None:
+        return ""
+    close = get_close_matches(str(loc[-1]), known.model_fields, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(sorted(known.model_fields))}"

@@ -1,0 +1,39 @@
+"""Dead letters: what was refused, kept byte for byte with its reason and origin.
+
+On `ew.dead` the value is the payload exactly as it came, the key the device (empty where unknown), and the headers are the
+fields of DeadLetter, ASCII or UTF-8 text. So a letter can be read with any tool, mended and sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+
+class DeadLetter(BaseModel):
+    """Why a message was refused and where it came from."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: str
+    """A RejectReason."""
+    detail: str
+    """What, where, and what was expected."""
+    topic: str
+    """The MQTT topic it came on."""
+    part: str
+    """Name of the part that refused it."""
+    received_at: int
+    """Its wall clock, ms since 1970 UTC."""
+    content_type: str = ""
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """As Kafka headers."""
+        return [(name, str(value).encode("utf-8", "replace")) for name, value in self]
+
+    @classmethod
+    def from_headers(cls, headers: Iterable[tuple[str, bytes | None]]) -> DeadLetter:
+        """Read Kafka headers; unknown ones are left out. Raises pydantic.ValidationError."""
+        known: Mapping[str, str] = {name: (value or b"").decode("utf-8", "replace") for name, value in headers if name in cls.model_fields}
+        return cls.model_validate(known)

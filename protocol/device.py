@@ -1,0 +1,53 @@
+"""What is known of a device: what its agent says of itself, and what the cloud saw of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class DeviceState(StrEnum):
+    """What the agent says, or its last will."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+class DeviceStatus(BaseModel):
+    """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the last will is offline.
+
+    Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    device: str
+    state: DeviceState
+    sent_at: int | None = None
+    """Device clock, ms since 1970 UTC; None in a last will."""
+    received_at: int | None = None
+    """Bridge clock; added by the bridge."""
+    epoch: int | None = None
+    backlog_readings: int | None = None
+    """Readings accepted and not yet acknowledged by the cloud."""
+    backlog_bytes: int | None = None
+    oldest_unacked_s: float | None = None
+    lost_readings: int = 0
+    """Readings given up since the log was made; each is also a gap."""
+    version: str = ""
+
+
+class DeviceSeen(BaseModel):
+    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device that sends."""
+
+    model_config = ConfigDict(frozen=True)
+
+    device: str
+    last_seen: int
+    """Bridge clock of the last record, ms since 1970 UTC."""
+    skew_ms: int | None = None
+    """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
+    streams: list[str] = []
+    records: int = 0
+    """Records since the sequencer started."""

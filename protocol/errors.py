@@ -1,0 +1,76 @@
+"""Whose fault is it? One tree of errors decides log level, retry and metric.
+
+- EdgewakeError
+  - LocalError      our bug, our disk or our configuration: say it and stop
+    - ConfigError   a configuration that cannot be used
+  - RemoteError     their bytes: count it, keep it as a dead letter, go on
+    - Rejected      a message that is refused, with a reason from a closed list
+    - CursorError   a cursor that cannot be resumed
+    - FilterError   a filter that is refused
+    - QueryError    a query file that is refused
+  - Unavailable     something is away: retry with back-off
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EdgewakeError(Exception):
+    """Something went wrong in Edgewake."""
+
+
+class LocalError(EdgewakeError):
+    """Our own fault: a bug, a disk or a configuration."""
+
+
+class ConfigError(LocalError):
+    """A configuration that cannot be used; the message names file, key, value and expectation."""
+
+
+class RemoteError(EdgewakeError):
+    """Somebody else's bytes are wrong; count it, keep it, go on."""
+
+
+class Unavailable(EdgewakeError):
+    """A part that we need is away; retry with back-off."""
+
+
+class RejectReason(StrEnum):
+    """Why a message went to the dead letters (the label of the metric, so a closed list)."""
+
+    TOPIC = "topic"  # not a topic of ours, or a bad device or stream name
+    OVERSIZE = "oversize"  # payload, field count, reading count or string over its bound
+    ENCODING = "encoding"  # not UTF-8, or zstd that does not inflate
+    JSON = "json"  # not JSON (NaN and Infinity are not), or nested too deep
+    SHAPE = "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
+    TIME = "time"  # an event time that is no integer of milliseconds from 1970 to 2100
+    FIELD_TYPE = "field_type"  # a field that changed its type; fields may be added, never retyped
+    FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
+    RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic
+    VERSION = "version"  # a protocol version or content type that we do not speak
+
+
+class Rejected(RemoteError):
+    """A message that is refused; `reason` is for machines, the text says what, where and what was expected."""
+
+    def __init__(self, reason: RejectReason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class CursorError(RemoteError):
+    """A cursor that cannot be resumed; `reason` is garbage, forged, subscription or version."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class FilterError(RemoteError):
+    """A `where=` or `select=` that does not parse, names an unknown function or costs too much."""
+
+
+class QueryError(RemoteError):
+    """A query file that cannot be registered; the text names the line or clause and what was expected."""

@@ -1,0 +1,238 @@
+"""The frame: an immutable batch of readings of one device and stream, in columns.
+
+Bytes of a frame, made once, before the first send, and the same at every attempt (JSON, UTF-8):
+
+    {"epoch":3,"frame":12,"seq":1101,"t":[1790000000000,1790000001000],"fields":{"speed":[51.2,null]}}
+
+`seq` is the first reading's; reading i has `seq + i`. `t` are event times in ms since 1970 UTC. Every column is as long
+as `t`; a value is a number, a string, a boolean or null. A *gap frame* has no columns and says what was lost on the device:
+
+    {"epoch":3,"frame":14,"first_frame":13,"seq":1103,"gap":{"reason":"quota","count":200}}
+
+It takes the numbers of the frames that it replaces (`first_frame` to `frame`), so that nobody waits for them.
+
+On MQTT the content type tells what the payload is: FRAME_TYPE, FRAME_ZSTD_TYPE (the same bytes as one zstd frame), or
+nothing for a plain device's single JSON object, which `from_plain` turns into a frame of one.
+This module neither opens sockets nor knows topics; it raises Rejected and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import orjson
+import zstandard
+
+from protocol.errors import Rejected, RejectReason
+from protocol.names import RESERVED_FIELDS, is_field
+
+FRAME_TYPE: Final = "application/vnd.edgewake.frame+json"
+FRAME_ZSTD_TYPE: Final = "application/vnd.edgewake.frame+json+zstd"
+
+FRAME_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of a frame or a plain reading, inflated. As Kafka's default message bound. Over it: rejected (oversize)."""
+FRAME_READINGS_MAX: Final = 10_000
+"""Readings in a frame. Over it: rejected (oversize)."""
+FIELDS_MAX: Final = 256
+"""Fields in a frame, after flattening. Over it: rejected (oversize)."""
+STRING_CHARS_MAX: Final = 8192
+"""Characters of a string value. Over it: rejected (oversize)."""
+DEPTH_MAX: Final = 8
+"""Nesting of a plain device's object before flattening. Over it: rejected (shape)."""
+TIME_MS_MAX: Final = 4_102_444_800_000
+"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
+COUNTER_MAX: Final = 2**53 - 1
+"""Largest epoch, frame or seq: what every JSON reader keeps exactly."""
+
+ZSTD_FROM_BYTES: Final = 512
+"""An agent compresses frames from this size; below it zstd saves nothing."""
+
+Scalar: TypeAlias = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A counted loss. `reason` is a word such as quota, corrupt or rejected; `count` counts readings."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A batch of readings in columns, or a gap (then `t` and `fields` are empty)."""
+
+    epoch: int | None
+    """Changes when the device's log is created, lost or restored. None: the device does not number."""
+    frame: int | None
+    """Number of the frame per (device, epoch, stream), from 1, without holes. None: not numbered."""
+    seq: int | None
+    """Number of the first reading per (device, epoch, stream), from 1."""
+    t: Sequence[int]
+    """Event times, ms since 1970 UTC, by the device's clock."""
+    fields: Mapping[str, Sequence[Scalar]]
+    """Columns, each as long as `t`."""
+    gap: Gap | None = None
+    first_frame: int | None = None
+    """First frame number that a gap frame replaces; None otherwise."""
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame. The caller keeps them: they are never made twice."""
+    body: dict[str, Any] = {"epoch": frame.epoch, "frame": frame.frame, "seq": frame.seq}
+    if frame.gap is not None:
+        body["first_frame"] = frame.first_frame
+        body["gap"] = {"reason": frame.gap.reason, "count": frame.gap.count}
+    else:
+        body["t"] = frame.t
+        body["fields"] = frame.fields
+    return orjson.dumps(body)
+
+
+def compress(payload: bytes) -> tuple[bytes, str]:
+    """The bytes to send and their content type: zstd where it pays."""
+    if len(payload) < ZSTD_FROM_BYTES:
+        return payload, FRAME_TYPE
+    return zstandard.ZstdCompressor(level=3).compress(payload), FRAME_ZSTD_TYPE
+
+
+def inflate(payload: bytes) -> bytes:
+    """Undo zstd within FRAME_BYTES_MAX; raises Rejected(encoding | oversize)."""
+    try:
+        size = zstandard.frame_content_size(payload)
+        if size > FRAME_BYTES_MAX:
+            raise Rejected(RejectReason.OVERSIZE, f"frame inflates to {size} bytes: expected at most {FRAME_BYTES_MAX}")
+        reader = zstandard.ZstdDecompressor(max_window_size=1 << 23).stream_reader(payload)
+        inflated = reader.read(FRAME_BYTES_MAX + 1)
+    except zstandard.ZstdError as error:
+        raise Rejected(RejectReason.ENCODING, f"zstd: {error}") from error
+    if len(inflated) > FRAME_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"frame inflates past {FRAME_BYTES_MAX} bytes")
+    return inflated
+
+
+def decode(payload: bytes) -> Frame:
+    """Read and check the bytes of a frame; raises Rejected."""
+    body = _object(payload)
+    epoch, frame, seq = _counter(body, "epoch"), _counter(body, "frame"), _counter(body, "seq")
+    if "gap" in body:
+        return Frame(epoch, frame, seq, (), {}, gap=_gap(body["gap"]), first_frame=_counter(body, "first_frame"))
+    t, fields = body.get("t"), body.get("fields")
+    if not isinstance(t, list) or not isinstance(fields, dict):
+        raise Rejected(RejectReason.SHAPE, "frame: expected a list `t` and an object `fields`")
+    _check_times(t)
+    _check_columns(fields, len(t))
+    return Frame(epoch, frame, seq, t, fields)
+
+
+def from_plain(payload: bytes, *, received_at: int) -> Frame:
+    """A plain device's single JSON object as a frame of one; raises Rejected.
+
+    `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
+    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text. `device` is the caller's to check.
+    """
+    body = _object(payload)
+    body.pop("device", None)
+    t = body.pop("t", received_at)
+    _check_times([t])
+    seq = _counter(body, "seq") if "seq" in body else None
+    epoch = _counter(body, "epoch") if "epoch" in body else None
+    body.pop("seq", None)
+    body.pop("epoch", None)
+    fields: dict[str, list[Scalar]] = {}
+    _flatten(body, "", 1, fields)
+    if not fields:
+        raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
+    _check_columns(fields, 1)
+    return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=fields)
+
+
+_NUL_OR_LONE_SURROGATE: Final = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    if len(payload) > FRAME_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}")
+    try:
+        body = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        _check_utf8(payload)
+        raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
+    return body
+
+
+def _check_utf8(payload: bytes) -> None:
+    try:
+        payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Rejected(RejectReason.ENCODING, f"byte {error.start} is not UTF-8") from error
+
+
+def _counter(body: Mapping[str, Any], name: str) -> int:
+    value = body.get(name)
+    if type(value) is not int or not 0 <= value <= COUNTER_MAX:
+        raise Rejected(RejectReason.SHAPE, f"{name}: expected an integer from 0 to 2^53-1, found {str(value)[:40]!r}")
+    return value
+
+
+def _gap(value: object) -> Gap:
+    match value:
+        case {"reason": str(reason), "count": int(count)} if 0 <= count <= COUNTER_MAX and len(reason) <= 64:
+            return Gap(reason, count)
+    raise Rejected(RejectReason.SHAPE, "gap: expected {reason: text, count: number}")
+
+
+def _check_times(t: Sequence[object]) -> None:
+    if not 0 < len(t) <= FRAME_READINGS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(t)} readings: expected 1 to {FRAME_READINGS_MAX}")
+    if set(map(type, t)) != {int}:
+        raise Rejected(RejectReason.TIME, "t: expected integers, milliseconds since 1970")
+    if min(t) < 0 or max(t) > TIME_MS_MAX:  # type: ignore[type-var, operator]
+        raise Rejected(RejectReason.TIME, f"t: expected 0 to {TIME_MS_MAX}, found {min(t)} to {max(t)}")  # type: ignore[type-var]
+
+
+_SCALARS: Final = frozenset({int, float, str, bool, type(None)})
+
+
+def _check_columns(fields: Mapping[str, Any], length: int) -> None:
+    if len(fields) > FIELDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(fields)} fields: expected at most {FIELDS_MAX}")
+    for name, column in fields.items():
+        if not is_field(name):
+            why = "reserved" if name in RESERVED_FIELDS else "not 1-64 of A-Z a-z 0-9 _"
+            raise Rejected(RejectReason.SHAPE, f"field {name[:80]!r}: {why}")
+        if type(column) is not list or len(column) != length:
+            raise Rejected(RejectReason.SHAPE, f"field {name!r}: expected a list of {length}")
+        kinds = set(map(type, column))
+        if not kinds <= _SCALARS:
+            raise Rejected(RejectReason.SHAPE, f"field {name!r}: expected numbers, strings, booleans or null")
+        if str in kinds:
+            _check_strings(name, column)
+
+
+def _check_strings(name: str, column: Sequence[Scalar]) -> None:
+    for value in column:
+        if type(value) is not str:
+            continue
+        if len(value) > STRING_CHARS_MAX:
+            raise Rejected(RejectReason.OVERSIZE, f"field {name!r}: a string of {len(value)} characters, at most {STRING_CHARS_MAX}")
+        if _NUL_OR_LONE_SURROGATE.search(value):
+            raise Rejected(RejectReason.ENCODING, f"field {name!r}: NUL or a lone surrogate in a string")
+
+
+def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]]) -> None:
+    if depth > DEPTH_MAX:
+        raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
+    for name, value in body.items():
+        full = prefix + name
+        if isinstance(value, dict):
+            _flatten(value, full + "_", depth + 1, into)
+        elif full in into:
+            raise Rejected(RejectReason.SHAPE, f"field {full[:80]!r} twice after flattening")
+        else:
+            into[full] = [orjson.dumps(value).decode() if isinstance(value, list) else value]

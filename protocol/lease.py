@@ -1,0 +1,81 @@
+"""A lease: a sleeping client's subscription and cursor, held by the push proxy (`ew.leases`, key: lease id)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
+
+STREAMS_PER_SUBSCRIPTION_MAX = 16
+"""Streams in one subscription; each adds positions to the cursor. More: 422."""
+
+
+class Subscription(BaseModel):
+    """Which events a client wants: what the query string of the SSE endpoint says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    streams: Annotated[tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)]
+    where: str | None = None
+    select: str | None = None
+
+
+class Webhook(BaseModel):
+    """Where to wake the client: Standard Webhooks (standardwebhooks.com), signed with `secret`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["webhook"] = "webhook"
+    url: AnyHttpUrl
+    secret: str | None = None
+    """whsec_… with 24 to 64 bytes; made by the proxy and returned once where it is missing."""
+
+
+class WakePolicy(BaseModel):
+    """When to wake. A wake-up is a hint: the truth stays in the cursor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_events: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Wake when so many events wait."""
+    max_wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0
+    """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it takes when min_events > 1."""
+    min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
+    """Least time between two wake-ups."""
+    preview_events: Annotated[int, Field(ge=0, le=10)] = 1
+    """Events put into the wake-up, as far as 3 KB go."""
+
+
+class LeaseRequest(BaseModel):
+    """Body of POST /v1/leases."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    subscription: Subscription
+    cursor: str
+    endpoint: Webhook
+    wake: WakePolicy = WakePolicy()
+    ttl_s: Annotated[int, Field(ge=60, le=2_592_000)] = 604_800
+    """Life of the lease; at its end it is dropped and said in the metrics. Default 7 days, the default retention of streams."""
+
+
+class Lease(BaseModel):
+    """A lease as it is kept. The cursor moves on only after the wake-up that covers it was taken by the endpoint."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    token_hash: str
+    """SHA-256 of the bearer token that may read or end the lease."""
+    request: LeaseRequest
+    secret: str
+    created_at: int
+    expires_at: int
+    wakes: int = 0
+    last_wake_at: int | None = None
+    failures: int = 0
+    """Failed wake-ups in a row."""
+    disabled: str | None = None
+    """Why the endpoint is not tried any more (410, too many failures); None while it is."""
+    woken_to: str | None = None
+    """Cursor up to which the client was told; None before the first wake-up."""

@@ -1,0 +1,39 @@
+"""Names of devices, streams, queries and fields: what is legal, said once.
+
+A name must survive as an MQTT topic level, a Kafka topic, an SQL identifier and a URL path segment.
+"""
+
+from __future__ import annotations
+
+import re
+
+DEVICE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""1 to 64 characters; no `/ + #` (MQTT 5, section 4.7), nothing to escape in a URL."""
+
+STREAM_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""Streams and queries share one name space. Legal in Kafka (at most 249 characters), SQL and URLs."""
+
+FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+RESERVED_FIELDS = frozenset(
+    {
+        "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at", "received_at", "fields", "gap",
+        "query", "revision", "final", "window_start", "window_end", "event_time", "clock_flag",
+    }
+)  # fmt: skip
+"""Names of the envelope. A reading is shown flat, its fields beside these, so no field may have such a name."""
+
+
+def is_device(name: str) -> bool:
+    """May `name` be a device id?"""
+    return DEVICE_PATTERN.fullmatch(name) is not None
+
+
+def is_stream(name: str) -> bool:
+    """May `name` be a stream or a query?"""
+    return STREAM_PATTERN.fullmatch(name) is not None
+
+
+def is_field(name: str) -> bool:
+    """May `name` be a field of a reading?"""
+    return name not in RESERVED_FIELDS and FIELD_PATTERN.fullmatch(name) is not None

@@ -1,0 +1,57 @@
+"""A continuous query's registration and its progress, as they stand on `ew.queries` and `ew.progress`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Registration(BaseModel):
+    """A registered query (key on `ew.queries`: name; a tombstone removes it)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    text: str
+    """The whole .sql file, header included."""
+    paused: bool = False
+    registered_at: int
+    """ms since 1970 UTC."""
+
+
+class QueryState(StrEnum):
+    """Where a query is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Progress(BaseModel):
+    """How far a query has come (key on `ew.progress`: query). Written in the same transaction as the batch's results."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    stream: str
+    state: QueryState
+    execution: str = "shared"
+    """shared (runs with the stream's other queries) or dedicated (a Spark query of its own)."""
+    detail: str = ""
+    """Why it was refused or failed, and what to do."""
+    batch: int = -1
+    """Micro-batch that last computed it; the `revision` of its rows."""
+    watermark: int | None = None
+    """Event time in ms up to which every window is final."""
+    offsets: dict[int, int] = {}
+    """Partition of the stream's topic → first offset not yet computed."""
+    lag: int | None = None
+    """Records of the stream not yet computed."""
+    readings_per_s: float | None = None
+    late: int = 0
+    """Readings counted as late since the query was registered."""
+    updated_at: int
+    """ms since 1970 UTC."""

@@ -1,0 +1,125 @@
+"""The record: a frame as Kafka keeps it, with its origin and its times.
+
+Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
+
+    {"device":"car-07","stream":"vehicle_position","mode":"ack","sent_at":1790000000100,"received_at":1790000000130,
+     "epoch":3,"frame":12,"seq":1101,"t":[…],"fields":{…}}
+
+Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's.
+On `ew.up` the header PLACEMENT_HEADER says how the sequencer must place the frame without reading its value;
+on `ew.s.*` the header ORIGIN_HEADER says where on `ew.up` it came from (the ack token's place).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from protocol.frame import Frame, Gap, Scalar
+
+PLACEMENT_HEADER: Final = "ew"
+ORIGIN_HEADER: Final = "up"
+
+
+class Mode(StrEnum):
+    """How a stream is sent."""
+
+    ACK = "ack"
+    ONE_WAY = "one_way"
+
+
+class Discipline(StrEnum):
+    """How the sequencer keeps a frame once and in order."""
+
+    ORDERED = "o"  # numbered from 1 without holes (agents): repeats dropped, early frames held until their turn
+    NUMBERED = "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held
+    FREE = "f"  # not numbered: passed on as it comes
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the sequencer needs of a frame. Header bytes: `discipline|stream|epoch|first|last`, ASCII."""
+
+    discipline: Discipline
+    stream: str
+    epoch: int
+    first: int
+    last: int
+
+    def encode(self) -> bytes:
+        """The header's value."""
+        return f"{self.discipline}|{self.stream}|{self.epoch}|{self.first}|{self.last}".encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Placement:
+        """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
+        discipline, stream, epoch, first, last = value.decode().split("|")
+        return cls(Discipline(discipline), stream, int(epoch), int(first), int(last))
+
+
+def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, received_at: int, frame_bytes: bytes) -> bytes:
+    """Put origin and times before a checked frame's own bytes (they begin with `{`; names are safe in JSON)."""
+    sent = "null" if sent_at is None else str(sent_at)
+    head = f'{{"device":"{device}","stream":"{stream}","mode":"{mode}","sent_at":{sent},"received_at":{received_at},'
+    return head.encode() + frame_bytes[frame_bytes.index(b"{") + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A decoded record."""
+
+    device: str
+    stream: str
+    mode: Mode
+    sent_at: int | None
+    received_at: int
+    frame: Frame
+
+
+def decode(value: bytes) -> Record:
+    """Read a record that a bridge checked before. Raises KeyError or orjson.JSONDecodeError on foreign bytes."""
+    body: dict[str, Any] = orjson.loads(value)
+    gap = body.get("gap")
+    return Record(
+        device=body["device"],
+        stream=body["stream"],
+        mode=Mode(body["mode"]),
+        sent_at=body["sent_at"],
+        received_at=body["received_at"],
+        frame=Frame(
+            epoch=body.get("epoch"),
+            frame=body.get("frame"),
+            seq=body.get("seq"),
+            t=body.get("t", ()),
+            fields=body.get("fields", {}),
+            gap=None if gap is None else Gap(gap["reason"], gap["count"]),
+            first_frame=body.get("first_frame"),
+        ),
+    )
+
+
+def readings(record: Record) -> Iterator[dict[str, Scalar]]:
+    """The readings of a record as clients see them: flat, in order.
+
+    {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is left out.
+    """
+    frame = record.frame
+    names = list(frame.fields)
+    columns = list(frame.fields.values())
+    for i, t in enumerate(frame.t):
+        reading: dict[str, Scalar] = {
+            "stream": record.stream,
+            "device": record.device,
+            "epoch": frame.epoch,
+            "seq": None if frame.seq is None else frame.seq + i,
+            "t": t,
+            "received_at": record.received_at,
+        }
+        for name, column in zip(names, columns, strict=True):
+            if (value := column[i]) is not None:
+                reading[name] = value
+        yield reading

@@ -1,0 +1,74 @@
+"""The stream catalogue: which streams there are, with which fields.
+
+One compacted record per stream on `ew.streams` (key: stream). Streams may be declared with units; undeclared ones are learnt by the
+bridges from what arrives. Fields may be added, never retyped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from protocol.frame import Scalar
+from protocol.names import FIELD_PATTERN, STREAM_PATTERN
+
+STREAMS_MAX = 1000
+"""Streams in the catalogue; each is a Kafka topic. A message of one more stream is rejected (oversize)."""
+
+
+class FieldType(StrEnum):
+    """Type of a field. A number is a 64-bit float everywhere."""
+
+    NUMBER = "number"
+    STRING = "string"
+    BOOLEAN = "boolean"
+
+
+class FieldInfo(BaseModel):
+    """One field of a stream."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: FieldType
+    unit: str = ""
+    """UCUM symbol, e.g. m/s, Cel, %; empty where unknown."""
+
+
+class Stream(BaseModel):
+    """A named kind of reading."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
+    description: str = ""
+    fields: dict[Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo] = Field(default_factory=dict)
+
+
+def type_of(column: Sequence[Scalar]) -> FieldType | None:
+    """The one type of a column's values; None where all are null; raises TypeError where they differ."""
+    kinds = set(map(type, column)) - {type(None)}
+    if not kinds:
+        return None
+    if kinds <= {int, float}:
+        return FieldType.NUMBER
+    if kinds == {str}:
+        return FieldType.STRING
+    if kinds == {bool}:
+        return FieldType.BOOLEAN
+    raise TypeError(" and ".join(sorted(kind.__name__ for kind in kinds)))
+
+
+def types_of(fields: Mapping[str, Sequence[Scalar]]) -> dict[str, FieldType]:
+    """The types of a frame's columns; all-null columns are left out; raises TypeError naming the field."""
+    types: dict[str, FieldType] = {}
+    for name, column in fields.items():
+        try:
+            kind = type_of(column)
+        except TypeError as error:
+            raise TypeError(f"field {name!r} mixes {error}") from error
+        if kind is not None:
+            types[name] = kind
+    return types

@@ -1,0 +1,111 @@
+"""Every topic, MQTT and Kafka, in one place.
+
+MQTT (`<device>` is the client id):
+
+    ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
+    ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device
+    ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
+
+Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
+
+    ew.up              records as the bridges took them, repeats and disorder included
+    ew.s.<stream>      the same records, each frame once and in order per device: what everybody reads
+    ew.q.<query>       results and watermarks of a query; one partition
+    ew.dead            dead letters: value = the bytes as they came, headers = why and from where
+    ew.sequence *      the sequencer's place per (device, epoch, stream); same partitions as ew.up
+    ew.streams *       stream catalogue, key = stream
+    ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
+    ew.queries *       registered queries, key = query
+    ew.progress *      progress of the analysis, key = query
+    ew.sketches *      minute summaries, key = stream|field|minute
+    ew.leases *        leases of sleeping clients, key = lease id
+    ew.late            readings that came after their window was final, counted
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import Rejected, RejectReason
+from protocol.names import is_device, is_stream
+
+ROOT: Final = "ew/v1"
+UP_FILTER: Final = f"{ROOT}/+/up/+"
+STATUS_FILTER: Final = f"{ROOT}/+/status"
+
+UP: Final = "ew.up"
+DEAD: Final = "ew.dead"
+SEQUENCE: Final = "ew.sequence"
+STREAMS: Final = "ew.streams"
+DEVICES: Final = "ew.devices"
+QUERIES: Final = "ew.queries"
+PROGRESS: Final = "ew.progress"
+SKETCHES: Final = "ew.sketches"
+LEASES: Final = "ew.leases"
+LATE: Final = "ew.late"
+STREAM_PREFIX: Final = "ew.s."
+QUERY_PREFIX: Final = "ew.q."
+
+COMPACTED: Final = frozenset({SEQUENCE, STREAMS, DEVICES, QUERIES, PROGRESS, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, STREAMS, DEVICES, QUERIES, PROGRESS, SKETCHES, LEASES, LATE})
+"""Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one."""
+
+
+def up(device: str, stream: str) -> str:
+    """MQTT topic of a device's readings of one stream."""
+    return f"{ROOT}/{device}/up/{stream}"
+
+
+def ack(device: str) -> str:
+    """MQTT topic of a device's end-to-end acknowledgements."""
+    return f"{ROOT}/{device}/ack"
+
+
+def status(device: str) -> str:
+    """MQTT topic of a device's birth, status and last will."""
+    return f"{ROOT}/{device}/status"
+
+
+def belongs_to(topic: str, device: str) -> bool:
+    """Is `topic` one of this device's own? An answer is sent nowhere else."""
+    return topic.startswith(f"{ROOT}/{device}/")
+
+
+@dataclass(frozen=True, slots=True)
+class UpTopic:
+    """A parsed `ew/v1/<device>/up/<stream>`."""
+
+    device: str
+    stream: str
+
+
+def parse_up(topic: str) -> UpTopic:
+    """Read device and stream from an MQTT topic; raises Rejected(topic)."""
+    parts = topic.split("/")
+    if len(parts) != 5 or parts[0] != "ew" or parts[1] != "v1" or parts[3] != "up":
+        raise Rejected(RejectReason.TOPIC, f"topic {topic[:200]!r}: expected {ROOT}/<device>/up/<stream>")
+    device, stream = parts[2], parts[4]
+    if not is_device(device):
+        raise Rejected(RejectReason.TOPIC, f"device {device[:100]!r}: expected 1-64 of A-Z a-z 0-9 . _ -")
+    if not is_stream(stream):
+        raise Rejected(RejectReason.TOPIC, f"stream {stream[:100]!r}: expected 1-64 of a-z 0-9 _, a letter first")
+    return UpTopic(device, stream)
+
+
+def parse_status(topic: str) -> str:
+    """Read the device from `ew/v1/<device>/status`; raises Rejected(topic)."""
+    parts = topic.split("/")
+    if len(parts) != 4 or parts[:2] != ["ew", "v1"] or parts[3] != "status" or not is_device(parts[2]):
+        raise Rejected(RejectReason.TOPIC, f"topic {topic[:200]!r}: expected {ROOT}/<device>/status")
+    return parts[2]
+
+
+def stream_topic(stream: str) -> str:
+    """Kafka topic of a stream's sequenced records."""
+    return STREAM_PREFIX + stream
+
+
+def query_topic(query: str) -> str:
+    """Kafka topic of a query's results."""
+    return QUERY_PREFIX + query
