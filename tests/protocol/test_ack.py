@@ -1,0 +1,31 @@
+"""Acknowledgements: a token and, where refused, why."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.ack import Ack, AckToken
+from protocol.errors import RejectReason, RemoteError
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2**63 - 1), st.booleans())
+def test_a_token_survives_text(partition: int, offset: int, dead: bool) -> None:
+    token = AckToken(partition, offset, dead)
+    assert AckToken.parse(str(token)) == token
+
+
+@pytest.mark.parametrize("text", ["", ".", "1", "1.", ".1", "-1.2", "1.x", "x1.2", "1.2.3", "².1", "1" * 40 + ".1"])
+def test_another_text_is_no_token(text: str) -> None:
+    with pytest.raises(RemoteError):
+        AckToken.parse(text)
+
+
+@pytest.mark.parametrize("ack", [Ack(AckToken(2, 88_123)), Ack(AckToken(0, 17, dead=True), RejectReason.FIELD_TYPE, "speed was a number")])
+def test_an_ack_survives_encoding(ack: Ack) -> None:
+    assert Ack.decode(ack.encode()) == ack
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"5", b"{}", b'{"token":5}', b'{"token":"1.2","rejected":"whim"}'])
+def test_other_bytes_are_no_ack(payload: bytes) -> None:
+    with pytest.raises(RemoteError):
+        Ack.decode(payload)

@@ -1,0 +1,127 @@
+"""Frames: what is encoded is decoded, and everything else is refused with a reason."""
+
+import contextlib
+
+import orjson
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import frame as frames
+from protocol.errors import Rejected, RejectReason
+from protocol.frame import Frame, Gap
+
+NOW = 1_790_000_000_000
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50),
+)
+names = st.from_regex(r"[a-z][a-z0-9_]{0,10}x", fullmatch=True)
+
+
+@st.composite
+def a_frame(draw: st.DrawFn) -> Frame:
+    n = draw(st.integers(1, 20))
+    columns = st.lists(scalars, min_size=n, max_size=n)
+    return Frame(
+        epoch=draw(st.integers(0, frames.COUNTER_MAX)),
+        frame=draw(st.integers(0, frames.COUNTER_MAX)),
+        seq=draw(st.integers(0, frames.COUNTER_MAX)),
+        t=draw(st.lists(st.integers(0, frames.TIME_MS_MAX), min_size=n, max_size=n)),
+        fields=draw(st.dictionaries(names, columns, min_size=1, max_size=5)),
+    )
+
+
+@given(a_frame())
+def test_a_frame_survives_encoding(frame: Frame) -> None:
+    assert frames.decode(frames.encode(frame)) == frame
+
+
+@given(a_frame())
+def test_a_frame_survives_compression(frame: Frame) -> None:
+    payload = frames.encode(frame)
+    sent, content_type = frames.compress(payload)
+    assert (frames.inflate(sent) if content_type == frames.FRAME_ZSTD_TYPE else sent) == payload
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_frame_or_rejected(payload: bytes) -> None:
+    for read in (frames.decode, frames.inflate, lambda p: frames.from_plain(p, received_at=NOW)):
+        with contextlib.suppress(Rejected):
+            read(payload)
+
+
+def test_a_gap_frame_takes_the_numbers_it_replaces() -> None:
+    gap = Frame(3, 14, 1103, (), {}, gap=Gap("quota", 200), first_frame=12)
+    assert frames.decode(frames.encode(gap)) == gap
+
+
+def body(**changes: object) -> bytes:
+    base: dict[str, object] = {"epoch": 3, "frame": 12, "seq": 1, "t": [NOW, NOW], "fields": {"a": [1, None]}}
+    return orjson.dumps({name: value for name, value in (base | changes).items() if value is not ...})
+
+
+BAD_FRAMES = {
+    "truncated": (body()[:-9], RejectReason.JSON),
+    "NaN": (body().replace(b"null", b"NaN"), RejectReason.JSON),
+    "not UTF-8": (body(fields={"a": ["x", "y"]}).replace(b"x", b"\xff"), RejectReason.ENCODING),
+    "NUL in a string": (body(fields={"a": ["x\0", "y"]}), RejectReason.ENCODING),
+    "depth 1000": (b"[" * 1000 + b"]" * 1000, RejectReason.SHAPE),
+    "depth 100000": (b"[" * 100_000, RejectReason.JSON),
+    "a list": (b"[1]", RejectReason.SHAPE),
+    "no frame number": (body(frame=...), RejectReason.SHAPE),
+    "a negative seq": (body(seq=-1), RejectReason.SHAPE),
+    "an epoch of true": (body(epoch=True), RejectReason.SHAPE),
+    "unequal columns": (body(fields={"a": [1]}), RejectReason.SHAPE),
+    "a nested value": (body(fields={"a": [1, {}]}), RejectReason.SHAPE),
+    "a reserved field": (body(fields={"device": ["b", "b"]}), RejectReason.SHAPE),
+    "a field with a space": (body(fields={"a b": [1, 2]}), RejectReason.SHAPE),
+    "no readings": (body(t=[], fields={}), RejectReason.OVERSIZE),
+    "year 2101": (body(t=[NOW, 4_133_980_800_000]), RejectReason.TIME),
+    "a time of text": (body(t=[NOW, "2026"]), RejectReason.TIME),
+    "257 fields": (body(fields={f"f{i}": [1, 2] for i in range(257)}), RejectReason.OVERSIZE),
+    "a long string": (body(fields={"a": ["x" * 8193, ""]}), RejectReason.OVERSIZE),
+    "over a MiB": (body(fields={"a": ["x" * 8000, "y"]}) + b" " * 1024 * 1024, RejectReason.OVERSIZE),
+}
+
+
+@pytest.mark.parametrize(("payload", "reason"), BAD_FRAMES.values(), ids=BAD_FRAMES)
+def test_a_bad_frame_is_rejected_with_its_reason(payload: bytes, reason: RejectReason) -> None:
+    with pytest.raises(Rejected) as refused:
+        frames.decode(payload)
+    assert refused.value.reason is reason
+
+
+def test_a_decompression_bomb_is_refused_without_being_inflated() -> None:
+    for bomb in (zstandard.compress(bytes(50_000_000)), zstandard.ZstdCompressor(write_content_size=False).compress(bytes(50_000_000))):
+        with pytest.raises(Rejected) as refused:
+            frames.inflate(bomb)
+        assert refused.value.reason is RejectReason.OVERSIZE
+
+
+def test_a_plain_reading_becomes_a_frame_of_one() -> None:
+    plain = frames.from_plain(b'{"speed":51.2,"door":{"open":true},"tags":["a",1]}', received_at=NOW)
+    assert plain == Frame(None, None, None, [NOW], {"speed": [51.2], "door_open": [True], "tags": ['["a",1]']})
+
+
+def test_a_plain_reading_may_number_itself() -> None:
+    plain = frames.from_plain(b'{"speed":51.2,"t":1790000000001,"seq":7}', received_at=NOW)
+    assert plain == Frame(0, 7, 7, [NOW + 1], {"speed": [51.2]})
+
+
+@pytest.mark.parametrize(
+    "payload", [b"{}", b'{"t":1}', b'{"a_b":1,"a":{"b":2}}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9]
+)
+def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
+    with pytest.raises(Rejected) as refused:
+        frames.from_plain(payload, received_at=NOW)
+    assert refused.value.reason is RejectReason.SHAPE
+
+
+def test_1970_and_2099_are_taken_for_the_analysis_to_judge() -> None:
+    assert frames.decode(body(t=[0, 4_102_444_799_999])).t == [0, 4_102_444_799_999]

@@ -1,0 +1,46 @@
+"""Records: the frame's own bytes stay as they were made; readings come out flat and in order."""
+
+import orjson
+
+from protocol import frame as frames
+from protocol import record as records
+from protocol.frame import Frame
+from protocol.record import Discipline, Mode, Placement
+
+FRAME = Frame(3, 12, 1101, [1_790_000_000_000, 1_790_000_001_000], {"speed": [51.2, None], "street": ["Quay", "Bridge"]})
+
+
+def value() -> bytes:
+    return records.encode(
+        device="car-07", stream="vehicle_position", mode=Mode.ACK, sent_at=None, received_at=5, frame_bytes=frames.encode(FRAME)
+    )
+
+
+def test_the_frames_bytes_follow_the_envelope_unchanged() -> None:
+    assert value().endswith(frames.encode(FRAME)[1:])
+    assert orjson.loads(value())["device"] == "car-07"
+
+
+def test_a_record_survives_encoding() -> None:
+    record = records.decode(value())
+    assert (record.device, record.stream, record.mode, record.sent_at, record.received_at) == (
+        "car-07",
+        "vehicle_position",
+        Mode.ACK,
+        None,
+        5,
+    )
+    assert record.frame == FRAME
+
+
+def test_readings_are_flat_in_order_and_leave_null_out() -> None:
+    first, second = records.readings(records.decode(value()))
+    assert (first["seq"], first["speed"], first["street"]) == (1101, 51.2, "Quay")
+    assert (second["seq"], second["t"]) == (1102, 1_790_000_001_000)
+    assert "speed" not in second
+
+
+def test_a_placement_survives_encoding() -> None:
+    placement = Placement(Discipline.ORDERED, "vehicle_position", 3, 12, 14)
+    assert placement.encode() == b"o|vehicle_position|3|12|14"
+    assert Placement.decode(placement.encode()) == placement

@@ -1,0 +1,36 @@
+"""Topics: made and read in one place, and nothing foreign passes."""
+
+import pytest
+
+from protocol import topics
+from protocol.errors import Rejected, RejectReason
+from protocol.topics import UpTopic
+
+
+def test_an_up_topic_survives_text() -> None:
+    assert topics.parse_up(topics.up("car-07", "vehicle_position")) == UpTopic("car-07", "vehicle_position")
+    assert topics.parse_status(topics.status("car-07")) == "car-07"
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "",
+        "ew/v1/car/up",
+        "ew/v2/car/up/s",
+        "ew/v1/car/up/S",
+        "ew/v1/c r/up/s",
+        "ew/v1//up/s",
+        "ew/v1/car/up/s/x",
+        "ew/v1/car/up/" + "s" * 65,
+    ],
+)
+def test_a_foreign_topic_is_refused(topic: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        topics.parse_up(topic)
+    assert refused.value.reason is RejectReason.TOPIC
+
+
+def test_a_device_is_answered_on_its_own_topics_only() -> None:
+    assert topics.belongs_to(topics.ack("car-07"), "car-07")
+    assert not topics.belongs_to(topics.ack("car-070"), "car-07")
