@@ -1,0 +1,85 @@
+"""The town: connected, named, small as a map."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import pytest
+
+from simulators import town
+
+TOWN = town.make()
+
+
+def test_every_junction_is_reached_from_every_other():
+    seen, todo = {0}, [0]
+    while todo:
+        junction = todo.pop()
+        for number in TOWN.leaving[junction]:
+            edge = TOWN.edges[number]
+            if (other := edge.a + edge.b - junction) not in seen:
+                seen.add(other)
+                todo.append(other)
+    assert len(seen) == len(TOWN.junctions)
+
+
+def test_no_junction_is_a_dead_end():
+    assert min(map(len, TOWN.leaving)) >= 2
+
+
+def test_a_street_ends_exactly_at_its_junctions():
+    for edge in TOWN.edges:
+        assert (edge.points[0], edge.points[-1]) == (TOWN.junctions[edge.a], TOWN.junctions[edge.b])
+
+
+def test_only_bridges_cross_the_river():
+    """Seen by the side of the water on which each end lies."""
+    for edge in TOWN.edges:
+        assert town._crosses_river(edge.points) == edge.bridge, edge.street
+
+
+def test_there_are_bridges_a_ring_road_and_charging_stations():
+    assert {edge.street for edge in TOWN.edges if edge.bridge} >= {"Mill Bridge", "Heron Bridge", "Market Bridge", "Ring Road"}
+    assert len(TOWN.stations) == 6
+
+
+def test_parks_have_no_street_through_them():
+    for name, outline in TOWN.parks:
+        middle = tuple(sum(axis) / (len(outline) - 1) for axis in zip(*outline[:-1], strict=True))
+        assert min(math.dist(middle, point) for edge in TOWN.edges for point in edge.points) > 60, name
+
+
+def test_degrees_and_metres_undo_each_other():
+    lat, lon = town.to_degrees((1234.5, -987.6))
+    assert town.to_plane(lat, lon) == pytest.approx((1234.5, -987.6))
+
+
+def test_a_degree_of_latitude_is_as_long_as_on_the_ellipsoid():
+    """111.27 km at 53.2° north, WGS 84; a degree of longitude 66.86 km."""
+    assert town.to_plane(town.ORIGIN_LAT + 1, town.ORIGIN_LON)[1] == pytest.approx(111_275, abs=20)
+    assert town.to_plane(town.ORIGIN_LAT, town.ORIGIN_LON + 1)[0] == pytest.approx(66_850, abs=40)
+
+
+def test_the_map_is_the_same_each_time_and_small():
+    first = json.dumps(town.geojson(TOWN), separators=(",", ":"))
+    town.make.cache_clear()
+    assert json.dumps(town.geojson(town.make()), separators=(",", ":")) == first
+    assert len(first) < 200_000
+
+
+def test_the_map_has_roads_with_name_and_class_river_and_parks():
+    features = town.geojson(TOWN)["features"]
+    assert {feature["properties"]["kind"] for feature in features} == {"sea", "river", "park", "road", "station"}
+    roads = [feature["properties"] for feature in features if feature["properties"]["kind"] == "road"]
+    assert all(road["name"] and road["class"] in {"ring", "main", "street"} for road in roads)
+
+
+def test_polygons_of_the_map_are_closed_and_counter_clockwise():
+    """RFC 7946, section 3.1.6."""
+    for feature in town.geojson(TOWN)["features"]:
+        if feature["geometry"]["type"] == "Polygon":
+            (ring,) = feature["geometry"]["coordinates"]
+            assert ring[0] == ring[-1]
+            assert sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in pairwise(ring)) > 0
