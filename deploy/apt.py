@@ -1,0 +1,51 @@
+"""Installs Debian packages where we may; elsewhere says in one line what the user can do. Raises LocalError."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from protocol.errors import LocalError
+
+_APT_S: Final = 600
+"""Seconds that one apt call may take."""
+_ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+
+
+def install(packages: Sequence[str], *, what: str, may_install: bool | None = None) -> None:
+    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or newer"."""
+    if may_install is None:
+        may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
+    if not may_install:
+        raise LocalError(f"{what} is missing; install it, on Debian or Ubuntu with: sudo apt-get install {packages[-1]}")
+    problem = _apt("update")
+    for package in packages:
+        if _knows(package):
+            problem = _apt("install", "--yes", "--no-install-recommends", package)
+            break
+    else:
+        problem = problem or f"apt knows no package {' or '.join(packages)}"
+    if problem:
+        raise LocalError(f"{what} is missing and could not be installed: {problem}")
+
+
+def _knows(package: str) -> bool:
+    """Has apt a candidate? (`show` also succeeds for names that are only mentioned.)"""
+    said = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False, env=os.environ | _ENVIRONMENT)
+    return "Candidate:" in said.stdout and "Candidate: (none)" not in said.stdout
+
+
+def _apt(*arguments: str) -> str:
+    """Run apt-get; its last complaint, empty where all went well."""
+    command = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_APT_S, check=False, env=os.environ | _ENVIRONMENT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"apt-get {arguments[0]}: {type(error).__name__}"
+    if done.returncode == 0:
+        return ""
+    complaints = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "Err:"))]
+    return complaints[-1] if complaints else f"apt-get {arguments[0]} ended with {done.returncode}"

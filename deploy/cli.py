@@ -1,0 +1,109 @@
+"""The command `edgewake`: gathers the commands of the parts that are installed, each imported only when it is called.
+
+An EdgewakeError ends in one sentence on standard error: exit code 2 for a configuration that cannot be used, 1 for the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Final
+
+import click
+
+GROUP: Final = "edgewake.commands"
+HELP: Final = {
+    "up": "Start the whole system on this machine.",
+    "agent": "Run a device: sources, event log, uplink.",
+    "tail": "Follow a stream or a query in the terminal.",
+    "query": "Register, list and remove continuous queries.",
+    "replay": "Send a recorded file as if it happened now.",
+    "simulate": "Run a simulated fleet.",
+    "bridge": "Take frames from MQTT into Kafka.",
+    "sequencer": "Put each device's frames in order, each once.",
+    "analysis": "Run the continuous queries (Spark).",
+    "access": "Serve streams and results over HTTP.",
+    "push": "Hold leases of sleeping clients and wake them.",
+    "ops": "Serve the operations API.",
+}
+"""One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
+
+
+class Parts(click.Group):
+    """A group whose commands are entry points."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        known = list(HELP)
+        return sorted(_entry_points(), key=lambda name: (known.index(name) if name in HELP else len(known), name))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _entry_points().get(cmd_name)
+        return None if entry is None else _load(entry)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        entries = _entry_points()
+        rows = [(name, HELP.get(name) or f"From {entries[name].value.partition('.')[0]}.") for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _entry_points() -> Mapping[str, metadata.EntryPoint]:
+    return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
+
+
+def _load(entry: metadata.EntryPoint) -> click.Command:
+    try:
+        command = entry.load()
+    except ModuleNotFoundError as error:
+        raise click.ClickException(missing_library(entry, error)) from error
+    if not isinstance(command, click.Command):
+        raise click.ClickException(f"{entry.value} is no command")
+    return command
+
+
+def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
+    """What to install; a module of our own that is missing is said by name, since no extra would bring it."""
+    package = entry.value.partition(".")[0]
+    if (error.name or "").partition(".")[0] in {package, "protocol", "deploy"}:
+        return f"edgewake {entry.name} is not part of this installation: no module {error.name}"
+    extra = _extra_of(entry.value)
+    return f"edgewake {entry.name} needs more libraries: pip install 'edgewake[{extra}]' (no module {error.name})"
+
+
+def _extra_of(value: str) -> str:
+    if value.startswith("edge.client"):
+        return "client"
+    return {"deploy": "demo"}.get(package := value.partition(".")[0], package)
+
+
+@click.group(cls=Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="edgewake", prog_name="edgewake")
+def edgewake() -> None:
+    """Carries measurements from devices at the edge to people and programs that may be asleep."""
+
+
+def main() -> None:
+    """The entry point of the script `edgewake`."""
+    from protocol.errors import ConfigError, EdgewakeError
+
+    try:
+        edgewake.main(prog_name="edgewake")
+    except EdgewakeError as error:
+        click.echo(f"edgewake: {error}", err=True)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except ModuleNotFoundError as error:
+        sys.exit(_said_late(error))
+
+
+def _said_late(error: ModuleNotFoundError) -> int:
+    """A part's heavy libraries are imported inside its command, so they are missed only there."""
+    entry = _entry_points().get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+    if entry is None or (error.name or "").partition(".")[0] in {"edge", "cloud", "protocol", "simulators", "deploy"}:
+        raise error
+    click.echo(f"edgewake: {missing_library(entry, error)}", err=True)
+    return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Finds a Java that runs Kafka and Spark: JAVA_HOME, then PATH, then Debian's package where we are root. Raises LocalError."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from deploy import apt
+from protocol.errors import LocalError
+
+VERSION_MIN: Final = 17
+"""What Kafka 4 and Spark 4 are compiled for."""
+PACKAGES: Final = ("openjdk-21-jre-headless", "openjdk-17-jre-headless")
+"""In order of preference; the first that apt knows is installed. Debian 12 has 17, Ubuntu 24.04 and Debian 13 have 21."""
+_ANSWER_S: Final = 20
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The first `java` of at least VERSION_MIN, None where there is none."""
+    return next((java for java in _candidates(environ) if (version(java) or 0) >= VERSION_MIN), None)
+
+
+def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None = None) -> Path:
+    """`find`, else install it. `may_install` is by default: are we root, with apt? Raises LocalError."""
+    if java := find(environ):
+        return java
+    apt.install(PACKAGES, what=f"Java {VERSION_MIN} or newer", may_install=may_install)
+    if java := find(environ) or find({"PATH": os.defpath + ":/usr/bin"}):
+        return java
+    raise LocalError(f"Java {VERSION_MIN} or newer was installed but is not found; set JAVA_HOME to its folder")
+
+
+def home(java: Path) -> Path:
+    """The JAVA_HOME that belongs to a `java`."""
+    return java.resolve().parent.parent
+
+
+def version(java: Path) -> int | None:
+    """Its feature version, e.g. 17; None where it does not run."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(said.stderr + said.stdout)
+
+
+def parse_version(text: str) -> int | None:
+    """Read what `java -version` says; 1.8 is 8."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if java_home := environ.get("JAVA_HOME"):
+        yield Path(java_home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield Path(on_path)

@@ -1,0 +1,108 @@
+"""Finds or installs Mosquitto and writes the configuration of one for the demo: loopback only, anyone may connect.
+
+Production has its own file, `deploy/mosquitto/production.conf`, with certificates and access rules. Raises LocalError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy import apt
+from protocol.errors import LocalError
+from protocol.mqtt import PACKET_BYTES_MAX
+
+QUEUED_MESSAGES_MAX: Final = 1_000_000
+"""Messages kept for a bridge that is away. Not 0 ("unlimited"): 2.0.2 and 2.0.16 drop everything then (#1956, #2879)."""
+QUEUED_BYTES_MAX: Final = 128 << 20
+"""Bytes kept for a bridge that is away. Over it Mosquitto drops what it already confirmed by PUBACK and counts it on $SYS; nothing in
+`ack` mode is lost by that, because a device keeps its frame until the end-to-end acknowledgement."""
+AUTOSAVE_S: Final = 10
+"""Seconds between snapshots of sessions and queues (the default is 30 minutes). No PUBACK depends on it."""
+_SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """Where one Mosquitto runs and keeps its sessions."""
+
+    program: Path
+    directory: Path
+    port: int
+    host: str = "127.0.0.1"
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The first `mosquitto` of version 2 or newer on PATH or where Debian puts it."""
+    found = shutil.which("mosquitto", path=f"{environ.get('PATH', '')}:{_SBIN}")
+    return Path(found) if found and (version(Path(found)) or (0,)) >= (2,) else None
+
+
+def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None = None) -> Path:
+    """`find`, else install Debian's package. Raises LocalError."""
+    if program := find(environ):
+        return program
+    apt.install(("mosquitto",), what="Mosquitto 2 or newer", may_install=may_install)
+    if program := find(environ):
+        return program
+    raise LocalError("Mosquitto was installed but no version 2 or newer is found on PATH or in /usr/sbin")
+
+
+def version(program: Path) -> tuple[int, ...] | None:
+    """E.g. (2, 0, 11); None where it does not run."""
+    try:
+        said = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else None
+
+
+def configuration(broker: Broker, *, is_root: bool) -> str:
+    """The text of mosquitto.conf."""
+    lines = [
+        "# Written by `edgewake up`; loopback only. deploy/mosquitto/production.conf is the one for a network.",
+        f"listener {broker.port} {broker.host}",
+        "allow_anonymous true",
+        f"max_packet_size {PACKET_BYTES_MAX}",
+        # No limit of the broker's own: each client's receive maximum bounds what is in flight to it.
+        "max_inflight_messages 0",
+        f"max_queued_messages {QUEUED_MESSAGES_MAX}",
+        f"max_queued_bytes {QUEUED_BYTES_MAX}",
+        "set_tcp_nodelay true",
+        "persistence true",
+        f"persistence_location {broker.directory}/",
+        f"autosave_interval {AUTOSAVE_S}",
+        "persistent_client_expiration 7d",
+        "connection_messages false",
+        "log_dest stderr",
+        "log_type error",
+        "log_type warning",
+        "log_type notice",
+    ]
+    # Started by root it would become the user mosquitto, who may not write into the data folder.
+    return "\n".join([*lines, *(["user root"] if is_root else [])]) + "\n"
+
+
+def prepare(broker: Broker) -> None:
+    """Write the configuration. Raises LocalError."""
+    try:
+        broker.directory.mkdir(parents=True, exist_ok=True)
+        _file(broker).write_text(configuration(broker, is_root=os.geteuid() == 0), "utf-8")
+    except OSError as error:
+        raise LocalError(f"{broker.directory}: {error.strerror}") from error
+
+
+def command(broker: Broker) -> list[str]:
+    """The arguments that run it in the foreground; it ends cleanly on SIGTERM."""
+    return [str(broker.program), "-c", str(_file(broker))]
+
+
+def _file(broker: Broker) -> Path:
+    return broker.directory / "mosquitto.conf"

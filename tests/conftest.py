@@ -1,0 +1,38 @@
+"""The real services that tests share. Topics have fixed names and the services live for the whole session: use names of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud.kafka import KafkaConfig
+from deploy import jars
+from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    """A Mosquitto: .host, .port."""
+    with run_mosquitto(tmp_path_factory.mktemp("mosquitto")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A single-node Kafka: .bootstrap."""
+    with run_kafka(tmp_path_factory.mktemp("kafka")) as service:
+        yield service
+
+
+@pytest.fixture
+def kafka_config(kafka: Kafka) -> KafkaConfig:
+    """How to reach it."""
+    return KafkaConfig(bootstrap=kafka.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def spark_jars() -> Path:
+    """The folder of Spark's Kafka connector."""
+    return jars.ensure("spark")

@@ -1,0 +1,221 @@
+"""Real services for tests and benchmarks: each runs in a folder of its own, on free ports, and dies with the process that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy import jars, java, kafka_node, mosquitto
+
+START_S = 60.0
+STOP_S = 15.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that are free now, outside the range the kernel gives to outgoing connections."""
+    sockets: list[socket.socket] = []
+    ports: list[int] = []
+    candidate = 10_000 + (os.getpid() * 131 + time.monotonic_ns() // 1000) % 20_000
+    while len(ports) < count:
+        candidate = 10_000 + (candidate - 10_000 + 1) % 20_000
+        listener = socket.socket()
+        try:
+            listener.bind(("127.0.0.1", candidate))
+        except OSError:
+            listener.close()
+            continue
+        sockets.append(listener)
+        ports.append(candidate)
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = START_S) -> None:
+    """Poll a condition until it holds; AssertionError naming `what` after the time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
+    """Does somebody listen there?"""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0
+
+
+def _die_with_parent() -> None:
+    """SIGKILL for the child when the *thread* that started it ends in any way, kill -9 of the process included."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """A child with its output in a file, that can be started, killed and started again. Start it from a thread that lives on."""
+
+    def __init__(self, command: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+        self.command = list(command)
+        self.log = log
+        self._env = None if env is None else {**os.environ, **env}
+        self._cwd = cwd
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running child."""
+        assert self._child is not None, "not started"
+        return self._child.pid
+
+    def start(self) -> Process:
+        """Start the child; its output is appended to the log."""
+        assert self._child is None or self._child.poll() is not None, "is running"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as out:
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                cwd=self._cwd,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        return self
+
+    def is_running(self) -> bool:
+        """Has it not ended yet?"""
+        return self._child is not None and self._child.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the child."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill -9, and wait until it is gone."""
+        assert self._child is not None, "not started"
+        assert self._child.poll() is None, "is not running: the fault would not fire"
+        os.killpg(self.pid, signal.SIGKILL)
+        self._child.wait(STOP_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL for what does not obey; the exit code."""
+        assert self._child is not None, "not started"
+        if self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.pid, signal.SIGKILL)
+                self._child.wait(STOP_S)
+        return self._child.returncode
+
+    def wait_for(self, text: str, *, timeout_s: float = START_S) -> None:
+        """Wait until the log holds `text`; AssertionError with the log's end when the child ends before or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.output():
+            assert self.is_running(), f"{self.command[:3]} ended with {self._child and self._child.returncode}: {self.output()[-2000:]}"
+            assert time.monotonic() < deadline, f"no {text!r} within {timeout_s:.0f} s: {self.output()[-2000:]}"
+            time.sleep(0.02)
+
+    def output(self) -> str:
+        """What it said so far."""
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+    def __enter__(self) -> Process:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def part(name: str, config: Path, log: Path, *more: str) -> Process:
+    """`edgewake NAME --config FILE`, not started; `with` it, then `wait_for('"event":"part.ready"')`."""
+    return Process([sys.executable, "-m", "deploy.cli", name, "--config", str(config), *more], log)
+
+
+@dataclass
+class Mosquitto:
+    """A running Mosquitto."""
+
+    port: int
+    process: Process
+    host: str = "127.0.0.1"
+
+    def start(self) -> None:
+        """Start it (again) and wait until it takes connections."""
+        self.process.start()
+        wait_until(lambda: port_is_open(self.port) or self._said_why(), "Mosquitto takes connections")
+
+    def _said_why(self) -> bool:
+        assert self.process.is_running(), f"Mosquitto ended: {self.process.output()[-1000:]}"
+        return False
+
+
+@dataclass
+class Kafka:
+    """A running Kafka."""
+
+    node: kafka_node.KafkaNode
+    process: Process
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return self.node.bootstrap
+
+    @property
+    def port(self) -> int:
+        """The broker's port."""
+        return self.node.port
+
+    def start(self) -> None:
+        """Start it (again) and wait until it serves."""
+        self.process.start()
+        wait_until(lambda: port_is_open(self.port) or self._said_why(), "Kafka takes connections")
+
+    def _said_why(self) -> bool:
+        assert self.process.is_running(), f"Kafka ended: {self.process.output()[-2000:]}"
+        return False
+
+
+@contextmanager
+def run_mosquitto(directory: Path) -> Iterator[Mosquitto]:
+    """A Mosquitto with the demo's configuration."""
+    (port,) = free_ports(1)
+    broker = mosquitto.Broker(program=mosquitto.ensure(), directory=directory, port=port)
+    mosquitto.prepare(broker)
+    service = Mosquitto(port, Process(mosquitto.command(broker), directory / "mosquitto.log"))
+    try:
+        service.start()
+        yield service
+    finally:
+        service.process.stop()
+
+
+@contextmanager
+def run_kafka(directory: Path) -> Iterator[Kafka]:
+    """A single-node Kafka with the demo's properties."""
+    port, controller_port = free_ports(2)
+    node = kafka_node.KafkaNode(
+        java=java.ensure(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port
+    )
+    kafka_node.prepare(node)
+    service = Kafka(node, Process(kafka_node.command(node), directory / "kafka.log"))
+    try:
+        service.start()
+        yield service
+    finally:
+        service.process.stop()
