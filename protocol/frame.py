@@ -18,6 +18,7 @@ This module neither opens sockets nor knows topics; it raises Rejected and nothi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,14 +100,19 @@ def compress(payload: bytes) -> tuple[bytes, str]:
     return zstandard.ZstdCompressor(level=3).compress(payload), FRAME_ZSTD_TYPE
 
 
+_INFLATER: Final = zstandard.ZstdDecompressor(max_window_size=1 << 23)
+"""One for the process: making one costs more than inflating a frame. Not for use by several threads at once."""
+
+
 def inflate(payload: bytes) -> bytes:
     """Undo zstd within FRAME_BYTES_MAX; raises Rejected(encoding | oversize)."""
     try:
         size = zstandard.frame_content_size(payload)
         if size > FRAME_BYTES_MAX:
             raise Rejected(RejectReason.OVERSIZE, f"frame inflates to {size} bytes: expected at most {FRAME_BYTES_MAX}")
-        reader = zstandard.ZstdDecompressor(max_window_size=1 << 23).stream_reader(payload)
-        inflated = reader.read(FRAME_BYTES_MAX + 1)
+        if size > 0:
+            return _INFLATER.decompress(payload)
+        inflated = _INFLATER.stream_reader(payload).read(FRAME_BYTES_MAX + 1)
     except zstandard.ZstdError as error:
         raise Rejected(RejectReason.ENCODING, f"zstd: {error}") from error
     if len(inflated) > FRAME_BYTES_MAX:
@@ -114,40 +120,101 @@ def inflate(payload: bytes) -> bytes:
     return inflated
 
 
-def decode(payload: bytes) -> Frame:
-    """Read and check the bytes of a frame; raises Rejected."""
+Kinds: TypeAlias = Mapping[str, frozenset[type]]
+"""The Python types that occur in each column; what the stream catalogue compares."""
+
+
+def decode(payload: bytes, *, device: str | None = None) -> Frame:
+    """Read and check the bytes of a frame; raises Rejected. With `device`, a frame that claims another one is rejected too."""
+    return decode_with_kinds(payload, device=device)[0]
+
+
+def decode_with_kinds(payload: bytes, *, device: str | None = None) -> tuple[Frame, Kinds]:
+    """`decode`, and the types in each column, found in the same pass."""
     body = _object(payload)
+    if not body.keys() <= _FRAME_KEYS:
+        _check_extras(body, device)
     epoch, frame, seq = _counter(body, "epoch"), _counter(body, "frame"), _counter(body, "seq")
     if "gap" in body:
-        return Frame(epoch, frame, seq, (), {}, gap=_gap(body["gap"]), first_frame=_counter(body, "first_frame"))
+        return Frame(epoch, frame, seq, (), {}, gap=_gap(body["gap"]), first_frame=_counter(body, "first_frame")), {}
     t, fields = body.get("t"), body.get("fields")
-    if not isinstance(t, list) or not isinstance(fields, dict):
+    if type(t) is not list or type(fields) is not dict:
         raise Rejected(RejectReason.SHAPE, "frame: expected a list `t` and an object `fields`")
     _check_times(t)
-    _check_columns(fields, len(t))
-    return Frame(epoch, frame, seq, t, fields)
+    kinds = _check_columns(fields, len(t), suspect_strings=_has_suspect_strings(payload))
+    return Frame(epoch, frame, seq, t, fields), kinds
 
 
-def from_plain(payload: bytes, *, received_at: int) -> Frame:
+_FRAME_KEYS: Final = frozenset({"epoch", "frame", "seq", "t", "fields", "gap", "first_frame"})
+_ENVELOPE_KEYS: Final = frozenset({"stream", "mode", "sent_at", "received_at"})
+"""The bridge writes these before the frame's own bytes, where a second one would win."""
+
+
+def _check_extras(body: Mapping[str, Any], device: str | None) -> None:
+    """Keys of a later version survive, within DEPTH_MAX; those of the envelope do not."""
+    if forged := body.keys() & _ENVELOPE_KEYS:
+        raise Rejected(RejectReason.SHAPE, f"frame: key {min(forged)!r} is the bridge's to write")
+    if device is not None and body.get("device", device) != device:
+        raise Rejected(RejectReason.FOREIGN_DEVICE, f"claims device {str(body['device'])[:100]!r} on a topic of {device!r}")
+    for name in body.keys() - _FRAME_KEYS:
+        _check_depth(body[name], 1)
+
+
+def _check_depth(value: object, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_depth(inner, depth + 1)
+
+
+def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -> Frame:
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
     `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
-    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text. `device` is the caller's to check.
+    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text. With `device`, an object that claims another one is rejected too.
     """
+    return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
+
+
+def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | None = None) -> tuple[Frame, Kinds]:
+    """`from_plain`, and the type of each field, found in the same pass."""
     body = _object(payload)
-    body.pop("device", None)
-    t = body.pop("t", received_at)
-    _check_times([t])
+    if "device" in body and body.pop("device") != device is not None:
+        raise Rejected(RejectReason.FOREIGN_DEVICE, f"claims another device on a topic of {device!r}")
     seq = _counter(body, "seq") if "seq" in body else None
     epoch = _counter(body, "epoch") if "epoch" in body else None
     body.pop("seq", None)
     body.pop("epoch", None)
+    t, fields = reading_of(body, now_ms=received_at)
+    columns = {name: [value] for name, value in fields.items()}
+    return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=columns)
+
+
+def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, Scalar]]:
+    """One plain object as (event time, flat fields); raises Rejected. The rules of `from_plain`, for values that never were JSON too.
+
+    `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON cannot carry them.
+    """
+    rest = {name: value for name, value in body.items() if name != "t"}
+    t = body.get("t", now_ms)
+    _check_times([t])
     fields: dict[str, list[Scalar]] = {}
-    _flatten(body, "", 1, fields)
+    _flatten(rest, "", 1, fields)
     if not fields:
         raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
     _check_columns(fields, 1)
-    return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=fields)
+    flat = {name: column[0] for name, column in fields.items()}
+    _check_numbers(flat)
+    return t, flat
+
+
+def _check_numbers(fields: Mapping[str, Scalar]) -> None:
+    for name, value in fields.items():
+        if type(value) is float and not math.isfinite(value):
+            raise Rejected(RejectReason.JSON, f"field {name!r}: {value} is not JSON")
+        if type(value) is int and not -(2**63) <= value < 2**64:
+            raise Rejected(RejectReason.OVERSIZE, f"field {name!r}: an integer past 64 bits")
 
 
 _NUL_OR_LONE_SURROGATE: Final = re.compile(r"[\x00\ud800-\udfff]")
@@ -199,20 +266,27 @@ def _check_times(t: Sequence[object]) -> None:
 _SCALARS: Final = frozenset({int, float, str, bool, type(None)})
 
 
-def _check_columns(fields: Mapping[str, Any], length: int) -> None:
+def _has_suspect_strings(payload: bytes) -> bool:
+    """Only a text with an escape can hold NUL, and only a long one a string over its bound: the rest need no look at each string."""
+    return len(payload) > STRING_CHARS_MAX or b"\\u" in payload
+
+
+def _check_columns(fields: Mapping[str, Any], length: int, *, suspect_strings: bool) -> Kinds:
     if len(fields) > FIELDS_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(fields)} fields: expected at most {FIELDS_MAX}")
+    kinds = {}
     for name, column in fields.items():
         if not is_field(name):
             why = "reserved" if name in RESERVED_FIELDS else "not 1-64 of A-Z a-z 0-9 _"
             raise Rejected(RejectReason.SHAPE, f"field {name[:80]!r}: {why}")
         if type(column) is not list or len(column) != length:
             raise Rejected(RejectReason.SHAPE, f"field {name!r}: expected a list of {length}")
-        kinds = set(map(type, column))
-        if not kinds <= _SCALARS:
+        kinds[name] = found = frozenset(map(type, column))
+        if not found <= _SCALARS:
             raise Rejected(RejectReason.SHAPE, f"field {name!r}: expected numbers, strings, booleans or null")
-        if str in kinds:
+        if suspect_strings and str in found:
             _check_strings(name, column)
+    return kinds
 
 
 def _check_strings(name: str, column: Sequence[Scalar]) -> None:
@@ -229,10 +303,17 @@ def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, l
     if depth > DEPTH_MAX:
         raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
     for name, value in body.items():
-        full = prefix + name
+        full = prefix + str(name)
         if isinstance(value, dict):
             _flatten(value, full + "_", depth + 1, into)
         elif full in into:
             raise Rejected(RejectReason.SHAPE, f"field {full[:80]!r} twice after flattening")
         else:
-            into[full] = [orjson.dumps(value).decode() if isinstance(value, list) else value]
+            into[full] = [_array_text(full, value) if isinstance(value, list) else value]
+
+
+def _array_text(name: str, value: list[Any]) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise Rejected(RejectReason.SHAPE, f"field {name[:80]!r}: {error}") from error
