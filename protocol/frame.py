@@ -172,7 +172,8 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
     `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
-    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text. With `device`, an object that claims another one is rejected too.
+    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text.
+    With `device`, an object that claims another one is rejected too.
     """
     return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
 
@@ -186,9 +187,11 @@ def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | Non
     epoch = _counter(body, "epoch") if "epoch" in body else None
     body.pop("seq", None)
     body.pop("epoch", None)
-    t, fields = reading_of(body, now_ms=received_at)
-    columns = {name: [value] for name, value in fields.items()}
-    return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=columns)
+    t = body.pop("t", received_at)
+    _check_times([t])
+    fields = _flat_columns(body)
+    kinds = _check_columns(fields, 1, suspect_strings=_has_suspect_strings(payload))
+    return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=fields), kinds
 
 
 def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, Scalar]]:
@@ -199,10 +202,7 @@ def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, 
     rest = {name: value for name, value in body.items() if name != "t"}
     t = body.get("t", now_ms)
     _check_times([t])
-    fields: dict[str, list[Scalar]] = {}
-    _flatten(rest, "", 1, fields)
-    if not fields:
-        raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
+    fields = _flat_columns(rest)
     _check_columns(fields, 1)
     flat = {name: column[0] for name, column in fields.items()}
     _check_numbers(flat)
@@ -271,7 +271,7 @@ def _has_suspect_strings(payload: bytes) -> bool:
     return len(payload) > STRING_CHARS_MAX or b"\\u" in payload
 
 
-def _check_columns(fields: Mapping[str, Any], length: int, *, suspect_strings: bool) -> Kinds:
+def _check_columns(fields: Mapping[str, Any], length: int, *, suspect_strings: bool = True) -> Kinds:
     if len(fields) > FIELDS_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(fields)} fields: expected at most {FIELDS_MAX}")
     kinds = {}
@@ -297,6 +297,14 @@ def _check_strings(name: str, column: Sequence[Scalar]) -> None:
             raise Rejected(RejectReason.OVERSIZE, f"field {name!r}: a string of {len(value)} characters, at most {STRING_CHARS_MAX}")
         if _NUL_OR_LONE_SURROGATE.search(value):
             raise Rejected(RejectReason.ENCODING, f"field {name!r}: NUL or a lone surrogate in a string")
+
+
+def _flat_columns(body: Mapping[str, Any]) -> dict[str, list[Scalar]]:
+    fields: dict[str, list[Scalar]] = {}
+    _flatten(body, "", 1, fields)
+    if not fields:
+        raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
+    return fields
 
 
 def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]]) -> None:

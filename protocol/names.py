@@ -6,6 +6,7 @@ A name must survive as an MQTT topic level, a Kafka topic, an SQL identifier and
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 DEVICE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """1 to 64 characters; no `/ + #` (MQTT 5, section 4.7), nothing to escape in a URL."""
@@ -34,6 +35,7 @@ def is_stream(name: str) -> bool:
     return STREAM_PATTERN.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=4096)
 def is_field(name: str) -> bool:
     """May `name` be a field of a reading?"""
     return name not in RESERVED_FIELDS and FIELD_PATTERN.fullmatch(name) is not None
