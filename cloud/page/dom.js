@@ -1,0 +1,63 @@
+/* The few things that all panels do to the document. Text from a stream goes in as text, never as HTML. */
+
+export const byId = (id) => document.getElementById(id);
+
+/** Make an element with a class and a text. */
+export function make(tag, className = "", text = "") {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== "") element.textContent = text;
+  return element;
+}
+
+/** Set a text, touching the document only when it changes. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** A number for people: `digits` after the point, a dash for what is missing. */
+export function number(value, digits = 0) {
+  return typeof value === "number" && Number.isFinite(value) ? value.toFixed(digits) : "–";
+}
+
+/** A duration in two units: 42 s, 3 min 5 s, 2 h 4 min. */
+export function duration(seconds) {
+  if (typeof seconds !== "number") return "–";
+  const s = Math.floor(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+}
+
+/** Local time of day, hh:mm:ss, of ms since 1970. */
+export function clock(ms) {
+  return new Date(ms).toLocaleTimeString([], { hour12: false });
+}
+
+/** A colour of the theme, for what is drawn on a canvas. */
+export function themeColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Call `redraw` when light and dark change, by the button or by the system. */
+export function onThemeChange(redraw) {
+  document.addEventListener("themechange", redraw);
+}
+
+/** Wire the button. The choice is kept where the browser allows it. */
+export function setUpTheme(button) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
+  const tell = () => document.dispatchEvent(new Event("themechange"));
+  root.dataset.theme = localStorage.getItem("theme") ?? (system.matches ? "dark" : "light");
+  button.addEventListener("click", () => {
+    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+    tell();
+  });
+  system.addEventListener("change", (event) => {
+    if (localStorage.getItem("theme")) return;
+    root.dataset.theme = event.matches ? "dark" : "light";
+    tell();
+  });
+}
