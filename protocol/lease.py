@@ -59,6 +59,24 @@ class LeaseRequest(BaseModel):
     """Life of the lease; at its end it is dropped and said in the metrics. Default 7 days, the default retention of streams."""
 
 
+class PendingWake(BaseModel):
+    """A wake-up fixed before its first attempt, so that every attempt, by whichever proxy, has the same id and the same bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    """1 for the lease's first wake-up; the webhook-id is made of lease id and number."""
+    body: str
+    """The JSON that is signed and sent, at most 3 KB."""
+    to: str
+    """Cursor after the last event that it counts."""
+    count: int
+    """Events between the client's cursor and `to`."""
+    capped: bool = False
+    """There are more than `count`."""
+    made_at: int
+
+
 class Lease(BaseModel):
     """A lease as it is kept. The cursor moves on only after the wake-up that covers it was taken by the endpoint."""
 
@@ -79,3 +97,11 @@ class Lease(BaseModel):
     """Why the endpoint is not tried any more (410, too many failures); None while it is."""
     woken_to: str | None = None
     """Cursor up to which the client was told; None before the first wake-up."""
+    waiting: int = 0
+    """Events between the client's cursor and `woken_to`."""
+    waiting_capped: bool = False
+    """There are more than `waiting`."""
+    pending: PendingWake | None = None
+    """The wake-up that is being tried; None between wake-ups."""
+    retry_at: int | None = None
+    """When `pending` is tried again, ms since 1970 UTC; None: now."""

@@ -1,0 +1,17 @@
+"""`edgewake push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
+@click.option("--verbose", is_flag=True, help="Also log details.")
+def push(config_file: Path, verbose: bool) -> None:
+    """Watch for clients that sleep and wake them by webhook."""
+    from cloud.push.run import main
+
+    main(config_file, verbose=verbose)

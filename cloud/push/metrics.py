@@ -1,0 +1,18 @@
+"""What the proxy counts."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class Metrics:
+    """One set per process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.active = Gauge("edgewake_push_active", "1 while this proxy has the leases", registry=registry)
+        self.leases = Gauge("edgewake_push_leases", "Leases tended", registry=registry)
+        self.granted = Counter("edgewake_push_leases_granted", "Leases granted", registry=registry)
+        self.expired = Counter("edgewake_push_leases_expired", "Leases dropped at their end", registry=registry)
+        self.disabled = Counter("edgewake_push_leases_disabled", "Endpoints not tried any more", registry=registry)
+        self.wakes = Counter("edgewake_push_wakes", "Wake-ups that were taken", registry=registry)
+        self.calls = Counter("edgewake_push_calls", "Webhook calls by outcome", ["outcome"], registry=registry)

@@ -1,0 +1,225 @@
+"""One webhook call: the body, the signature (Standard Webhooks, by its library), the call and what its answer means.
+
+Body, at most BODY_BYTES_MAX:
+
+    {"type":"edgewake.wake","timestamp":"2026-…Z","lease":"…","cursor":"v1.…","count":3,"capped":false,"gap":false,
+     "streams":["…"],"events":[{…}]}
+
+`cursor` is the client's own, from which it resumes; `count` events wait after it (more when `capped`); `gap` says that part of the
+range is no longer kept. Attempts of one wake-up have the same webhook-id and the same body, so that a receiver can drop repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ssl
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, TypeAlias
+
+import httpx
+import orjson
+from standardwebhooks.webhooks import Webhook
+
+from cloud.push import endpoint as endpoints
+from protocol.clock import Clock
+from protocol.errors import Unavailable
+
+TYPE: Final = "edgewake.wake"
+BODY_BYTES_MAX: Final = 3072
+"""Web Push takes about 3 KB; a webhook keeps to the same, so that a wake-up can be passed on as one."""
+TIMEOUT_S: Final = 15.0
+"""For the whole call. Standard Webhooks: 15 to 30 s."""
+CALLS_MAX: Final = 256
+"""Calls at once. More wait their turn."""
+CALLS_PER_HOST_MAX: Final = 4
+"""Calls at once to one host, so that a host that hangs holds few of CALLS_MAX."""
+SECRET_BYTES: Final = (24, 64)
+"""Least and most bytes of a secret (Standard Webhooks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """2xx: the endpoint has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Try again later."""
+
+    why: str
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Never try this endpoint again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """What is to be sent; it is signed at each attempt, because the time of the attempt is signed too."""
+
+    secret: str
+    message_id: str
+    body: str
+
+
+Outcome: TypeAlias = Taken | Failed | Gone
+
+
+def check_secret(secret: str) -> None:
+    """Is it whsec_ and base64 of 24 to 64 bytes? Raises ValueError."""
+    prefix, _, encoded = secret.partition("_")
+    try:
+        size = len(base64.b64decode(encoded, validate=True)) if prefix == "whsec" else 0
+    except binascii.Error as error:
+        raise ValueError("secret: expected whsec_ and base64") from error
+    if not SECRET_BYTES[0] <= size <= SECRET_BYTES[1]:
+        raise ValueError("secret: expected whsec_ and base64 of 24 to 64 bytes")
+
+
+def make_secret(random_bytes: Callable[[int], bytes]) -> str:
+    """A new secret of 32 bytes."""
+    return "whsec_" + base64.b64encode(random_bytes(32)).decode()
+
+
+def wake_body(facts: Mapping[str, Any], previews: Sequence[Mapping[str, Any]], *, at_ms: int) -> str:
+    """The body with as many previews as fit. `facts`: lease, cursor, count, capped, gap, streams.
+
+    A cursor over so many partitions that it does not fit is left out (null): the client has it.
+    """
+    timestamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    body: dict[str, Any] = {"type": TYPE, "timestamp": timestamp, **facts, "events": []}
+    if len(orjson.dumps(body)) > BODY_BYTES_MAX:
+        body["cursor"] = None
+    room = BODY_BYTES_MAX - len(orjson.dumps(body))
+    for preview in previews:
+        room -= len(orjson.dumps(preview)) + 1
+        if room < 0:
+            break
+        body["events"].append(preview)
+    return orjson.dumps(body).decode()
+
+
+def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> dict[str, str]:
+    """webhook-id, webhook-timestamp (of this attempt) and webhook-signature."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at_ms // 1000),
+        "webhook-signature": Webhook(secret).sign(message_id, at, body),
+        "content-type": "application/json",
+        "user-agent": "edgewake-push/1",
+    }
+
+
+def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
+    """What an answer means. A redirect is a failure: the place it names was never checked."""
+    if 200 <= status < 300:
+        return Taken()
+    if status in (404, 410):
+        return Gone(f"the endpoint answered {status}")
+    wait = _retry_after_s(retry_after, now_ms) if status in (429, 503) and retry_after else None
+    return Failed(f"the endpoint answered {status}", wait)
+
+
+def _retry_after_s(value: str, now_ms: int) -> float | None:
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now_ms / 1000)
+    except (ValueError, TypeError):
+        return None
+
+
+class Caller:
+    """Calls endpoints: each call resolves and checks anew, connects once, follows nothing, reads no body."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        allow_hosts: Collection[str] = (),
+        resolver: endpoints.Resolver = endpoints.system_resolver,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._clock = clock
+        self._allow_hosts = frozenset(allow_hosts)
+        self._resolver = resolver
+        self._timeout_s = timeout_s
+        self._all = asyncio.Semaphore(CALLS_MAX)
+        self._hosts: dict[str, _HostTurn] = defaultdict(_HostTurn)
+        # No pool: a kept connection would escape the check of the address. No proxy from the environment: it would resolve for us.
+        self._client = httpx.AsyncClient(
+            verify=tls or ssl.create_default_context(),
+            follow_redirects=False,
+            trust_env=False,
+            timeout=timeout_s,
+            limits=httpx.Limits(max_connections=CALLS_MAX, max_keepalive_connections=0),
+        )
+
+    async def check(self, url: str) -> None:
+        """May this endpoint be called? Raises EndpointRefused or Unavailable."""
+        await endpoints.resolve(endpoints.parse(url, self._allow_hosts), self._resolver)
+
+    async def call(self, url: str, wake: Signed) -> Outcome:
+        """Make one call; never raises for what the endpoint does."""
+        try:
+            target = endpoints.parse(url, self._allow_hosts)
+            async with self._turn(target.host), asyncio.timeout(self._timeout_s):
+                address = await endpoints.resolve(target, self._resolver)
+                return await self._post(target, address, wake)
+        except endpoints.EndpointRefused as error:
+            return Gone(str(error))
+        except Unavailable as error:
+            return Failed(str(error))
+        except TimeoutError:
+            return Failed(f"no answer within {self._timeout_s:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return Failed(f"{type(error).__name__}: {error}"[:200])
+
+    async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
+        headers = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())
+        request = self._client.build_request(
+            "POST",
+            target.url_at(address),
+            content=wake.body.encode(),
+            headers={**headers, "host": target.netloc},
+            extensions={"sni_hostname": target.host},
+        )
+        response = await self._client.send(request, stream=True)
+        await response.aclose()
+        return outcome(response.status_code, response.headers.get("retry-after"), now_ms=self._clock.now_ms())
+
+    @asynccontextmanager
+    async def _turn(self, host: str) -> AsyncIterator[None]:
+        """A place among the calls to one host, then among all; a host without calls is forgotten."""
+        turn = self._hosts[host]
+        turn.users += 1
+        try:
+            async with turn.free, self._all:
+                yield
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._hosts[host]
+
+    async def close(self) -> None:
+        """Leave."""
+        await self._client.aclose()
+
+
+class _HostTurn:
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(CALLS_PER_HOST_MAX)
+        self.users = 0

@@ -1,0 +1,195 @@
+"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and one way to start and stop.
+
+A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a closed word for machines, `detail` a sentence for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+import orjson
+import uvicorn
+import uvloop
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from protocol.errors import ConfigError, Unavailable
+
+log = logging.getLogger("edgewake.web")
+
+PROBLEM_TYPE: Final = "application/problem+json"
+GRACE_S: Final = 3
+"""Seconds that open requests get at the stop; a part must be gone after 5."""
+ERRORS_MAX: Final = 20
+"""Validation errors told in one answer; the rest is counted."""
+
+
+class Problem(Exception):
+    """An error to be answered. `more` goes into the body beside the standard members."""
+
+    def __init__(self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers
+        self.more = more
+
+    def response(self) -> Response:
+        """As an answer."""
+        body = {"type": f"urn:edgewake:problem:{self.code}", "title": self.code.replace("_", " "), "status": self.status}
+        return Response(orjson.dumps(body | {"detail": self.detail} | self.more), self.status, self.headers, PROBLEM_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` as a problem."""
+
+    @app.exception_handler(Problem)
+    async def problem(_: Request, error: Problem) -> Response:
+        return error.response()
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, f"http_{error.status_code}")
+        return Problem(error.status_code, code, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def validation(_: Request, error: RequestValidationError) -> Response:
+        errors = [_field_error(e) for e in error.errors()[:ERRORS_MAX]]
+        return Problem(422, "invalid", f"{len(error.errors())} values are not as expected", errors=errors).response()
+
+    @app.exception_handler(Unavailable)
+    async def unavailable(_: Request, error: Unavailable) -> Response:
+        return Problem(503, "unavailable", str(error), headers={"Retry-After": "2"}).response()
+
+    @app.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        log.error("%s %s: %r", request.method, request.url.path, error, extra={"event": "http.error"}, exc_info=error)
+        return Problem(500, "internal", "our fault; the log has it").response()
+
+
+def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
+    return {"where": ".".join(str(part) for part in error["loc"]), "what": error["msg"], "found": repr(error.get("input"))[:100]}
+
+
+class BodyLimit:
+    """ASGI: refuse bodies over `bytes_max` with 413, whether declared or streamed."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > self._bytes_max:
+            return await self._refuse(scope, receive, send)
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._bytes_max:
+                return await self._refuse(scope, receive, send)
+        return await self._app(scope, _replay(body, receive), send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = Problem(413, "too_large", f"body: expected at most {self._bytes_max} bytes", headers={"Connection": "close"})
+        await problem.response()(scope, receive, send)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return first.pop() if first else await receive()
+
+    return replayed
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it listens, and without signal handlers: the part has its own."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; raises ConfigError where the port is taken or the address is not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+    """Serve until `stop`, then let open requests end within GRACE_S."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S, server_header=False, ws="none"
+    )
+    server = _Server(config, on_ready)
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    stopping = asyncio.create_task(stop.wait(), name="http-stop")
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.should_exit = True
+        stopping.cancel()
+        await serving
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set `stop` at SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
+    """Run a part to its end and exit: 0 after a stop, 2 for a configuration that cannot be used, 1 for what it died of."""
+    try:
+        uvloop.run(main())
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201  (for people; the log may not be set up as they read it)
+        sys.exit(2)
+    except BaseExceptionGroup as group:
+        for error in _leaves(group):
+            log.critical("%s: %s", type(error).__name__, error, extra={"event": "part.died"}, exc_info=error)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import time
+from collections.abc import Sequence
+from email.utils import formatdate
+from pathlib import Path
+
+import orjson
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from cloud.push.webhook import (
+    BODY_BYTES_MAX,
+    CALLS_PER_HOST_MAX,
+    Caller,
+    Failed,
+    Gone,
+    Signed,
+    Taken,
+    check_secret,
+    make_secret,
+    outcome,
+    signed_headers,
+    wake_body,
+)
+from protocol.clock import SystemClock
+from tests.push.receiver import receiving
+
+SECRET = make_secret(lambda n: bytes(range(n)))
+WAKE = Signed(SECRET, "msg_1_1", '{"type":"edgewake.wake"}')
+NOW_MS = 1_790_000_000_000
+
+
+def caller(**more: object) -> Caller:
+    return Caller(SystemClock(), **{"allow_hosts": ["127.0.0.1"], **more})
+
+
+def facts(**more: object) -> dict[str, object]:
+    return {"lease": "1", "cursor": "v1.abc", "count": 1, "capped": False, "gap": False, "streams": ["s"], **more}
+
+
+async def test_the_library_verifies_what_was_received() -> None:
+    async with receiving() as receiver:
+        assert await caller().call(receiver.url, WAKE) == Taken()
+    assert receiver.calls[0].verified(SECRET) == {"type": "edgewake.wake"}
+
+
+async def test_a_changed_body_an_old_time_and_another_secret_do_not_verify() -> None:
+    now = time.time_ns() // 1_000_000
+    headers = signed_headers(SECRET, "m", "{}", at_ms=now)
+    for secret, body, sent in [
+        (SECRET, "[]", headers),
+        (make_secret(lambda n: b"x" * n), "{}", headers),
+        (SECRET, "{}", signed_headers(SECRET, "m", "{}", at_ms=now - 360_000)),
+        (SECRET, "{}", {**headers, "webhook-id": "n"}),
+    ]:
+        with pytest.raises(WebhookVerificationError):
+            Webhook(secret).verify(body, sent)
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!!!", "secret", "whsec_" + "QUJD", make_secret(lambda _: b"x" * 65)])
+def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
+    with pytest.raises(ValueError, match="whsec_"):
+        check_secret(secret)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "expected"),
+    [
+        (200, None, Taken()),
+        (204, None, Taken()),
+        (410, None, Gone("the endpoint answered 410")),
+        (404, None, Gone("the endpoint answered 404")),
+        (301, None, Failed("the endpoint answered 301")),
+        (307, None, Failed("the endpoint answered 307")),
+        (400, None, Failed("the endpoint answered 400")),
+        (500, "10", Failed("the endpoint answered 500")),
+        (429, "10", Failed("the endpoint answered 429", 10.0)),
+        (503, formatdate(NOW_MS / 1000 + 60, usegmt=True), Failed("the endpoint answered 503", 60.0)),
+        (503, "soon", Failed("the endpoint answered 503")),
+        (503, "-1", Failed("the endpoint answered 503")),
+    ],
+)
+def test_what_an_answer_means(status: int, retry_after: str | None, expected: object) -> None:
+    assert outcome(status, retry_after, now_ms=NOW_MS) == expected
+
+
+async def test_a_redirect_is_a_failure_and_its_place_is_never_called() -> None:
+    async with receiving() as canary, receiving() as receiver:
+        receiver.answer = lambda _: (302, {"location": canary.url})
+        assert await caller().call(receiver.url, WAKE) == Failed("the endpoint answered 302")
+        assert canary.connections == 0
+
+
+async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out() -> None:
+    async with receiving() as receiver:
+        receiver.answer = lambda _: None
+        assert await caller(timeout_s=0.2).call(receiver.url, WAKE) == Failed("no answer within 0.2 s")
+
+
+async def test_a_refused_connection_is_a_failure() -> None:
+    async with receiving() as receiver:
+        url = receiver.url
+    assert isinstance(await caller().call(url, WAKE), Failed)
+
+
+async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_never_connected_to() -> None:
+    """DNS rebinding: public when the lease is made, the loopback when it is called."""
+    answers = iter([["8.8.8.8"], ["127.0.0.1"]])
+
+    async def flips(_: str, __: int) -> Sequence[str]:
+        return next(answers)
+
+    async with receiving() as canary:
+        guarded = caller(allow_hosts=(), resolver=flips)
+        await guarded.check("https://rebind.example/")
+        assert await guarded.call("https://rebind.example/", WAKE) == Gone("endpoint rebind.example: not a public address")
+        assert canary.connections == 0
+
+
+async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=hooks.example"
+    names = ["-addext", "subjectAltName=DNS:hooks.example", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*request.split(), *names], check=True, capture_output=True)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    asked: list[str | None] = []
+    server.sni_callback = lambda _, name, __: asked.append(name)
+
+    async def here(_: str, __: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    async with receiving(tls=server) as receiver:
+        trusting = caller(allow_hosts=["hooks.example", "other.example"], resolver=here, tls=ssl.create_default_context(cafile=certificate))
+        assert await trusting.call(f"https://hooks.example:{receiver.port}/x", WAKE) == Taken()
+        assert isinstance(await trusting.call(f"https://other.example:{receiver.port}/x", WAKE), Failed)  # not its certificate
+    assert asked == ["hooks.example", "other.example"]
+    assert [call.headers["host"] for call in receiver.calls] == [f"hooks.example:{receiver.port}"]
+
+
+async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
+    async with receiving() as hangs, receiving() as healthy:
+        hangs.answer = lambda _: None
+        shared = caller(allow_hosts=["127.0.0.1", "localhost"], timeout_s=30)
+        stuck = [asyncio.create_task(shared.call(hangs.url, WAKE)) for _ in range(50)]
+        await hangs.got(CALLS_PER_HOST_MAX)
+        begun = time.monotonic()
+        assert await shared.call(healthy.url.replace("127.0.0.1", "localhost"), WAKE) == Taken()
+        assert time.monotonic() - begun < 1
+        assert hangs.connections == CALLS_PER_HOST_MAX
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+
+
+def test_a_body_takes_as_many_previews_as_fit_and_no_more_than_3_kb() -> None:
+    body = wake_body(facts(), [{"text": "x" * 900} for _ in range(10)], at_ms=NOW_MS)
+    assert len(body) <= BODY_BYTES_MAX
+    assert len(orjson.loads(body)["events"]) == 3
+
+
+def test_a_cursor_that_does_not_fit_is_left_out() -> None:
+    body = wake_body(facts(cursor="v1." + "a" * 4000), [], at_ms=NOW_MS)
+    assert len(body) <= BODY_BYTES_MAX
+    assert orjson.loads(body)["cursor"] is None
