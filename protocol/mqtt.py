@@ -7,6 +7,7 @@ protocol in the agent, another in the bridge) own socket, time and meaning. (MQT
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import mqtt5
@@ -20,35 +21,110 @@ PACKET_IDS_MAX: Final = 65_535
 Packet: TypeAlias = mqtt5.Packet
 
 
+UNREADABLE_BYTES_KEPT: Final = 256 * 1024
+"""Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never held."""
+_PUBLISH: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A publish that is too large or that the codec refuses: enough of it to answer and to keep."""
+
+    topic: str
+    packet_id: int | None
+    """None: QoS 0, nobody waits."""
+    size: int
+    """Bytes of the packet without its fixed header."""
+    head: bytes
+    """The payload's first bytes, or the packet's where the two cannot be told apart."""
+    response_topic: str | None
+    correlation_data: bytes | None
+    why: str
+
+
 class PacketReader:
-    """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete."""
+    """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 
-    def __init__(self) -> None:
+    With `keep_unreadable` a publish that nobody can read is yielded as Unreadable and the connection goes on: a broker would send it
+    again after every reconnection, for ever.
+    """
+
+    def __init__(self, *, keep_unreadable: bool = False) -> None:
         self._buffer = bytearray()
+        self._keep_unreadable = keep_unreadable
+        self._skip = 0
 
-    def feed(self, data: bytes) -> Iterator[Packet]:
+    def feed(self, data: bytes) -> Iterator[Packet | Unreadable]:
         """Yield the packets that `data` completes; raises RemoteError on bytes that are no MQTT 5.
 
         Consume the iterator whole before feeding again.
         """
         buffer = self._buffer
         buffer += data
-        at = 0
+        at = min(self._skip, len(buffer))
+        self._skip -= at
         try:
             with memoryview(buffer) as view:
-                while (size := _packet_size(view, at)) is not None and at + size <= len(view):
-                    with view[at : at + size] as piece:
-                        packet, _ = mqtt5.read(piece)
-                    at += size
+                while (header := _fixed_header(view, at)) is not None:
+                    start, length = header
+                    end = start + length
+                    if length > PACKET_BYTES_MAX:
+                        self._check_may_skip(view[at], length)
+                        if len(view) < start + UNREADABLE_BYTES_KEPT:
+                            break
+                        yield _unreadable(view[at], bytes(view[start : start + UNREADABLE_BYTES_KEPT]), length, "too large")
+                        at = min(end, len(view))
+                        self._skip = end - at
+                        continue
+                    if end > len(view):
+                        break
+                    with view[at:end] as piece:
+                        packet = self._read(piece, start - at)
+                    at = end
                     yield packet
-        except (ValueError, IndexError) as error:
-            raise RemoteError(f"not MQTT 5: {error}") from error
         finally:
             del buffer[:at]
 
+    def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
+        try:
+            return mqtt5.read(piece)[0]
+        except (ValueError, IndexError) as error:
+            if not self._keep_unreadable or piece[0] >> 4 != _PUBLISH:
+                raise RemoteError(f"not MQTT 5: {error}") from error
+            return _unreadable(piece[0], bytes(piece[start:]), len(piece) - start, str(error))
 
-def _packet_size(view: memoryview, at: int) -> int | None:
-    """Bytes of the packet at `at`, None while its length is not complete (section 2.1.4)."""
+    def _check_may_skip(self, first: int, length: int) -> None:
+        if not self._keep_unreadable or first >> 4 != _PUBLISH:
+            raise RemoteError(f"MQTT packet of {length} bytes: expected at most {PACKET_BYTES_MAX}")
+
+
+def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
+    """What can be told of a publish from its first bytes (section 3.3)."""
+    try:
+        packet, _ = mqtt5.read(memoryview(bytes([first]) + _varint(len(body)) + body))
+    except (ValueError, IndexError):
+        packet = None
+    if isinstance(packet, mqtt5.PublishPacket):
+        return Unreadable(packet.topic, packet.packet_id, size, packet.payload, packet.response_topic, packet.correlation_data, why)
+    topic_end = 2 + int.from_bytes(body[:2])
+    packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & 0b110 else None
+    if len(body) < topic_end + 2 or packet_id == 0:
+        raise RemoteError(f"not MQTT 5: {why}")
+    return Unreadable(body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why)
+
+
+def _varint(value: int) -> bytes:
+    """A variable byte integer (section 1.5.5)."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:
+    """Where the packet at `at` goes on after its fixed header, and for how many bytes; None while that is not complete (section 2.1.4)."""
     length = shift = 0
     for i in range(1, 5):
         if at + i >= len(view):
@@ -57,9 +133,7 @@ def _packet_size(view: memoryview, at: int) -> int | None:
         length |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            if length > PACKET_BYTES_MAX:
-                raise RemoteError(f"MQTT packet of {length} bytes: expected at most {PACKET_BYTES_MAX}")
-            return 1 + i + length
+            return at + i + 1, length
     raise RemoteError("MQTT packet length takes more than four bytes")
 
 

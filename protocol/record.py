@@ -7,7 +7,8 @@ Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
 
 Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's.
 On `ew.up` the header PLACEMENT_HEADER says how the sequencer must place the frame without reading its value;
-on `ew.s.*` the header ORIGIN_HEADER says where on `ew.up` it came from (the ack token's place).
+on `ew.s.*` the header ORIGIN_HEADER says where on `ew.up` it came from (the ack token's place), and LATE_HEADER marks a frame that
+came after a gap record had said it missing. A gap record of the sequencer's own has no origin.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from protocol.frame import Frame, Gap, Scalar
 
 PLACEMENT_HEADER: Final = "ew"
 ORIGIN_HEADER: Final = "up"
+LATE_HEADER: Final = "late"
 
 
 class Mode(StrEnum):
@@ -42,23 +44,29 @@ class Discipline(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the sequencer needs of a frame. Header bytes: `discipline|stream|epoch|first|last`, ASCII."""
+    """What the sequencer needs of a frame. Header bytes: `discipline|stream|epoch|first|last|seq|readings`, ASCII."""
 
     discipline: Discipline
     stream: str
     epoch: int
     first: int
+    """Number of the frame, or the first one that a gap frame replaces."""
     last: int
+    seq: int = 0
+    """Number of the first reading."""
+    readings: int = 0
+    """How many there are, or how many a gap frame says were lost; so a missing frame's readings can be counted."""
 
     def encode(self) -> bytes:
         """The header's value."""
-        return f"{self.discipline}|{self.stream}|{self.epoch}|{self.first}|{self.last}".encode()
+        return f"{self.discipline}|{self.stream}|{self.epoch}|{self.first}|{self.last}|{self.seq}|{self.readings}".encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Placement:
         """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
-        discipline, stream, epoch, first, last = value.decode().split("|")
-        return cls(Discipline(discipline), stream, int(epoch), int(first), int(last))
+        discipline, stream, *numbers = value.decode().split("|")
+        epoch, first, last, seq, readings = map(int, numbers)
+        return cls(Discipline(discipline), stream, epoch, first, last, seq, readings)
 
 
 def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, received_at: int, frame_bytes: bytes) -> bytes:
@@ -66,6 +74,13 @@ def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, receive
     sent = "null" if sent_at is None else str(sent_at)
     head = f'{{"device":"{device}","stream":"{stream}","mode":"{mode}","sent_at":{sent},"received_at":{received_at},'
     return head.encode() + frame_bytes[frame_bytes.index(b"{") + 1 :]
+
+
+def sent_at_of(value: bytes) -> int | None:
+    """`sent_at` of a record that `encode` made, without reading the rest; None where unknown. ValueError on foreign bytes."""
+    start = value.index(b'"sent_at":') + 10
+    text = value[start : value.index(b",", start)]
+    return None if text == b"null" else int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,6 @@ def test_readings_are_flat_in_order_and_leave_null_out() -> None:
 
 
 def test_a_placement_survives_encoding() -> None:
-    placement = Placement(Discipline.ORDERED, "vehicle_position", 3, 12, 14)
-    assert placement.encode() == b"o|vehicle_position|3|12|14"
+    placement = Placement(Discipline.ORDERED, "vehicle_position", 3, 12, 14, 1101, 5)
+    assert placement.encode() == b"o|vehicle_position|3|12|14|1101|5"
     assert Placement.decode(placement.encode()) == placement
