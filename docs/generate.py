@@ -1,0 +1,236 @@
+"""Write the generated parts of the documents: what stands in the code is said there once and copied from here.
+
+    python docs/generate.py            rewrite what changed
+    python docs/generate.py --check    exit 1 and name the files that would change (a test does this)
+
+A generated part stands between two comments in a Markdown file; the first one says what to put there:
+
+    <!-- generated: config edge.config:AgentConfig -->
+    <!-- end generated -->
+
+Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
+`reasons` (of dead letters), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL)
+FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")])
+
+
+def render(text: str) -> str:
+    """A document with its generated parts written anew."""
+    return BLOCK.sub(lambda block: block[1] + _fill(block["order"]) + block[4], text)
+
+
+def _fill(order: str) -> str:
+    kind, *arguments = order.split()
+    return MAKERS[kind](*arguments).strip() + "\n"
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+# Configuration -------------------------------------------------------------------------------------------------------------------
+
+
+def config(path: str) -> str:
+    """Tables of a model's keys: one for its own, one for each table inside it."""
+    return "\n".join(_tables(_load(path), ""))
+
+
+def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    docs = attribute_docs(model)
+    plain = {name: field for name, field in model.model_fields.items() if not list(_models(field.annotation))}
+    if plain:
+        yield "| key | type | default | meaning |\n|---|---|---|---|"
+        yield from (_row(name, field, docs.get(name, "")) for name, field in plain.items())
+        yield ""
+    for name, field in model.model_fields.items():
+        for inner in _models(field.annotation):
+            yield f"{_heading(prefix + name, field, inner)}: {_first_line(inner)}\n"
+            yield from _tables(inner, f"{prefix}{name}.")
+
+
+def _heading(name: str, field: FieldInfo, inner: type[BaseModel]) -> str:
+    repeated = "tuple" in str(field.annotation) or "list" in str(field.annotation)
+    kind = inner.model_fields.get("type")
+    of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and repeated else ""
+    return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}]`**"
+
+
+def _first_line(model: type[BaseModel]) -> str:
+    return (inspect.getdoc(model) or "").partition("\n")[0]
+
+
+def _row(name: str, field: FieldInfo, doc: str) -> str:
+    default = field.get_default(call_default_factory=True)
+    shown = "**required**" if default is PydanticUndefined else f"`{_value(default)}`"
+    return f"| `{name}` | {_type(field)} | {shown} | {_cell(doc)} |"
+
+
+def _value(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case str() | Path():
+            return f'"{value}"'
+        case tuple() | list() | frozenset():
+            return "[" + ", ".join(_value(item) for item in value) + "]"
+        case dict() if not value:
+            return "{}"
+    return str(value)
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = [f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in SIGNS.items() if getattr(m, name, None) is not None]
+    return " ".join([_name(field.annotation), *([f"({', '.join(bounds)})"] if bounds else [])])
+
+
+SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def _name(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _name(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_name(part) for part in get_args(annotation) if part is not type(None))
+    if origin is Literal:
+        return " or ".join(f'`"{value}"`' for value in get_args(annotation))
+    if origin is not None:
+        return f"list of {_name(get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, str) and annotation is not str:
+        return " or ".join(f'`"{member}"`' for member in annotation)  # type: ignore[attr-defined]
+    return {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "path"}.get(
+        getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation))
+    )
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def attribute_docs(model: type[BaseModel]) -> Mapping[str, str]:
+    """The strings that stand under a model's fields, its bases' included."""
+    docs: dict[str, str] = {}
+    for cls in reversed(model.__mro__):
+        if issubclass(cls, BaseModel) and cls.__module__.split(".")[0] in {"protocol", "edge", "cloud", "simulators", "deploy"}:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+            body = tree.body[0].body  # type: ignore[attr-defined]
+            for field, text in pairwise(body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                        docs[name] = doc
+    return docs
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# The rest ------------------------------------------------------------------------------------------------------------------------
+
+
+def doc(module: str) -> str:
+    """A module's docstring: the contract as its readers see it."""
+    return f"```text\n{(importlib.import_module(module).__doc__ or '').strip()}\n```"
+
+
+def queries() -> str:
+    """The built-in queries: name and what their first comment says."""
+    rows = ["| query | what it answers |", "|---|---|"]
+    for path in sorted((ROOT / "cloud/analysis/queries").glob("*.sql")):
+        described = re.search(r"^--\s*description:\s*(.+)$", path.read_text(), re.MULTILINE)
+        rows.append(f"| [`{path.stem}`](../cloud/analysis/queries/{path.name}) | {_cell(described[1]) if described else ''} |")
+    return "\n".join(rows)
+
+
+def commands() -> str:
+    """Every command of `edgewake` with its first sentence."""
+    rows = ["| command | what it does |", "|---|---|"]
+    for point in sorted(entry_points(group="edgewake.commands"), key=lambda p: p.name):
+        rows.append(f"| `edgewake {point.name}` | {_cell(point.load().get_short_help_str(200))} |")
+    return "\n".join(rows)
+
+
+def reasons() -> str:
+    """Why a message becomes a dead letter, with the comment beside each reason."""
+    source = (ROOT / "protocol/errors.py").read_text()
+    found = re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', source, re.MULTILINE)
+    return "\n".join(["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
+
+
+def endpoints(*files: str) -> str:
+    """Routes of FastAPI applications: method, path, and the first line of the function's docstring."""
+    nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    rows = [f"| {method} | `{path}` | {_cell(_summary(node))} |" for node in functions for method, path in _routes(node)]
+    return "\n".join(["| method | path | what it does |", "|---|---|---|", *rows])
+
+
+def _summary(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def _routes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
+    for decorator in node.decorator_list:
+        match decorator:
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=path), *_]) if method in METHODS:
+                yield method.upper(), str(path)
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+MAKERS: Mapping[str, Callable[..., str]] = {
+    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "endpoints": endpoints,
+}  # fmt: skip
+
+
+def stale() -> list[Path]:
+    """The documents that `main` would change."""
+    return [path for path in FILES if render(path.read_text()) != path.read_text()]
+
+
+def main() -> None:
+    """Rewrite, or check."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing, exit 1 where something would change")
+    check = parser.parse_args().check
+    changed = stale()
+    for path in changed:
+        print(f"{'would change' if check else 'wrote'} {path.relative_to(ROOT)}")  # noqa: T201
+        if not check:
+            path.write_text(render(path.read_text()))
+    sys.exit(1 if check and changed else 0)
+
+
+if __name__ == "__main__":
+    main()

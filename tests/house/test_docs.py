@@ -1,0 +1,132 @@
+"""Documents that cannot lie: what they name exists, what they show works."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from edge.config import AgentConfig
+from protocol import ack, device, frame, record, topics
+from protocol.errors import RejectReason
+from tests.house.source import ROOT, files
+
+DOCUMENTS = [path for path in files() if path.suffix == ".md"]
+MAP = re.compile(r"^\| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def _generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", _text(name), re.MULTILINE | re.DOTALL)
+
+
+def test_generated_parts_are_up_to_date():
+    """`python docs/generate.py` would change nothing; so keys, topics and queries in the docs equal the code's."""
+    assert _generate().stale() == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_lead_to_files(document: Path):
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", _text(str(document)))
+    inside = [target for target in targets if "://" not in target]
+    assert [target for target in inside if not (ROOT / document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "docs/decisions.md", "CONTRIBUTING.md"])
+def test_paths_in_backticks_exist(document: str):
+    paths = re.findall(r"`((?:edge|cloud|protocol|simulators|deploy|tests|docs)/[\w./*-]+)`", _text(document))
+    assert paths
+    assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_make_targets_in_the_docs_exist(document: Path):
+    targets = set(re.findall(r"^(\w+):", _text("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^)make (\w+)", _text(str(document)), re.MULTILINE)) <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_commands_in_the_docs_exist(document: Path):
+    commands = set(tomllib.loads(_text("pyproject.toml"))["project"]["entry-points"]["edgewake.commands"])
+    named = set(
+        re.findall(
+            r"(?:`|^|\s)edgewake ([a-z]+)\b", "\n".join(re.findall(r"`[^`]+`|^ *\$? ?edgewake .+$", _text(str(document)), re.MULTILINE))
+        )
+    )
+    assert named <= commands
+
+
+@pytest.mark.parametrize("example", _blocks("docs/agent.md", "toml"))
+def test_agent_examples_are_configurations(example: str):
+    assert AgentConfig.model_validate(tomllib.loads(example)).device
+
+
+def test_every_key_of_every_part_is_explained():
+    """No row of a table of keys has an empty meaning."""
+    rows = re.findall(r"^\| `(\w+)` \| .* \|  \|$", _text("docs/config.md") + _text("docs/agent.md"), re.MULTILINE)
+    assert set(rows) <= {"type"}
+
+
+def test_topics_in_the_docs_are_those_of_the_code():
+    named = set(re.findall(r"\bew\.[a-z]+(?:\.<?\w+>?)?", "\n".join(_text(str(d)) for d in DOCUMENTS)))
+    constants = {value for name, value in vars(topics).items() if name.isupper() and isinstance(value, str) and value.startswith("ew.")}
+    assert {n for n in named if n not in constants and not n.startswith((topics.STREAM_PREFIX, topics.QUERY_PREFIX))} <= {"ew.s", "ew.q"}
+
+
+def _example(name: str) -> bytes:
+    """The JSON block of docs/protocol.md that follows the comment `<!-- example: NAME -->`."""
+    found = re.search(rf"<!-- example: {name} -->\n```json\n(.*?)```", _text("docs/protocol.md"), re.DOTALL)
+    assert found, name
+    json.loads(found[1])
+    return found[1].encode()
+
+
+def test_the_frame_example_decodes():
+    decoded = frame.decode(_example("frame"))
+    assert len(decoded.t) == len(decoded.fields["speed_kmh"]) == 3
+
+
+def test_the_gap_frame_example_decodes():
+    assert frame.decode(_example("gap frame")).gap == frame.Gap("quota", 200)
+
+
+def test_the_plain_reading_example_decodes():
+    assert frame.from_plain(_example("plain reading"), received_at=1).fields["position_lat"] == [53.2]
+
+
+def test_the_acknowledgement_examples_decode():
+    assert ack.Ack.decode(_example("ack")).rejected is None
+    assert ack.Ack.decode(_example("refusal")).rejected is RejectReason.FIELD_TYPE
+
+
+def test_the_status_example_decodes():
+    assert device.DeviceStatus.model_validate_json(_example("status")).state is device.DeviceState.ONLINE
+
+
+def test_the_record_example_decodes_to_the_reading_example():
+    shown = list(record.readings(record.decode(_example("record"))))
+    assert shown == [json.loads(_example("reading"))]
+
+
+def test_the_benchmarks_say_where_and_when():
+    """Figures without a machine, versions and a date are rumours."""
+    text = _text("docs/benchmarks.md")
+    assert re.search(r"20\d\d-\d\d-\d\d", text)
+    assert all(word in text.lower() for word in ("cpu", "python", "kafka", "spark", "median"))

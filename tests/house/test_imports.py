@@ -1,0 +1,63 @@
+"""Arrows only downwards: deploy → simulators → cloud | edge → protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import FLOORS, ROOT, forbidden, imports, modules
+
+CLOUD_LIBRARIES = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sse_starlette", "sqlglot", "pyarrow")
+
+
+def test_protocol_imports_nobody_of_ours():
+    assert forbidden(modules("protocol"), "edge", "cloud", "simulators", "deploy") == []
+
+
+def test_edge_and_cloud_never_import_each_other():
+    assert forbidden(modules("edge"), "cloud", "simulators", "deploy") == []
+    assert forbidden(modules("cloud"), "edge", "simulators", "deploy") == []
+
+
+def test_simulators_stand_outside_and_use_the_protocol_only():
+    assert forbidden(modules("simulators"), "edge", "cloud", "deploy") == []
+
+
+def test_deploy_starts_parts_and_imports_none_of_their_insides():
+    assert forbidden(modules("deploy"), "edge", "cloud", "simulators") == []
+
+
+def test_nothing_imports_its_tests():
+    assert forbidden(modules(*FLOORS), "tests") == []
+
+
+def test_a_device_needs_no_library_of_the_cloud():
+    assert forbidden(modules("edge", "protocol"), *CLOUD_LIBRARIES) == []
+
+
+def test_the_ledger_that_judges_us_knows_nothing_of_ours():
+    ledger = Path("simulators/ledger.py")
+    assert (ROOT / ledger).exists()
+    assert forbidden([ledger], *FLOORS) == []
+
+
+@pytest.mark.parametrize("path", [path for path in modules(*FLOORS) if path.name.endswith("cli.py")], ids=str)
+def test_a_command_imports_light_things_only_until_it_runs(path: Path):
+    """So that `edgewake --help` is fast and works where a part's libraries are not installed."""
+    heavy = {"pyspark", "confluent_kafka", "fastapi", "uvicorn", "sqlglot", "pyarrow", "aiomqtt", "paho", "jgo", "httpx", "rich"}
+    lines = (ROOT / path).read_text().splitlines()
+    at_the_top = {module.split(".")[0] for line, module in imports(path) if not lines[line - 1].startswith(" ")}
+    assert at_the_top & heavy == set()
+
+
+def test_only_the_clock_asks_the_machine_what_time_it_is():
+    asking = ("time.time", "time.time_ns", "datetime.now", "datetime.utcnow")
+    found = [
+        f"{path}:{number}"
+        for path in modules("protocol", "edge", "cloud")
+        if path != Path("protocol/clock.py")
+        for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)
+        if any(f"{call}(" in line for call in asking)
+    ]
+    assert found == []

@@ -1,0 +1,69 @@
+"""The shape of the repository."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import FLOORS, ROOT, files, modules, parse
+
+FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "tests", "docs"}
+USUAL = {
+    "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
+    ".gitignore", ".gitattributes", ".pre-commit-config.yaml", ".ci",
+}  # fmt: skip
+"""Besides these nothing lies at the top. `.gitattributes` may be missing."""
+REGISTRIES = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".", "maven" + ".org", "maven.apache" + ".org", "--index" + "-url")
+TEXT = {".py", ".md", ".toml", ".txt", ".lock", ".yaml", ".yml", ".json", ".js", ".html", ".sql", ".sh", ".cfg", ".service", ".conf", ""}
+
+
+def test_the_top_level_is_the_house_and_the_usual_files():
+    top = {path.parts[0] for path in files()}
+    assert top - FOLDERS - USUAL == set()
+    assert (FOLDERS | USUAL) - top <= {".gitattributes"}
+
+
+def test_packages_are_one_level_deep():
+    assert [path for path in modules("protocol", "edge", "cloud", "simulators", "deploy") if len(path.parts) > 3] == []
+
+
+@pytest.mark.parametrize("path", modules(*FLOORS, "docs"), ids=str)
+def test_every_module_says_what_it_is_for(path: Path):
+    assert ast.get_docstring(parse(path)) or not (ROOT / path).read_text().strip(), "an empty file or a docstring"
+
+
+def test_no_file_names_a_package_registry():
+    """Where packages come from is the installer's configuration, never ours."""
+    texts = [path for path in files() if path.suffix in TEXT and "vendor" not in path.parts]
+    found = [f"{path}: {host}" for path in texts for host in REGISTRIES if host in (ROOT / path).read_text("utf-8", "replace")]
+    assert found == []
+
+
+def test_the_pages_libraries_are_what_the_manifest_says():
+    vendor = ROOT / "cloud/page/vendor"
+    libraries = json.loads((vendor / "manifest.json").read_text())
+    listed = {vendor / lib["name"] / Path(file).name: digest for lib in libraries for file, digest in lib["files"].items()}
+    assert {path: sha256(path.read_bytes()).hexdigest() for path in vendor.glob("*/*")} == listed
+    assert all(any(file == "LICENSE" for file in lib["files"]) for lib in libraries)
+
+
+def test_modules_stay_small():
+    """A file over 450 lines has a second reason to change: split it."""
+    assert [f"{path}: {n}" for path in modules(*FLOORS) if (n := len((ROOT / path).read_text().splitlines())) > 450] == []
+
+
+def test_constants_with_a_bound_say_their_unit_or_reason():
+    """Near every `…_MAX` in a module stands a reason: on its line, the line above, or within three lines below."""
+    silent = []
+    for path in modules("protocol", "edge", "cloud"):
+        lines = (ROOT / path).read_text().splitlines()
+        for i, line in enumerate(lines):
+            near = lines[max(0, i - 1) : i + 4]
+            if re.match(r"[A-Z_]+_MAX(: Final)? = ", line) and not any("#" in text or '"""' in text for text in near):
+                silent.append(f"{path}: {line}")
+    assert silent == []
