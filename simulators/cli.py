@@ -1,0 +1,61 @@
+"""`edgewake simulate`: worlds that send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def simulate() -> None:
+    """Simulated devices, and the town that they drive through."""
+
+
+@simulate.command()
+@click.option("--vehicles", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many vehicles, car-01 and on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
+@click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
+@click.option("--seed", default=1, show_default=True, help="The same seed is the same day.")
+@click.option(
+    "--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), help="Seconds between readings."
+)
+@click.option("--speedup", default=1.0, show_default=True, type=click.FloatRange(0.01, 1000), help="Seconds of the town per second.")
+@click.option("--prefix", default="", help="Put before each vehicle's name.")
+@click.option("--verbose", is_flag=True, help="Say more in the log.")
+def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, speedup: float, prefix: str, verbose: bool) -> None:
+    """Vehicles that drive through a town and send their position over MQTT."""
+    import random
+
+    from protocol.clock import SystemClock
+    from protocol.log import set_up
+    from protocol.names import is_device
+    from simulators.fleet import Fleet, FleetPlan
+    from simulators.plain_device import Broker
+    from simulators.run import until_stopped
+    from simulators.world import World
+
+    if prefix and not is_device(prefix + "car-01"):
+        raise click.BadParameter("expected A-Z a-z 0-9 . _ -, a letter or digit first", param_hint="--prefix")
+    set_up(verbose=verbose)
+    plan = FleetPlan(Broker(host, port), interval_s=interval_s, speedup=speedup, prefix=prefix)
+
+    async def main() -> None:
+        await Fleet(World(vehicles=vehicles, seed=seed), plan, clock=SystemClock(), rng=random.Random()).run()
+
+    until_stopped(main)
+
+
+@simulate.command()
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; standard output where missing.")
+def town(out: Path | None) -> None:
+    """Write the town's map as GeoJSON: roads with name and class, river, parks, charging stations."""
+    import orjson
+
+    from simulators.town import geojson, make
+
+    data = orjson.dumps(geojson(make()), option=orjson.OPT_APPEND_NEWLINE)
+    if out is None:
+        click.echo(data, nl=False)
+    else:
+        out.write_bytes(data)

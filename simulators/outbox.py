@@ -1,0 +1,110 @@
+"""What a plain device has taken and the cloud has not yet acknowledged. Pure: no socket, no clock.
+
+Per lane (a device) messages leave in order, at most `lane_window` of them unacknowledged at once, and all lanes together at most
+`window`. A message leaves the outbox by its end-to-end acknowledgement and by nothing else; until then it is sent again, with the same
+bytes, after a lost connection or after `resend_after_s` without an answer.
+At the bound `capacity` the oldest message of the lane that was never sent is given up and counted: a live sensor prefers what is new.
+A player of files asks `full` and waits instead.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Final
+
+RESEND_AFTER_S: Final = 5.0
+"""A broker that restarts forgets what it had confirmed, and says so to nobody: only time tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message and the key by which its acknowledgement finds it."""
+
+    key: int
+    lane: str
+    topic: str
+    payload: bytes
+
+
+class Outbox:
+    """Messages on their way, by lane."""
+
+    def __init__(self, *, window: int, lane_window: int, capacity: int, resend_after_s: float = RESEND_AFTER_S) -> None:
+        self._window = window
+        self._lane_window = lane_window
+        self._capacity = capacity
+        self._resend_after_s = resend_after_s
+        self._messages: dict[int, Message] = {}
+        self._waiting: dict[str, deque[int]] = {}
+        self._released: dict[str, int] = {}
+        self._ready: deque[int] = deque()
+        self._in_flight: OrderedDict[int, float] = OrderedDict()
+        self._last_key = 0
+        self.given_up = 0
+        """Messages given up at the bound."""
+        self.resent = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def full(self) -> bool:
+        """Would one more cost an older one?"""
+        return len(self._messages) >= self._capacity
+
+    def offer(self, lane: str, topic: str, payload: bytes) -> None:
+        """Take a message."""
+        waiting = self._waiting.setdefault(lane, deque())
+        if self.full and not self._give_up_oldest(waiting):
+            return
+        self._last_key += 1
+        self._messages[self._last_key] = Message(self._last_key, lane, topic, payload)
+        waiting.append(self._last_key)
+        self._release(lane)
+
+    def _give_up_oldest(self, waiting: deque[int]) -> bool:
+        self.given_up += 1
+        if not waiting:
+            return False
+        del self._messages[waiting.popleft()]
+        return True
+
+    def _release(self, lane: str) -> None:
+        waiting = self._waiting[lane]
+        if waiting and self._released.get(lane, 0) < self._lane_window:
+            self._released[lane] = self._released.get(lane, 0) + 1
+            self._ready.append(waiting.popleft())
+
+    def take(self, now_s: float) -> Message | None:
+        """The next message to send, None where nothing is due or the window is full. It counts as sent from now on."""
+        if self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s:
+            key, _ = self._in_flight.popitem(last=False)
+            self.resent += 1
+        elif self._ready and len(self._in_flight) < self._window:
+            key = self._ready.popleft()
+        else:
+            return None
+        self._in_flight[key] = now_s
+        return self._messages[key]
+
+    def next_due_s(self) -> float | None:
+        """When the oldest message in flight has to be sent again; None while nothing is in flight."""
+        return next(iter(self._in_flight.values())) + self._resend_after_s if self._in_flight else None
+
+    def settle(self, key: int) -> Message | None:
+        """The acknowledgement of a message came: it is the cloud's now. None where it was settled before."""
+        message = self._messages.pop(key, None)
+        if message is None:
+            return None
+        if self._in_flight.pop(key, None) is None:
+            self._ready.remove(key)
+        self._released[message.lane] -= 1
+        self._release(message.lane)
+        return message
+
+    def disconnected(self) -> None:
+        """The connection is gone: what was in flight goes first on the next one, in its order."""
+        self._ready.extendleft(sorted(self._in_flight, reverse=True))
+        self.resent += len(self._in_flight)
+        self._in_flight.clear()

@@ -1,0 +1,150 @@
+"""A plain MQTT 5 client: QoS 1, a response topic and correlation data, nothing of the agent in it.
+
+It connects, sends what its outbox holds, takes acknowledgements, and connects again with jittered back-off when the broker goes away.
+One connection may speak for several devices (a file with many); a fleet gives each device its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from protocol import topics
+from protocol.ack import Ack
+from protocol.clock import Clock
+from protocol.errors import RemoteError
+from simulators.outbox import Message, Outbox
+
+KEEPALIVE_S: Final = 15
+BACKOFF_S_MIN: Final = 0.2
+BACKOFF_S_MAX: Final = 5.0
+ACKS_QUEUED_MAX: Final = 4096
+"""Acknowledgements that wait to be looked at. More are dropped by the client; the readings are sent again then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the MQTT broker is."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to readings."""
+
+    sent: int = 0
+    acked: int = 0
+    rejected: int = 0
+    last_rejection: str = ""
+
+
+class PlainDevice:
+    """A client id, its connection and its outbox. `on_change(connected)` is called when the connection comes or goes."""
+
+    def __init__(
+        self, client_id: str, broker: Broker, outbox: Outbox, *, clock: Clock, rng: random.Random, on_change: Callable[[bool], None]
+    ) -> None:
+        self._client_id = client_id
+        self._broker = broker
+        self._clock = clock
+        self._rng = rng
+        self._on_change = on_change
+        self._due = asyncio.Event()
+        self._subscribed: set[str] = set()
+        self.outbox = outbox
+        self.counts = Counts()
+        self.settled = asyncio.Event()
+        """Set at each acknowledgement; a waiter clears it."""
+
+    def offer(self, device: str, stream: str, payload: bytes) -> None:
+        """Take one reading for `device`."""
+        self.outbox.offer(device, topics.up(device, stream), payload)
+        self._due.set()
+
+    async def run(self) -> None:
+        """Connect, send, and connect again, until cancelled."""
+        backoff_s = BACKOFF_S_MIN
+        while True:
+            connected = False
+            try:
+                async with self._client() as client:
+                    connected, backoff_s = True, BACKOFF_S_MIN
+                    self._on_change(True)
+                    await self._serve(client)
+            except* aiomqtt.MqttError:
+                pass
+            if connected:
+                self.outbox.disconnected()
+                self._on_change(False)
+            await self._clock.sleep(self._rng.uniform(BACKOFF_S_MIN / 2, backoff_s))
+            backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
+
+    def _client(self) -> aiomqtt.Client:
+        return aiomqtt.Client(
+            self._broker.host,
+            self._broker.port,
+            identifier=self._client_id,
+            protocol=aiomqtt.ProtocolVersion.V5,
+            keepalive=KEEPALIVE_S,
+            timeout=5.0,
+            max_queued_incoming_messages=ACKS_QUEUED_MAX,
+        )
+
+    async def _serve(self, client: aiomqtt.Client) -> None:
+        self._subscribed.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._take_acks(client), name=f"{self._client_id} acks")
+            tasks.create_task(self._send(client, tasks), name=f"{self._client_id} send")
+
+    async def _send(self, client: aiomqtt.Client, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            self._due.clear()
+            while (message := self.outbox.take(self._clock.monotonic_s())) is not None:
+                await self._subscribe(client, message.lane)
+                self.counts.sent += 1
+                tasks.create_task(self._publish(client, message), name=f"{self._client_id} publish")
+            due_s = self.outbox.next_due_s()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), None if due_s is None else max(due_s - self._clock.monotonic_s(), 0.0))
+
+    async def _subscribe(self, client: aiomqtt.Client, device: str) -> None:
+        if device not in self._subscribed:
+            await client.subscribe(topics.ack(device), qos=1)
+            self._subscribed.add(device)
+
+    async def _publish(self, client: aiomqtt.Client, message: Message) -> None:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.ResponseTopic = topics.ack(message.lane)
+        properties.CorrelationData = message.key.to_bytes(8)
+        # A PUBACK proves nothing: only the acknowledgement settles the message, so what publish() says of it is not needed.
+        await client.publish(message.topic, message.payload, qos=1, properties=properties)
+
+    async def _take_acks(self, client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            correlation = getattr(message.properties, "CorrelationData", b"")
+            try:
+                ack = Ack.decode(bytes(message.payload))
+            except RemoteError:
+                continue
+            self._settle(int.from_bytes(correlation), ack)
+
+    def _settle(self, key: int, ack: Ack) -> None:
+        if self.outbox.settle(key) is None:
+            return
+        if ack.rejected is None:
+            self.counts.acked += 1
+        else:
+            self.counts.rejected += 1
+            self.counts.last_rejection = f"{ack.rejected}: {ack.detail}"
+        self.settled.set()
+        self._due.set()

@@ -1,0 +1,132 @@
+"""Plays readings to a broker at their pace and waits until the cloud has each of them.
+
+The file waits for the network, never the other way round: at OUTBOX_MAX unacknowledged readings the next row is not read. Readings of
+one device leave in order, each after the acknowledgement of the one before where `in_flight_per_device` is 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from protocol.clock import Clock
+from simulators.outbox import Outbox
+from simulators.plain_device import Broker, PlainDevice
+from simulators.recorded import BadRow
+from simulators.replay import Pace, Reading
+
+OUTBOX_MAX: Final = 2000
+"""Readings read from the file and not yet acknowledged; then the file waits."""
+IN_FLIGHT_MAX: Final = 256
+"""Readings on the way at once, all devices together."""
+BAD_ROWS_SHOWN: Final = 5
+
+
+@dataclass(slots=True)
+class Summary:
+    """What became of a file."""
+
+    sent: int = 0
+    acked: int = 0
+    rejected: int = 0
+    last_rejection: str = ""
+    unacked: int = 0
+    """Readings sent that nobody acknowledged before the patience ended; the cloud may have them or not."""
+    bad_rows: int = 0
+    first_bad: list[BadRow] = field(default_factory=list)
+    devices: int = 0
+
+    def note_bad(self, row: BadRow) -> None:
+        """Count a bad row, keep the first ones."""
+        self.bad_rows += 1
+        if len(self.first_bad) < BAD_ROWS_SHOWN:
+            self.first_bad.append(row)
+
+    @property
+    def complete(self) -> bool:
+        """Did the cloud take every reading?"""
+        return self.unacked == 0 and self.rejected == 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlayPlan:
+    """How to play."""
+
+    broker: Broker
+    stream: str
+    patience_s: float = 60.0
+    """Without any acknowledgement for so long, give up."""
+    in_flight_per_device: int = 1
+
+
+class Player:
+    """One connection that plays one file."""
+
+    def __init__(self, plan: PlayPlan, *, client_id: str, clock: Clock, rng: random.Random) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._epoch = clock.now_ms() // 1000
+        self._seq: dict[str, int] = {}
+        outbox = Outbox(window=IN_FLIGHT_MAX, lane_window=plan.in_flight_per_device, capacity=OUTBOX_MAX)
+        self._device = PlainDevice(client_id, plan.broker, outbox, clock=clock, rng=rng, on_change=lambda _: None)
+        self.summary = Summary()
+
+    async def play(self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]) -> Summary:
+        """Play to the end, or until nobody acknowledges any more; `summary` is true at any moment."""
+        connection = asyncio.create_task(self._device.run(), name="replay connection")
+        playing = asyncio.create_task(self._play(readings, pace, on_row), name="replay")
+        try:
+            await asyncio.wait({connection, playing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (connection, playing):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (connection, playing):
+                task.cancel()
+            await asyncio.gather(connection, playing, return_exceptions=True)
+            self._count()
+        return self.summary
+
+    async def _play(self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]) -> None:
+        start_s = self._clock.monotonic_s()
+        for reading in readings:
+            on_row()
+            if isinstance(reading, BadRow):
+                self.summary.note_bad(reading)
+                continue
+            wait_s = start_s + pace.offset_s(reading.t) - self._clock.monotonic_s()
+            if wait_s > 0:
+                await self._clock.sleep(wait_s)
+            if not await self._until(lambda: not self._device.outbox.full):
+                return
+            self._send(reading, pace)
+        await self._until(lambda: len(self._device.outbox) == 0)
+
+    def _send(self, reading: Reading, pace: Pace) -> None:
+        seq = self._seq[reading.device] = self._seq.get(reading.device, 0) + 1
+        t = pace.event_time(reading.t, self._clock.now_ms())
+        self._device.offer(reading.device, self._plan.stream, orjson.dumps({"t": t, "epoch": self._epoch, "seq": seq, **reading.fields}))
+        self.summary.sent += 1
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for acknowledgements until `condition`; False where the patience ended first."""
+        settled = self._device.settled
+        while not condition():
+            settled.clear()
+            try:
+                await asyncio.wait_for(settled.wait(), self._plan.patience_s)
+            except TimeoutError:
+                return False
+        return True
+
+    def _count(self) -> None:
+        counts = self._device.counts
+        self.summary.acked, self.summary.rejected = counts.acked, counts.rejected
+        self.summary.last_rejection = counts.last_rejection
+        self.summary.unacked = len(self._device.outbox)
+        self.summary.devices = len(self._seq)

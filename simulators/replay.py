@@ -1,0 +1,247 @@
+"""A recorded file as readings: which device, when, which fields. Pure: rows in, readings or bad rows out.
+
+Event times are the recorded ones, or moved so that the first is now and the distances are kept, divided by the speed.
+Names that are not legal here are made so: `Speed (km/h)` becomes `Speed_km_h`, a reserved name gets a `_` behind it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from protocol.frame import TIME_MS_MAX
+from protocol.names import RESERVED_FIELDS, is_device
+from simulators.recorded import BadRow, Row
+
+SORT_ROWS_MAX: Final = 2_000_000
+"""Rows that can be sorted by time, in memory: about 2 GB. More is refused."""
+TIME_NAMES: Final = ("t", "ts", "time", "timestamp", "event_time", "datetime", "date_time", "time_ms", "date")
+"""Columns taken as the time where none is named, in this order, whatever their case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading to send. `t` is in ms since 1970 UTC."""
+
+    device: str
+    t: int
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the columns mean."""
+
+    device: str = "replay"
+    """The device where no column names it."""
+    device_field: str | None = None
+    time_fields: tuple[str, ...] = ()
+    """Joined with a space; none: rows come `every_s` apart, from 1970 on."""
+    time_format: str = "auto"
+    """auto, s, ms, us, ns, iso, or a pattern of strptime."""
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    """Zone of times that do not say theirs."""
+    every_s: float = 1.0
+
+
+def guess_time_field(columns: Iterable[str]) -> str | None:
+    """The column that is most likely the time."""
+    by_lower = {name.lower(): name for name in reversed(list(columns))}
+    return next((by_lower[name] for name in TIME_NAMES if name in by_lower), None)
+
+
+def with_time_field(rows: Iterable[Row | BadRow], columns: Columns, named: str | None) -> tuple[Columns, Iterator[Row | BadRow]]:
+    """The columns with their time fields: as named (`A` or `A,B`; `-` for none), or guessed from the first good row.
+
+    Raises ValueError where the named ones are not there.
+    """
+    rows = iter(rows)
+    begun: list[Row | BadRow] = []
+    first: Mapping[str, Any] = {}
+    for row in rows:
+        begun.append(row)
+        if not isinstance(row, BadRow):
+            first = row[1]
+            break
+    if named is None:
+        guessed = guess_time_field(first)
+        fields: tuple[str, ...] = () if guessed is None else (guessed,)
+    else:
+        fields = () if named == "-" else tuple(named.split(","))
+    for name in (*fields, *filter(None, [columns.device_field])):
+        if first and name not in first:
+            raise ValueError(f"no column {name!r}; there are {', '.join(first)}")
+    return replace(columns, time_fields=fields), chain(begun, rows)
+
+
+def to_readings(rows: Iterable[Row | BadRow], columns: Columns) -> Iterator[Reading | BadRow]:
+    """Each row as a reading with its recorded time."""
+    names: dict[str, str] = {}
+    count = 0
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        line, values = row
+        try:
+            t = parse_time(_joined(values, columns.time_fields), columns) if columns.time_fields else round(count * columns.every_s * 1000)
+            yield Reading(_device(values, columns), t, _fields(values, columns, names))
+            count += 1
+        except ValueError as error:
+            yield BadRow(line, str(error))
+
+
+def _joined(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    if any(values.get(name) is None for name in names):
+        raise ValueError(f"no time in {' and '.join(names)}")
+    return values[names[0]] if len(names) == 1 else " ".join(str(values[name]) for name in names)
+
+
+def _device(values: Mapping[str, Any], columns: Columns) -> str:
+    if columns.device_field is None:
+        return columns.device
+    value = values.get(columns.device_field)
+    if value is None:
+        raise ValueError(f"no device in {columns.device_field}")
+    return legal_device(str(value))
+
+
+def _fields(values: Mapping[str, Any], columns: Columns, names: dict[str, str]) -> dict[str, Any]:
+    left_out = {*columns.time_fields, columns.device_field}
+    fields: dict[str, Any] = {}
+    for name, value in _flat(values, ""):
+        if name in left_out or value is None or (isinstance(value, float) and not math.isfinite(value)):
+            continue
+        legal = names.get(name)
+        if legal is None:
+            legal = names[name] = legal_field(name, taken=names.values())
+        fields[legal] = value
+    if not fields:
+        raise ValueError("no value in any field")
+    return fields
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}_")
+        else:
+            yield prefix + name, value
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------------
+
+
+def legal_field(name: str, *, taken: Iterable[str] = ()) -> str:
+    """A legal field name, told apart from those that are taken."""
+    legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "field"
+    if legal in RESERVED_FIELDS:
+        legal += "_"
+    if legal[0].isdigit():
+        legal = "_" + legal
+    used = set(taken)
+    return next(candidate for candidate in (legal, *(f"{legal}_{i}" for i in range(2, 1000))) if candidate not in used)
+
+
+def legal_device(name: str) -> str:
+    """A legal device id: what is not allowed becomes `-`. Raises ValueError."""
+    legal = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:64]
+    if not is_device(legal):
+        raise ValueError(f"device {name[:40]!r}: expected a letter or a digit in it")
+    return legal
+
+
+def legal_stream(name: str) -> str:
+    """A legal stream name: lower case, `_` for the rest."""
+    legal = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60]
+    return legal if legal and legal[0].isalpha() else f"s_{legal}" if legal else "replay"
+
+
+# --- times ----------------------------------------------------------------------------------------------------------------------
+
+_UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+
+
+def parse_time(value: Any, columns: Columns) -> int:
+    """A recorded time in ms since 1970 UTC; raises ValueError."""
+    style = columns.time_format
+    if style in _UNITS_MS:
+        ms = _number(value) * _UNITS_MS[style]
+    elif style == "auto" and not isinstance(value, str):
+        ms = _number(value) * _UNITS_MS[_unit(_number(value))]
+    else:
+        ms = _calendar(str(value), style, columns.zone)
+    if not 0 <= ms <= TIME_MS_MAX:
+        raise ValueError(f"time {value!r}: expected 1970 to 2100")
+    return round(ms)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(f"time {value!r}: expected a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"time {str(value)[:40]!r}: expected a number") from error
+
+
+def _unit(value: float) -> str:
+    """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
+    return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
+
+
+def _calendar(text: str, style: str, zone: ZoneInfo) -> float:
+    try:
+        moment = datetime.fromisoformat(text) if style in {"auto", "iso"} else datetime.strptime(text, style)  # noqa: DTZ007
+    except ValueError as error:
+        expected = "an ISO 8601 time; say --time-format for another" if style in {"auto", "iso"} else style
+        raise ValueError(f"time {text[:40]!r}: expected {expected}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return moment.timestamp() * 1000
+
+
+# --- pace -----------------------------------------------------------------------------------------------------------------------
+
+
+def sorted_by_time(readings: Iterable[Reading | BadRow]) -> Iterator[Reading | BadRow]:
+    """Bad rows first, then the readings in time order, those of one moment as in the file. Raises ValueError over SORT_ROWS_MAX."""
+    kept = []
+    for reading in readings:
+        if isinstance(reading, BadRow):
+            yield reading
+            continue
+        kept.append(reading)
+        if len(kept) > SORT_ROWS_MAX:
+            raise ValueError(f"more than {SORT_ROWS_MAX} rows cannot be sorted; sort the file before")
+    yield from sorted(kept, key=lambda reading: reading.t)
+
+
+class Pace:
+    """When to send a reading and which time to give it. `speed` None: as fast as it goes."""
+
+    def __init__(self, *, speed: float | None, move_to_now: bool, start_ms: int) -> None:
+        self._speed = speed
+        self._move = move_to_now
+        self._start_ms = start_ms
+        self._first_t: int | None = None
+
+    def offset_s(self, t: int) -> float:
+        """Seconds after the start at which a reading of time `t` is due; 0 for one from before the first."""
+        if self._first_t is None:
+            self._first_t = t
+        return 0.0 if self._speed is None else max(0.0, (t - self._first_t) / 1000 / self._speed)
+
+    def event_time(self, t: int, now_ms: int) -> int:
+        """The time to send: the recorded one, the moved one, or now where there is no speed to scale by."""
+        if not self._move:
+            return t
+        if self._speed is None or self._first_t is None:
+            return now_ms
+        return max(0, self._start_ms + round((t - self._first_t) / self._speed))

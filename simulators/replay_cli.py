@@ -1,0 +1,164 @@
+"""`edgewake replay`: a recorded file as if its devices were alive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from simulators.player import PlayPlan, Summary
+    from simulators.recorded import BadRow, Tally
+    from simulators.replay import Columns, Reading
+
+
+def _speed(_context: click.Context, _option: click.Parameter, value: str) -> float | None:
+    if value == "max":
+        return None
+    try:
+        speed = float(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a number or max") from error
+    if not 0 < speed <= 1e6:
+        raise click.BadParameter(f"{value}: expected more than 0, at most 1000000, or max")
+    return speed
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--stream", help="Stream to send to; default: the file's name.")
+@click.option("--device", help="Device that sends, where no column names it; default: the file's name.")
+@click.option("--device-field", metavar="F", help="Column that names the device.")
+@click.option(
+    "--time-field", metavar="F[,F]", help="Column of the event time, or two that are joined (Date,Time); default: guessed; - for none."
+)
+@click.option(
+    "--time-format", default="auto", show_default=True, help="auto, s, ms, us, ns, iso, or a pattern such as '%d/%m/%Y %H:%M:%S'."
+)
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of times that do not say theirs, e.g. Europe/Dublin.")
+@click.option(
+    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.001), help="Seconds between rows without a time."
+)
+@click.option("--columns", metavar="A,B,…", help="Names of the columns where the file has no header line.")
+@click.option("--format", "file_format", default="auto", show_default=True, type=click.Choice(["auto", "csv", "tsv", "jsonl", "nmea"]))
+@click.option("--speed", default="1", show_default=True, callback=_speed, help="1 as recorded, 10 ten times faster, or max.")
+@click.option(
+    "--times", default="now", show_default=True, type=click.Choice(["recorded", "now"]), help="Keep event times, or move the first to now."
+)
+@click.option("--sort", "in_order", is_flag=True, help="Sort the rows by time first (in memory).")
+@click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
+@click.option(
+    "--patience",
+    "patience_s",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(1),
+    help="Seconds without an acknowledgement before it gives up.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
+@click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
+def replay(
+    file: Path, stream: str | None, device: str | None, device_field: str | None, time_field: str | None, time_format: str, zone: str,
+    every_s: float, columns: str | None, file_format: str, speed: float | None, times: str, in_order: bool, limit: int | None,
+    patience_s: float, host: str, port: int,
+) -> None:  # fmt: skip
+    r"""Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all.
+
+    \b
+    edgewake replay drive.csv.gz --time-field 'ENGINE_RUN_TINE ()' --time-format s
+    edgewake replay positions.jsonl --device-field icao24 --sort --speed 60
+    edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%S' --zone Europe/Paris --times recorded --speed max
+    """
+    import random
+
+    from protocol.clock import SystemClock
+    from simulators.plain_device import Broker
+    from simulators.player import Player, PlayPlan
+    from simulators.recorded import Tally, UnreadableFile
+    from simulators.replay import Columns, Pace, legal_device, legal_stream
+    from simulators.run import until_stopped
+
+    name = file.name.split(".")[0]
+    tally = Tally()
+    clock = SystemClock()
+    plan = PlayPlan(Broker(host, port), legal_stream(stream or name), patience_s)
+    try:
+        meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)
+        readings = _readings(file, file_format, columns, tally, meaning, time_field, limit, in_order)
+        player = Player(plan, client_id=f"replay-{random.getrandbits(32):08x}", clock=clock, rng=random.Random())
+        pace = Pace(speed=speed, move_to_now=times == "now", start_ms=clock.now_ms())
+        with _progress(file, limit) as on_row:
+            ended = until_stopped(lambda: player.play(readings, pace, on_row))
+    except (UnreadableFile, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    _say(player.summary, tally, plan)
+    if not (ended and player.summary.complete):
+        raise SystemExit(1)
+
+
+def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"--zone {name!r}: expected a name such as Europe/Dublin") from error
+
+
+def _readings(
+    file: Path, file_format: str, names: str | None, tally: Tally, meaning: Columns, time_field: str | None, limit: int | None,
+    in_order: bool,
+) -> Iterator[Reading | BadRow]:  # fmt: skip
+    from itertools import islice
+
+    from simulators import recorded
+    from simulators.replay import sorted_by_time, to_readings, with_time_field
+
+    kind = recorded.detect(file) if file_format == "auto" else recorded.FileFormat(file_format)
+    rows = recorded.rows(file, kind, tally, columns=names.split(",") if names else None)
+    columns, rows = with_time_field(rows, meaning, time_field)
+    readings = to_readings(islice(rows, limit), columns)
+    return sorted_by_time(readings) if in_order else readings
+
+
+@contextmanager
+def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from simulators.recorded import lines
+
+    total = min(sum(1 for _ in lines(file)), limit or sys.maxsize)
+    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*bar, console=Console(stderr=True)) as progress:
+        task = progress.add_task(file.name, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _say(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
+    devices = f"{summary.devices} device{'' if summary.devices == 1 else 's'}"
+    click.echo(
+        f"stream {plan.stream}, {devices}: sent {summary.sent}, acked {summary.acked}, rejected {summary.rejected}, "
+        f"unacked {summary.unacked}, bad rows {summary.bad_rows}, bad values {tally.bad_values}"
+    )
+    for bad in summary.first_bad:
+        click.echo(f"  line {bad.line}: {bad.reason}", err=True)
+    if summary.bad_rows > len(summary.first_bad):
+        click.echo(f"  and {summary.bad_rows - len(summary.first_bad)} more bad rows", err=True)
+    if tally.columns:
+        click.echo(f"  values that are no numbers were left out of {', '.join(sorted(tally.columns))}", err=True)
+    if summary.rejected:
+        click.echo(f"  the cloud refused {summary.rejected} and keeps them as dead letters; the last: {summary.last_rejection}", err=True)
+    if summary.unacked:
+        click.echo(f"  nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: is a bridge running?", err=True)

@@ -1,0 +1,23 @@
+"""Run a coroutine until it ends or the process is told to stop (SIGTERM, SIGINT); then cancel it and let it clean up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+
+
+def until_stopped(main: Callable[[], Awaitable[object]]) -> bool:
+    """True where `main` ended by itself, False where it was told to stop."""
+
+    async def run() -> bool:
+        task = asyncio.ensure_future(main())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return not task.cancelled()
+
+    return asyncio.run(run())
