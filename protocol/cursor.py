@@ -30,6 +30,7 @@ from protocol.errors import CursorError
 PREFIX: Final = "v1."
 TEXT_MAX: Final = 4096
 """Characters of a cursor that is read at all. 16 streams of 16 partitions need about 2500."""
+_PREFIX_BYTES: Final = PREFIX.encode()
 _TAG: Final = 10
 _HEAD: Final = 9
 
@@ -71,19 +72,16 @@ class CursorCodec:
         if not keys or any(len(key) < 16 or not 0 <= kid <= 255 for kid, key in keys.items()):
             raise ValueError("cursor keys: expected at least one, ids 0-255, 16 bytes or more each")
         self._keys = {kid: key[:64] for kid, key in keys.items()}
-        self._current = max(keys)
+        self.current = max(keys)
 
     def encode(self, cursor: Cursor) -> str:
         """The text of a cursor."""
-        body = bytearray(cursor.subscription + cursor.generation)
-        body.append(self._current)
-        for partitions in cursor.positions:
-            _put_varint(body, len(partitions))
-            for offset, index in partitions:
-                _put_varint(body, offset)
-                _put_varint(body, index)
-        body += self._tag(self._current, bytes(body))
-        return PREFIX + base64.urlsafe_b64encode(body).rstrip(b"=").decode()
+        return CursorWriter(self, cursor).text().decode()
+
+    def sign(self, body: bytes) -> bytes:
+        """The text of a cursor's bytes, made with `current`."""
+        tagged = body + self._tag(self.current, body)
+        return _PREFIX_BYTES + base64.urlsafe_b64encode(tagged).rstrip(b"=")
 
     def decode(self, text: str) -> Cursor:
         """Read and verify a cursor; raises CursorError(garbage | version | forged)."""
@@ -131,3 +129,38 @@ def _get_positions(body: bytes, at: int) -> tuple[tuple[Position, ...], ...]:
     while at < len(body):
         positions.append(tuple((varint(), varint()) for _ in range(varint())))
     return tuple(positions)
+
+
+class CursorWriter:
+    """Writes the cursors of one subscription one after another, changing only the partition that moved: what a hub does per event."""
+
+    def __init__(self, codec: CursorCodec, cursor: Cursor) -> None:
+        self._codec = codec
+        self._places = [[_place(position) for position in partitions] for partitions in cursor.positions]
+        self._counts = [_place_count(len(partitions)) for partitions in cursor.positions]
+        self._head = cursor.subscription + cursor.generation + bytes((codec.current,))
+
+    def move(self, stream: int, partition: int, position: Position) -> None:
+        """Note a partition's new position."""
+        self._places[stream][partition] = _place(position)
+
+    def text(self) -> bytes:
+        """The cursor as it is now; the same characters as CursorCodec.encode gives."""
+        parts = [self._head]
+        for count, places in zip(self._counts, self._places, strict=True):
+            parts.append(count)
+            parts += places
+        return self._codec.sign(b"".join(parts))
+
+
+def _place(position: Position) -> bytes:
+    body = bytearray()
+    _put_varint(body, position[0])
+    _put_varint(body, position[1])
+    return bytes(body)
+
+
+def _place_count(count: int) -> bytes:
+    body = bytearray()
+    _put_varint(body, count)
+    return bytes(body)
