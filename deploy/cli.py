@@ -33,11 +33,11 @@ HELP: Final = {
 class Parts(click.Group):
     """A group whose commands are entry points."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         known = list(HELP)
         return sorted(_entry_points(), key=lambda name: (known.index(name) if name in HELP else len(known), name))
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = _entry_points().get(cmd_name)
         return None if entry is None else _load(entry)
 

@@ -71,13 +71,15 @@ def properties(node: KafkaNode) -> Mapping[str, str]:
         "transaction.max.timeout.ms": "900000",
         "transactional.id.expiration.ms": str(7 * 24 * 3_600_000),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        # A broker that died is let in again only when its old session has run out: 9 s by default, for a single node lost time.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
         "message.max.bytes": str(2 * 1024 * 1024),
         "log.cleaner.dedupe.buffer.size": str(8 << 20),
         "log.message.timestamp.type": "CreateTime",
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        "controlled.shutdown.enable": "false",
     }
 
 

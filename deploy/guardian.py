@@ -1,0 +1,73 @@
+"""The guardian: a shell that waits for us to die and then kills the process groups we started, grandchildren included.
+
+It is told of each group by a line on its standard input, +PGID or -PGID, and acts at the end of that input, which comes when we end in
+any way. It costs one small shell; prctl(PR_SET_PDEATHSIG), which children have as well, reaches only the direct child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from typing import Final
+
+_SCRIPT: Final = """
+trap '' HUP INT TERM
+groups=' '
+while read -r line; do
+  id=${line#?}
+  case $line in
+    +*) groups="$groups$id ";;
+    -*) groups="${groups%% $id *} ${groups#* $id }";;
+  esac
+done
+for id in $groups; do kill -s KILL -- "-$id"; done
+"""
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Final = ctypes.CDLL(None)
+
+
+def die_with_parent() -> None:
+    """For `preexec_fn`: SIGKILL when the thread that started this process ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Guardian:
+    """Remembers process groups beyond our own death."""
+
+    def __init__(self) -> None:
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._groups: set[int] = set()
+
+    @property
+    def pid(self) -> int:
+        """Of the shell."""
+        return self._shell.pid
+
+    def watch(self, group: int) -> None:
+        """Kill this process group when we die."""
+        self._groups.add(group)
+        self._tell(f"+{group}")
+
+    def forget(self, group: int) -> None:
+        """It has ended; may be said twice."""
+        if group in self._groups:
+            self._groups.remove(group)
+            self._tell(f"-{group}")
+
+    def _tell(self, line: str) -> None:
+        assert self._shell.stdin is not None
+        try:
+            os.write(self._shell.stdin.fileno(), f"{line}\n".encode())
+        except BrokenPipeError:
+            # Somebody killed the shell: the parts run on, and prctl still covers them.
+            return
+
+    def close(self) -> None:
+        """End it; it kills what was not forgotten."""
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        self._shell.wait()

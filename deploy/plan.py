@@ -1,0 +1,231 @@
+"""The demo on one machine as values: which parts on which ports, with which configuration files. Nothing is written or started here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.part import Floor, Part
+from deploy.toml_text import Value
+from protocol.errors import ConfigError
+
+SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "access", "push", "ops", "agent", "simulators")
+"""What --only may name; a numbered part, e.g. access-2, may be named as well."""
+ACCESS_SERVERS_MAX: Final = 8
+VEHICLES: Final = 20
+_THRIFTY: Final = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
+"""glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each part that has threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of the parts, all from one base."""
+
+    base: int
+
+    def access(self, index: int) -> int:
+        """Of the index-th access server, from 0: base, base + 1, then base + 4 and on."""
+        return self.base + (index if index < 2 else index + 2)
+
+    @property
+    def ops(self) -> int:
+        return self.base + 2
+
+    @property
+    def push(self) -> int:
+        return self.base + 3
+
+    @property
+    def mqtt(self) -> int:
+        return self.base + 10
+
+    @property
+    def kafka(self) -> int:
+        return self.base + 20
+
+    @property
+    def kafka_controller(self) -> int:
+        return self.base + 21
+
+    def metrics(self, service: str) -> int:
+        """Of the parts that serve nothing else."""
+        return self.base + 30 + ("bridge", "sequencer", "analysis").index(service)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to run. `only` is empty for everything."""
+
+    data: Path
+    ports: Ports
+    access_servers: int = 1
+    simulators: bool = True
+    only: frozenset[str] = frozenset()
+    device: str = "this-machine"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts, in the order in which they are started."""
+        accesses = [f"access-{i + 1}" for i in range(self.access_servers)]
+        names = ["mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", *accesses, "push-1", "ops", "agent", "simulators"]
+        return tuple(name for name in names if self._is_wanted(name))
+
+    @property
+    def config_dir(self) -> Path:
+        """Where the configuration files go."""
+        return self.data / "config"
+
+    @property
+    def logs(self) -> Path:
+        """Where the parts' output goes."""
+        return self.data / "logs"
+
+    @property
+    def cursor_key_file(self) -> Path:
+        """Keys that sign cursors."""
+        return self.data / "secrets" / "cursor.key"
+
+    @property
+    def ops_key_file(self) -> Path:
+        """The key of the operations API."""
+        return self.data / "secrets" / "ops.key"
+
+    def has(self, service: str) -> bool:
+        """Does a part of this service run?"""
+        return any(_service_of(name) == service for name in self.names)
+
+    def _is_wanted(self, name: str) -> bool:
+        if name == "simulators" and not self.simulators:
+            return False
+        return not self.only or bool({name, _service_of(name)} & self.only)
+
+
+def check(plan: Plan) -> None:
+    """Raises ConfigError for names that are no part."""
+    known = {*SERVICES, *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names}
+    if unknown := sorted(plan.only - known):
+        raise ConfigError(f"--only {unknown[0]}: no such part; known are {', '.join(SERVICES)}")
+    if not plan.names:
+        raise ConfigError("nothing is left to start")
+
+
+def _service_of(name: str) -> str:
+    service, dash, number = name.rpartition("-")
+    return service if dash and number.isdigit() else name
+
+
+def ports_wanted(plan: Plan) -> Mapping[int, str]:
+    """Each port that will be opened, and the part that opens it."""
+    ports = plan.ports
+    fixed = {
+        "mosquitto": [ports.mqtt],
+        "kafka": [ports.kafka, ports.kafka_controller],
+        "bridge-1": [ports.metrics("bridge")],
+        "sequencer-1": [ports.metrics("sequencer")],
+        "analysis": [ports.metrics("analysis")],
+        "push-1": [ports.push],
+        "ops": [ports.ops],
+    } | {f"access-{i + 1}": [ports.access(i)] for i in range(plan.access_servers)}
+    return {port: name for name in plan.names for port in fixed.get(name, [])}
+
+
+def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Value]]:
+    """The configuration of each of our parts by part name."""
+    ports = plan.ports
+    kafka: Mapping[str, Value] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
+    mqtt: Mapping[str, Value] = {"host": "127.0.0.1", "port": ports.mqtt}
+    accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
+    all_of_them: dict[str, Mapping[str, Value]] = {
+        "bridge-1": {"name": "bridge-1", "metrics_port": ports.metrics("bridge"), "mqtt": mqtt, "kafka": kafka},
+        "sequencer-1": {"name": "sequencer-1", "metrics_port": ports.metrics("sequencer"), "kafka": kafka},
+        "analysis": {
+            "data_dir": plan.data / "analysis",
+            "jars_dir": spark_jars or Path(),
+            "metrics_port": ports.metrics("analysis"),
+            "kafka": kafka,
+        },
+        "push-1": {
+            "name": "push-1",
+            "host": "127.0.0.1",
+            "port": ports.push,
+            "cursor_key_file": plan.cursor_key_file,
+            "allow_hosts": ["127.0.0.1"],
+            "kafka": kafka,
+        },
+        "ops": {
+            "host": "127.0.0.1",
+            "port": ports.ops,
+            "key_file": plan.ops_key_file,
+            "access_urls": accesses,
+            "push_url": f"http://127.0.0.1:{ports.push}",
+            "kafka": kafka,
+        },
+        "agent": {
+            "device": plan.device,
+            "data_dir": plan.data / "agent",
+            "mqtt": mqtt,
+            "source": [{"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}],
+        },
+    }
+    for i in range(plan.access_servers):
+        all_of_them[f"access-{i + 1}"] = {
+            "name": f"access-{i + 1}",
+            "host": "127.0.0.1",
+            "port": ports.access(i),
+            "cursor_key_file": plan.cursor_key_file,
+            "ops_url": f"http://127.0.0.1:{ports.ops}",
+            "kafka": kafka,
+        }
+    return {name: all_of_them[name] for name in plan.names if name in all_of_them}
+
+
+def config_file(plan: Plan, name: str) -> Path:
+    """Where a part's configuration is written: bridge.toml for the only bridge, access-2.toml for the second access server."""
+    alone = name.endswith("-1") and f"{_service_of(name)}-2" not in plan.names
+    return plan.config_dir / f"{_service_of(name) if alone else name}.toml"
+
+
+_FLOORS: Final = {
+    "bridge": Floor.BRIDGE,
+    "sequencer": Floor.SEQUENCER,
+    "analysis": Floor.ANALYSIS,
+    "access": Floor.SERVER,
+    "push": Floor.SERVER,
+    "ops": Floor.SERVER,
+    "agent": Floor.SOURCE,
+    "simulators": Floor.SOURCE,
+}
+_AFTER: Final[Mapping[str, tuple[str, ...]]] = {"bridge": ("mosquitto", "kafka"), "agent": ("bridge-1",), "simulators": ("bridge-1",)}
+
+
+def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_home: Path | None) -> list[Part]:
+    """What the supervisor is to run. `kafka` and `mosquitto` are their command lines."""
+    env = _THRIFTY | ({"JAVA_HOME": str(java_home)} if java_home else {})
+    found = []
+    for name in plan.names:
+        if name == "mosquitto":
+            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, stop_s=2, ready_s=20)
+        elif name == "kafka":
+            part = Part(name=name, command=tuple(kafka), floor=Floor.KAFKA, port=plan.ports.kafka, stop_s=4, env=_THRIFTY)
+        else:
+            service = _service_of(name)
+            part = Part(
+                name=name,
+                command=_command(plan, name),
+                floor=_FLOORS[service],
+                after=_AFTER.get(service, ("kafka",)),
+                ready_s=120 if service == "analysis" else 60,
+                env=env,
+            )
+        found.append(part)
+    return found
+
+
+def _command(plan: Plan, name: str) -> tuple[str, ...]:
+    edgewake = (sys.executable, "-m", "deploy.cli")
+    if name == "simulators":
+        return (*edgewake, "simulate", "fleet", "--vehicles", str(VEHICLES), "--host", "127.0.0.1", "--port", str(plan.ports.mqtt))
+    return (*edgewake, _service_of(name), "--config", str(config_file(plan, name)))

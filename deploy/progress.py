@@ -1,0 +1,109 @@
+"""What the user sees while things take long: a moving line each on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from protocol.clock import Clock
+
+_PLAIN_EVERY_S: Final = 5.0
+"""Seconds between plain lines about one download."""
+
+
+class Cancelled(Exception):
+    """The user pressed Ctrl-C while something was under way."""
+
+
+class Step:
+    """One thing that is under way; `update` from any thread."""
+
+    def __init__(self, steps: Steps, text: str, task: TaskID | None) -> None:
+        self.text = text
+        self._steps = steps
+        self._task = task
+        self._began = self._said = steps.clock.monotonic_s()
+
+    def update(self, done: int, total: int) -> None:
+        """So many bytes of so many. Raises Cancelled after `Steps.cancel`."""
+        if self._steps.is_cancelled:
+            raise Cancelled
+        if self._task is not None:
+            self._steps.bars.update(self._task, completed=done, total=total, description=f"{self.text}, {total >> 20} MiB")
+        elif (now := self._steps.clock.monotonic_s()) - self._said >= _PLAIN_EVERY_S:
+            self._said = now
+            click.echo(f"  {self.text}: {done >> 20} of {total >> 20} MiB", err=True)
+
+    def done(self, note: str = "") -> None:
+        """It is finished."""
+        took = self._steps.clock.monotonic_s() - self._began
+        self.drop()
+        self._steps.say(f"✓ {self.text}{note and f' {note}'} ({took:.1f} s)")
+
+    def failed(self, why: str) -> None:
+        """It did not work."""
+        self.drop()
+        self._steps.say(f"✗ {self.text}: {why}")
+
+    def drop(self) -> None:
+        """It ends without a word."""
+        if self._task is not None:
+            self._steps.bars.remove_task(self._task)
+            self._task = None
+
+
+class Steps:
+    """All steps of one start; a context manager."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.is_cancelled = False
+        self._console = Console(stderr=True, highlight=False)
+        self._is_terminal = self._console.is_terminal
+        self.bars = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), console=self._console, transient=True
+        )
+
+    def begin(self, text: str) -> Step:
+        """A new step."""
+        if not self._is_terminal:
+            return Step(self, text, None)
+        return Step(self, text, self.bars.add_task(text, total=None))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._is_terminal:
+            self._console.print(text, markup=False, soft_wrap=True)
+        else:
+            click.echo(text, err=True)
+            sys.stderr.flush()
+
+    def cancel(self) -> None:
+        """Make steps that are under way end at their next update."""
+        self.is_cancelled = True
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Step]:
+        """A step around a block."""
+        step = self.begin(text)
+        try:
+            yield step
+        except BaseException:
+            step.failed("did not work")
+            raise
+        step.done()
+
+    def __enter__(self) -> Steps:
+        if self._is_terminal:
+            self.bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bars.stop()

@@ -1,0 +1,228 @@
+"""What `edgewake up` does, in order: check, prepare what is missing, write files, supervise, say where to look."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from deploy import checks, jars, java, kafka_node, mosquitto, part_status, secret_files
+from deploy.lifecycle import State
+from deploy.part import Part
+from deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
+from deploy.progress import Step, Steps
+from deploy.supervisor import Keeper, Supervisor, failure
+from deploy.toml_text import dumps
+from protocol.clock import SystemClock
+from protocol.errors import LocalError
+from protocol.names import is_device
+
+EXAMPLE_QUERY: Final = Path(__file__).parent / "examples" / "fast_vehicles.sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What was found or installed."""
+
+    java: Path | None = None
+    mosquitto: Path | None = None
+    kafka_jars: Path | None = None
+    spark_jars: Path | None = None
+
+
+def main(plan: Plan, *, for_s: float | None) -> None:
+    """Run until stopped; raises EdgewakeError with one sentence where it cannot."""
+    check(plan)
+    checks.folder(plan.data)
+    with checks.only_one(plan.data), Steps(SystemClock()) as steps:
+        checks.ports(ports_wanted(plan))
+        plan = replace(plan, device=_device(plan))
+        tools = prepare_tools(plan, steps)
+        running = prepare_files(plan, tools, steps)
+        asyncio.run(supervise(plan, running, steps, for_s=for_s))
+
+
+def prepare_tools(plan: Plan, steps: Steps) -> Tools:
+    """Find, install or download, all at once. Raises the first problem when all have ended."""
+    wanted: dict[str, tuple[str, Callable[[Step], Path]]] = {}
+    if plan.has("kafka") or plan.has("analysis"):
+        wanted["java"] = (f"Java {java.VERSION_MIN} or newer", lambda _step: java.ensure())
+    if plan.has("mosquitto"):
+        wanted["mosquitto"] = ("Mosquitto", lambda _step: mosquitto.ensure())
+    if plan.has("kafka"):
+        wanted["kafka_jars"] = ("Kafka", lambda step: jars.ensure("kafka", progress=step.update))
+    if plan.has("analysis"):
+        wanted["spark_jars"] = ("Spark's connector to Kafka", lambda step: jars.ensure("spark", progress=step.update))
+    with ThreadPoolExecutor(4, thread_name_prefix="prepare") as pool:
+        jobs = {name: pool.submit(_in_a_step, steps, text, work) for name, (text, work) in wanted.items()}
+        try:
+            return Tools(**{name: job.result() for name, job in jobs.items()})
+        except KeyboardInterrupt:
+            steps.cancel()
+            raise
+
+
+def _in_a_step(steps: Steps, text: str, work: Callable[[Step], Path]) -> Path:
+    with steps.step(text) as step:
+        return work(step)
+
+
+def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
+    """Secrets, configuration files, Kafka's storage; the parts to run. Raises LocalError."""
+    secret_files.ensure(plan.cursor_key_file, secret_files.cursor_key())
+    secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
+    kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
+    try:
+        plan.config_dir.mkdir(exist_ok=True)
+        plan.logs.mkdir(exist_ok=True)
+        for name, values in configs(plan, tools.spark_jars).items():
+            config_file(plan, name).write_text("# Written by `edgewake up` at each start.\n" + dumps(values), "utf-8")
+    except OSError as error:
+        raise LocalError(f"{plan.config_dir}: {error.strerror}") from error
+    if broker:
+        mosquitto.prepare(broker)
+    if kafka:
+        with steps.step("Kafka's storage"):
+            kafka_node.prepare(kafka)
+    return parts(
+        plan,
+        kafka=kafka_node.command(kafka) if kafka else (),
+        mosquitto=mosquitto.command(broker) if broker else (),
+        java_home=java.home(tools.java) if tools.java else None,
+    )
+
+
+def _kafka_node(plan: Plan, tools: Tools) -> kafka_node.KafkaNode | None:
+    if not (tools.java and tools.kafka_jars):
+        return None
+    ports = plan.ports
+    return kafka_node.KafkaNode(
+        java=tools.java,
+        jars=tools.kafka_jars,
+        directory=plan.data / "kafka",
+        port=ports.kafka,
+        controller_port=ports.kafka_controller,
+    )
+
+
+def _broker(plan: Plan, tools: Tools) -> mosquitto.Broker | None:
+    if not tools.mosquitto:
+        return None
+    return mosquitto.Broker(program=tools.mosquitto, directory=plan.data / "mosquitto", port=plan.ports.mqtt)
+
+
+def _device(plan: Plan) -> str:
+    """The name of this machine as a device; the one of before where there is one, because the agent's log belongs to it."""
+    try:
+        before = str(tomllib.loads(config_file(plan, "agent").read_text("utf-8"))["device"])
+        return before if is_device(before) else plan.device
+    except (OSError, KeyError, tomllib.TOMLDecodeError):
+        name = socket.gethostname()
+        return name if is_device(name) else plan.device
+
+
+async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s: float | None) -> None:
+    """Run the parts until a signal or the time; raises LocalError where one could not be started or was given up."""
+    clock, rng, stop = SystemClock(), random.Random(), asyncio.Event()
+    supervisor = Supervisor(running, plan.logs, clock=clock, rng=rng)
+    loop = asyncio.get_running_loop()
+    show = Show(steps)
+    for keeper in supervisor.keepers.values():
+        keeper.on_change = show
+
+    def stop_or_hurry() -> None:
+        if stop.is_set():
+            supervisor.hurry()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop_or_hurry)
+
+    def when_ready() -> None:
+        steps.say(addresses(plan))
+        if for_s is not None:
+            loop.call_later(for_s, stop.set)
+
+    async def publish() -> None:
+        await part_status.publish(supervisor.keepers.values(), plan.ports.mqtt, clock, rng)
+
+    watcher = asyncio.create_task(_say_stopping(stop, steps), name="stopping")
+    try:
+        await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("mosquitto") else [])
+    finally:
+        watcher.cancel()
+    steps.say("✓ all parts have stopped")
+    if failed := supervisor.failed():
+        raise LocalError("; ".join(map(failure, failed)))
+
+
+async def _say_stopping(stop: asyncio.Event, steps: Steps) -> None:
+    await stop.wait()
+    steps.say("stopping, upstream first; once more Ctrl-C kills at once")
+
+
+class Show:
+    """Says what happens to the parts."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._starting: dict[str, Step] = {}
+
+    def __call__(self, keeper: Keeper) -> None:
+        name, step = keeper.part.name, None
+        if keeper.state is not State.STARTING:
+            step = self._starting.pop(name, None)
+        match keeper.state:
+            case State.STARTING:
+                self._starting[name] = self._steps.begin(name)
+            case State.READY if step:
+                step.done("again" if keeper.restarts else "")
+            case State.RESTARTING:
+                self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_words()[:300]}")
+            case State.FAILED:
+                self._steps.say(f"✗ {failure(keeper)}")
+            case State.STOPPED if step:
+                step.drop()
+
+    def _fail(self, step: Step | None, text: str) -> None:
+        if step:
+            step.drop()
+        self._steps.say(f"✗ {text}")
+
+
+def addresses(plan: Plan) -> str:
+    """What to open and what to try."""
+    ports, lines = plan.ports, ["", "Edgewake is running."]
+    page = f"http://127.0.0.1:{ports.access(0)}"
+    if plan.has("access"):
+        lines.append(f"  page              {page}/")
+        lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
+    if plan.has("ops"):
+        key = plan.ops_key_file.read_text("ascii").strip()
+        lines += [f"  operations API    http://127.0.0.1:{ports.ops}/docs", f"  its key           {key}"]
+    if plan.has("mosquitto"):
+        lines.append(f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>")
+    lines.append(f"  data and logs     {plan.data}")
+    if plan.has("access"):
+        edgewake = _edgewake()
+        lines += ["", "Try in another terminal:", f"  curl -N {page}/v1/streams/host_10s/events"]
+        lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50' --url {page}")
+        if plan.has("ops"):
+            lines.append(f"  {edgewake} query add {EXAMPLE_QUERY} --url http://127.0.0.1:{ports.ops} --key {key}")
+    return "\n".join([*lines, "", "Ctrl-C stops everything."])
+
+
+def _edgewake() -> str:
+    """How this user calls us: by name where it is on PATH, else by its path."""
+    script = Path(sys.executable).with_name("edgewake")
+    on_path = any(Path(folder) == script.parent for folder in os.get_exec_path())
+    return "edgewake" if on_path or not script.exists() else os.path.relpath(script)

@@ -1,0 +1,36 @@
+"""`edgewake up`: the whole system on this machine, from checks to the addresses to open, until Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from deploy.plan import ACCESS_SERVERS_MAX, SERVICES
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), default=Path("data"), show_default=True, help="All data of it.")
+@click.option(
+    "--port-base", type=click.IntRange(1024, 65_000), default=8700, show_default=True, help="First of the ports; the page is there."
+)
+@click.option("--for", "for_s", type=click.FloatRange(0.1, 1e8), metavar="SECONDS", help="Stop by itself so long after all is ready.")
+@click.option("--no-simulators", is_flag=True, help="Leave the simulated fleet out.")
+@click.option("--only", multiple=True, metavar="SERVICE", help=f"Start this only, may be repeated: {', '.join(SERVICES)}.")
+@click.option("--access-servers", type=click.IntRange(1, ACCESS_SERVERS_MAX), default=1, show_default=True, help="How many of them.")
+def up(data: Path, port_base: int, for_s: float | None, no_simulators: bool, only: tuple[str, ...], access_servers: int) -> None:
+    """Start the whole system on this machine and watch over it; Ctrl-C stops it, the next start goes on from the same data."""
+    from deploy import checks
+
+    checks.libraries()
+    from deploy.plan import Plan, Ports
+    from deploy.start import main
+
+    plan = Plan(
+        data=data.absolute(),
+        ports=Ports(port_base),
+        access_servers=access_servers,
+        simulators=not no_simulators,
+        only=frozenset(only),
+    )
+    main(plan, for_s=for_s)
