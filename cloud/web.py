@@ -181,8 +181,8 @@ def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         print(error, file=sys.stderr)  # noqa: T201  (for people; the log may not be set up as they read it)
         sys.exit(2)
     except BaseExceptionGroup as group:
-        for error in _leaves(group):
-            log.critical("%s: %s", type(error).__name__, error, extra={"event": "part.died"}, exc_info=error)
+        for cause in _leaves(group):
+            log.critical("%s: %s", type(cause).__name__, cause, extra={"event": "part.died"}, exc_info=cause)
         sys.exit(1)
     sys.exit(0)
 

@@ -1,0 +1,1 @@
+"""The operations API: what the people who run Edgewake see and do."""

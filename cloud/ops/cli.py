@@ -1,0 +1,17 @@
+"""`edgewake ops`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
+@click.option("--verbose", is_flag=True, help="Also log details.")
+def ops(config_file: Path, verbose: bool) -> None:
+    """Serve the operations API."""
+    from cloud.ops.run import main
+
+    main(config_file, verbose=verbose)

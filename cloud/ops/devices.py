@@ -1,0 +1,77 @@
+"""Devices as the people who run them see them: what the agent says joined with what the cloud saw. No I/O."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel
+
+from protocol.device import DeviceSeen, DeviceState, DeviceStatus
+
+AGENT_OFFLINE_AFTER_MS: Final = 30_000
+"""An agent speaks every 10 s; after three missed words it is offline, whatever it said last."""
+PLAIN_SILENT_AFTER_MS: Final = 60_000
+"""A plain device never says that it goes; when it has sent nothing so long it is called silent, not offline."""
+
+
+class Presence(StrEnum):
+    """Is the device there?"""
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+    SILENT = "silent"
+
+
+class DeviceView(BaseModel):
+    """A device."""
+
+    device: str
+    state: Presence
+    agent: bool
+    """Has it an agent of ours, or is it a plain MQTT device?"""
+    last_seen: int | None
+    """Last record or word of it, ms since 1970 UTC, by the cloud's clock."""
+    skew_ms: int | None = None
+    """Cloud's clock less the device's, the shortest way included."""
+    backlog_readings: int | None = None
+    backlog_bytes: int | None = None
+    oldest_unacked_s: float | None = None
+    lost_readings: int = 0
+    streams: list[str] = []
+    records: int = 0
+    """Records since the sequencer started."""
+    epoch: int | None = None
+    version: str = ""
+
+
+def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
+    """Online, offline or silent at `now`."""
+    said_at = (status.received_at or 0) if status else 0
+    seen_at = seen.last_seen if seen else 0
+    if status is None:
+        return Presence.SILENT if now - seen_at > PLAIN_SILENT_AFTER_MS else Presence.ONLINE
+    if status.state is DeviceState.OFFLINE and seen_at <= said_at:
+        return Presence.OFFLINE
+    return Presence.OFFLINE if now - max(said_at, seen_at) > AGENT_OFFLINE_AFTER_MS else Presence.ONLINE
+
+
+def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> DeviceView:
+    """The joined view. Raises ValueError where neither is known."""
+    if status is None and seen is None:
+        raise ValueError(f"nothing is known of device {device}")
+    known: dict[str, object] = {}
+    if seen is not None:
+        known |= seen.model_dump(include={"skew_ms", "streams", "records"})
+    if status is not None:
+        known |= status.model_dump(include={"backlog_readings", "backlog_bytes", "oldest_unacked_s", "lost_readings", "epoch", "version"})
+    times = [t for t in (status.received_at if status else None, seen.last_seen if seen else None) if t is not None]
+    return DeviceView.model_validate(
+        {
+            "device": device,
+            "state": presence(status, seen, now=now),
+            "agent": status is not None,
+            "last_seen": max(times, default=None),
+            **known,
+        }
+    )

@@ -1,0 +1,160 @@
+"""The thread that reads the tables: one consumer over all of them, changes handed to the event loop in batches.
+
+Tables are read from their beginning, dead letters from their end, part states from a little before their end.
+`ready` is set when every table was read to the end that it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from cloud import kafka
+from cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
+from protocol import topics
+from protocol.errors import Unavailable
+
+log = logging.getLogger("edgewake.ops")
+
+TABLES: Final = (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES)
+PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
+PARTS_BEHIND: Final = 500
+"""Records of part states read back at the start: a minute of them."""
+LOOK_EVERY_S: Final = 5.0
+"""Between looks for new topics and their offsets."""
+RETRY_S: Final = (0.2, 5.0)
+"""First and longest wait between attempts to reach Kafka."""
+
+
+class Reader:
+    """Reads until cancelled. `on_changes` and `on_offsets` run on the event loop."""
+
+    def __init__(
+        self,
+        config: kafka.KafkaConfig,
+        *,
+        on_changes: Callable[[list[Change]], None],
+        on_offsets: Callable[[dict[str, TopicOffsets]], None],
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._on_changes = on_changes
+        self._on_offsets = on_offsets
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._unread = set(TABLES)
+        self._assigned: list[TopicPartition] = []
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        executor = ThreadPoolExecutor(2, "ops-reader")
+        threads = [self._loop.run_in_executor(executor, self._retrying, work) for work in (self._read, self._look)]
+        try:
+            await asyncio.shield(asyncio.gather(*threads))
+        finally:
+            self._stop.set()
+            await asyncio.gather(*threads, return_exceptions=True)
+            executor.shutdown()
+
+    def _retrying(self, work: Callable[[], None]) -> None:
+        wait = RETRY_S[0]
+        while not self._stop.is_set():
+            try:
+                work()
+            except (Unavailable, KafkaException) as error:
+                log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
+                self._stop.wait(wait * (0.5 + self._rng.random()))
+                wait = min(wait * 2, RETRY_S[1])
+
+    def _read(self) -> None:
+        kafka.ensure_topics(self._config, [*TABLES, topics.DEAD, topics.UP])
+        settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 100}
+        consumer = kafka.consumer(self._config, "ops-tables", **settings)
+        try:
+            self._assigned = [TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in TABLES]
+            self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
+            consumer.assign(self._assigned)
+            looked_at = float("-inf")
+            parts_found = False
+            while not self._stop.is_set():
+                if not parts_found and time.monotonic() - looked_at > LOOK_EVERY_S:
+                    parts_found = self._find_parts(consumer)
+                    looked_at = time.monotonic()
+                self._hand_over(consumer.consume(500, 0.2))
+        finally:
+            consumer.close()
+
+    def _find_parts(self, consumer: Consumer) -> bool:
+        """Follow the part states once somebody publishes them."""
+        count = kafka.partition_count(consumer, PARTS_TOPIC)
+        for partition in range(count):
+            low, high = consumer.get_watermark_offsets(TopicPartition(PARTS_TOPIC, partition), timeout=kafka.METADATA_TIMEOUT_S)
+            consumer.incremental_assign([TopicPartition(PARTS_TOPIC, partition, max(low, high - PARTS_BEHIND))])
+        return count > 0
+
+    def _hand_over(self, messages: list[Message]) -> None:
+        changes = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                changes.append(_change(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._unread.discard(message.topic())
+        if changes:
+            self._tell(self._on_changes, changes)
+        if not self._unread and not self.ready.is_set():
+            self._tell(self.ready.set)
+
+    def _look(self) -> None:
+        client = kafka.admin(self._config)
+        while not self._stop.is_set():
+            found = offsets_of_all(client)
+            if found:
+                self._tell(self._on_offsets, found)
+            self._stop.wait(LOOK_EVERY_S)
+
+    def _tell(self, what: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what, *arguments)
+
+
+def _change(message: Message) -> Change:
+    key = (message.key() or b"").decode("utf-8", "replace")
+    return Change(message.topic(), key, message.value(), message.headers() or (), message.offset())
+
+
+def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
+    """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`. Raises KafkaException."""
+    metadata = client.list_topics(timeout=kafka.METADATA_TIMEOUT_S).topics
+    prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)
+    wanted = {name: len(t.partitions) for name, t in metadata.items() if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)}
+    partitions = [TopicPartition(name, p) for name, count in wanted.items() for p in range(count)]
+    if not partitions:
+        return {}
+    first = _list(client, partitions, OffsetSpec.earliest())
+    last = _list(client, partitions, OffsetSpec.latest())
+    at_s = time.monotonic()
+    return {
+        name: TopicOffsets(at_s, tuple(first[name, p] for p in range(count)), tuple(last[name, p] for p in range(count)))
+        for name, count in wanted.items()
+    }
+
+
+def _list(client: AdminClient, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    futures = client.list_offsets(
+        dict.fromkeys(partitions, spec),
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        request_timeout=kafka.METADATA_TIMEOUT_S,
+    )
+    return {(p.topic, p.partition): future.result().offset for p, future in futures.items()}
