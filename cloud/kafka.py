@@ -7,10 +7,11 @@ of `ew.s.*` or `ew.q.*` sees is final, once and in order: repeats are removed be
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from pydantic import Field
 
@@ -22,7 +23,8 @@ log = logging.getLogger("edgewake.kafka")
 
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
-METADATA_TIMEOUT_S: Final = 10.0
+METADATA_TIMEOUT_S: Final = 4.0
+"""Seconds for one question to Kafka; below the five in which a part must stop."""
 
 
 class KafkaConfig(Config):
@@ -67,7 +69,15 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
     return producer(
         config,
         transactional_id,
-        **{"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms},
+        **{
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "message.timeout.ms": timeout_ms,
+            "linger.ms": 0,  # a commit flushes anyway
+            # The broker still writes the last transaction's markers when the next one begins and says "concurrent transactions":
+            # with the default of 100 ms a busy writer commits 10 times a second, with 5 ms 120 times.
+            "retry.backoff.ms": 5,
+        },
     )
 
 
@@ -98,8 +108,31 @@ def admin(config: KafkaConfig) -> AdminClient:
     return AdminClient({"bootstrap.servers": config.bootstrap, "error_cb": _say, "log_level": 3})
 
 
+SAY_AGAIN_S: Final = 30.0
+"""Seconds before the same trouble is logged again: librdkafka tells of every failed attempt."""
+_said: dict[str, float] = {}
+
+
 def _say(error: KafkaError) -> None:
-    log.warning("Kafka: %s", error.str(), extra={"event": "kafka.error", "code": error.name()})
+    now = time.monotonic()
+    if now - _said.get(error.name(), -SAY_AGAIN_S) >= SAY_AGAIN_S:
+        _said[error.name()] = now
+        log.warning("Kafka: %s", error.str(), extra={"event": "kafka.error", "code": error.name()})
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Has another process with our name taken over? Then this one must end."""
+    return error.code() in _FENCED
+
+
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
 
 
 def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
@@ -159,53 +192,81 @@ def topic_id(client: AdminClient, topic: str) -> str:
     return str(description.topic_id)
 
 
-class TableReader:
-    """A compacted single-partition topic as a dict that follows the topic: `read_all` once, then `poll` now and then.
+_TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+_END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 
-    `decode` gets (key, value); what it raises as ValueError is skipped and logged: a record we cannot read stops nobody.
+
+class TableReader:
+    """A compacted topic's partition as a dict that follows it: `read_all` once, then `poll` now and then.
+
+    `on_change` gets key and value (None: deleted); what it raises as ValueError is logged and skipped: a record we cannot read stops
+    nobody. Not for several threads.
     """
 
-    def __init__(self, config: KafkaConfig, client_id: str, topic: str, *, on_change: Callable[[str, bytes | None], None]) -> None:
-        self._topic = topic
+    def __init__(
+        self, config: KafkaConfig, client_id: str, topic: str, *, on_change: Callable[[str, bytes | None], None], partition: int = 0
+    ) -> None:
+        self._topic, self._partition = topic, partition
         self._on_change = on_change
-        self._consumer = consumer(config, client_id)
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        # Transactions end in markers that take an offset and are no record, so a count of records never reaches the end; only the
+        # consumer's own end-of-partition event says where it stands.
+        self._consumer = consumer(config, client_id, **_TABLE_CONSUMER)
+        self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
+        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         self._position = 0
 
     def read_all(self, *, timeout_s: float = 30.0) -> None:
-        """Read to the end as it is now. Raises Unavailable."""
+        """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
+        end = self._end()
+        deadline = time.monotonic() + timeout_s
+        while self._position < end:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"topic {self._topic}: read to {self._position} of {end} and no further")
+            self.poll(0.1)
+
+    def _end(self) -> int:
+        """Offset after the last record, also of those that an open transaction still hides."""
+        place = TopicPartition(self._topic, self._partition)
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=METADATA_TIMEOUT_S)
+            _low, high = self._uncommitted.get_watermark_offsets(place, timeout=METADATA_TIMEOUT_S)
         except KafkaException as error:
             raise Unavailable(f"topic {self._topic}: {error.args[0].str()}") from error
-        if low > 0:
-            self._consumer.seek(TopicPartition(self._topic, 0, low))
-        waited = 0.0
-        while low < high and self.position() < high:
-            if not self.poll(0.1):
-                waited += 0.1
-            if waited > timeout_s:
-                raise Unavailable(f"topic {self._topic}: read to {self._position} of {high} and no further")
+        return int(high)
 
     def position(self) -> int:
         """Offset of the next record."""
-        offset: int = self._consumer.position([TopicPartition(self._topic, 0)])[0].offset
-        return max(offset, 0)
+        return self._position
 
     def poll(self, timeout_s: float) -> int:
         """Pass on what is new; the number of records. Waits `timeout_s` for the first one."""
         count = 0
         for message in self._consumer.consume(500, timeout_s):
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                self._on_event(message, error)
                 continue
             count += 1
+            self._position = message.offset() + 1
             key = message.key()
-            self._on_change("" if key is None else key.decode("utf-8", "replace"), message.value())
+            try:
+                self._on_change("" if key is None else key.decode("utf-8", "replace"), message.value())
+            except ValueError as problem:
+                log.warning(
+                    "topic %s, offset %d: %s",
+                    self._topic,
+                    message.offset(),
+                    problem,
+                    extra={"event": "kafka.unreadable_row", "key": str(key)},
+                )
         return count
+
+    def _on_event(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._position = max(self._position, message.offset())
 
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
+        self._uncommitted.close()
 
 
 def headers_of(message: Message) -> Mapping[str, bytes]:

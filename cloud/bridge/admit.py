@@ -1,0 +1,127 @@
+"""What may pass the bridge: an MQTT publish becomes a Kafka record, or is Rejected with its reason. No I/O, no business logic.
+
+Checked: topic, content type, size (also inflated), JSON, shape, times, field types against the stream catalogue, no other device's
+name, no answer on another device's topic. A frame's own bytes pass unchanged behind the envelope; a plain device's object becomes a
+frame of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import mqtt5
+import orjson
+from pydantic import ValidationError
+
+from cloud.bridge.catalogue import Catalogue
+from protocol import frame as frames
+from protocol import record, topics
+from protocol.device import DeviceStatus
+from protocol.errors import Rejected, RejectReason
+from protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
+from protocol.record import Discipline, Mode, Placement
+
+CORRELATION_BYTES_MAX: Final = 1024
+"""Bytes of correlation data that are carried back. More is rejected (oversize): every waiting message holds its own."""
+STATUS_BYTES_MAX: Final = 4096
+"""Bytes of a device's status."""
+_OUR_TYPES: Final = "application/vnd.edgewake"
+
+parse_up = lru_cache(maxsize=65_536)(topics.parse_up)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A record for `ew.up`: key `device`, header PLACEMENT_HEADER `placement`."""
+
+    device: str
+    value: bytes
+    placement: bytes
+
+
+def admit(packet: mqtt5.PublishPacket, catalogue: Catalogue, *, received_at: int) -> Admitted:
+    """Check a publish on `ew/v1/<device>/up/<stream>`; raises Rejected."""
+    place = parse_up(packet.topic)
+    device, stream = place.device, place.stream
+    check_answer(packet, device)
+    mode = Mode.ONE_WAY if packet.qos == 0 else Mode.ACK
+    content_type = packet.content_type
+    payload = packet.payload
+    if content_type is None or not content_type.startswith(_OUR_TYPES):
+        frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
+        payload = frames.encode(frame)
+        discipline = Discipline.FREE if frame.frame is None else Discipline.NUMBERED
+    else:
+        if content_type == FRAME_ZSTD_TYPE:
+            payload = frames.inflate(payload)
+        elif content_type != FRAME_TYPE:
+            raise Rejected(RejectReason.VERSION, f"content type {content_type[:100]!r}: expected {FRAME_TYPE}[+zstd] or plain JSON")
+        frame, kinds = frames.decode_with_kinds(payload, device=device)
+        # A one_way frame may be lost, so nobody may wait for its number.
+        discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
+    catalogue.check(stream, kinds)
+    return Admitted(
+        device=device,
+        value=record.encode(
+            device=device, stream=stream, mode=mode, sent_at=_sent_at(packet), received_at=received_at, frame_bytes=payload
+        ),
+        placement=_placement(discipline, stream, frame).encode(),
+    )
+
+
+def _placement(discipline: Discipline, stream: str, frame: Frame) -> Placement:
+    if discipline is Discipline.FREE:
+        return Placement(discipline, stream, 0, 0, 0, 0, 1)
+    epoch, last, seq = frame.epoch or 0, frame.frame or 0, frame.seq or 0
+    first = last if frame.first_frame is None else frame.first_frame
+    if discipline is Discipline.ORDERED and not 1 <= first <= last:
+        raise Rejected(RejectReason.SHAPE, f"frame {first} to {last}: expected numbers from 1, the first not above the last")
+    return Placement(discipline, stream, epoch, first, last, seq, len(frame.t) if frame.gap is None else frame.gap.count)
+
+
+def admit_status(packet: mqtt5.PublishPacket, *, received_at: int) -> DeviceStatus:
+    """Check a publish on `ew/v1/<device>/status`; raises Rejected."""
+    device = topics.parse_status(packet.topic)
+    check_answer(packet, device)
+    if len(packet.payload) > STATUS_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"status of {len(packet.payload)} bytes: expected at most {STATUS_BYTES_MAX}")
+    try:
+        body = orjson.loads(packet.payload)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.JSON, f"status: not JSON: {error}") from error
+    try:
+        status = DeviceStatus.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Rejected(RejectReason.SHAPE, f"status: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if status.device != device:
+        raise Rejected(RejectReason.FOREIGN_DEVICE, f"status of {status.device[:100]!r} on a topic of {device!r}")
+    return status.model_copy(update={"received_at": received_at})
+
+
+def check_answer(packet: mqtt5.PublishPacket, device: str) -> None:
+    """May the device be answered where it asks? Raises Rejected(response_topic | oversize)."""
+    topic = packet.response_topic
+    if topic is not None and not may_answer(topic, device):
+        raise Rejected(RejectReason.RESPONSE_TOPIC, f"response topic {topic[:200]!r}: expected one below {topics.ROOT}/{device}/")
+    correlation = packet.correlation_data
+    if correlation is not None and len(correlation) > CORRELATION_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"correlation data of {len(correlation)} bytes: expected at most {CORRELATION_BYTES_MAX}")
+
+
+@lru_cache(maxsize=65_536)
+def may_answer(topic: str, device: str) -> bool:
+    """One of the device's own topics, none that the bridges themselves read, and no filter: a publish on one ends the connection."""
+    own = topics.belongs_to(topic, device) and len(topic) <= 256 and not any(c in topic for c in "+#\0")
+    rest = topic.removeprefix(f"{topics.ROOT}/{device}/")
+    return own and rest != "status" and not rest.startswith("up/")
+
+
+def _sent_at(packet: mqtt5.PublishPacket) -> int | None:
+    """The user property `sent_at`; None where it is missing or no time: a wrong clock harms only its own device."""
+    for name, value in packet.user_properties:
+        if name == "sent_at" and value.isascii() and value.isdigit() and len(value) <= 16 and int(value) <= COUNTER_MAX:
+            return int(value)
+    return None

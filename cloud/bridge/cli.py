@@ -1,0 +1,52 @@
+"""`edgewake bridge`: MQTT to Kafka, with an acknowledgement to the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="bridge.toml")
+@click.option("--verbose", is_flag=True, help="Log every refused message too.")
+def bridge(config_file: Path, verbose: bool) -> None:
+    """Carry messages from the MQTT broker to Kafka and answer the devices."""
+    import asyncio
+    import logging
+    import random
+    import signal
+    import sys
+
+    import uvloop
+
+    from cloud.bridge.bridge import run
+    from cloud.bridge.config import BridgeConfig
+    from protocol.clock import SystemClock
+    from protocol.config import load
+    from protocol.errors import ConfigError
+    from protocol.log import set_up
+
+    set_up(verbose=verbose)
+    log = logging.getLogger("edgewake.bridge")
+
+    async def main(config: BridgeConfig) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run(config, clock=SystemClock(), rng=random.Random(), stop=stop)
+
+    try:
+        uvloop.run(main(load(BridgeConfig, config_file)))
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    except (Exception, BaseExceptionGroup) as error:
+        log.exception("the bridge ends: %s", _first(error), extra={"event": "part.failed"})
+        sys.exit(1)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,38 @@
+"""What the bridge counts; gathered by Prometheus from metrics_port."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from prometheus_client.core import Metric
+
+from cloud.metrics import Histogram, counter, gauge
+
+
+@dataclass(slots=True)
+class BridgeMetrics:
+    """Plain counts; see cloud.metrics."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """By RejectReason."""
+    waits: Counter[str] = field(default_factory=Counter)
+    """Times that reading stopped: full (in flight at its bound) or queue (Kafka's client took no more)."""
+    latency: Histogram = field(default_factory=Histogram)
+    """Seconds from the socket to Kafka's confirmation."""
+    inflight_messages: int = 0
+    inflight_bytes: int = 0
+    connections: int = 0
+
+    def gather(self) -> Iterable[Metric]:
+        """As Prometheus wants them."""
+        yield counter("edgewake_bridge_messages", "Messages by outcome", "outcome", self.outcomes)
+        yield counter("edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected)
+        yield counter("edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits)
+        yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
+        yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
+        yield gauge("edgewake_bridge_mqtt_connections", "Connections made to the broker", self.connections)
+        yield self.latency.metric("edgewake_bridge_latency_seconds", "From the socket to Kafka's confirmation")
