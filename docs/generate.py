@@ -23,7 +23,6 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -174,11 +173,11 @@ def queries() -> str:
 
 
 def commands() -> str:
-    """Every command of `edgewake` with its first sentence."""
-    rows = ["| command | what it does |", "|---|---|"]
-    for point in sorted(entry_points(group="edgewake.commands"), key=lambda p: p.name):
-        rows.append(f"| `edgewake {point.name}` | {_cell(point.load().get_short_help_str(200))} |")
-    return "\n".join(rows)
+    """Every command of `edgewake` with what it does."""
+    lines = _load("deploy.cli:HELP")
+    return "\n".join(
+        ["| command | what it does |", "|---|---|", *(f"| `edgewake {name}` | {_cell(text)} |" for name, text in lines.items())]
+    )
 
 
 def reasons() -> str:
