@@ -24,30 +24,36 @@ _DRAIN_S: Final = 1.0
 class Child:
     """A running process; made by `start`."""
 
-    def __init__(self, part: Part, process: Process, log: PartLog, guardian: Guardian) -> None:
+    def __init__(self, part: Part, process: Process, output: asyncio.StreamReader, log: PartLog, guardian: Guardian) -> None:
         self.pid = process.pid
         self.ready = asyncio.Event()
         self._part = part
         self._process = process
         self._log = log
         self._guardian = guardian
-        self._pump = asyncio.create_task(self._read_output(), name=f"{part.name} output")
+        self._pump = asyncio.create_task(each_line(output, self._take), name=f"{part.name} output")
         self._probe = None if part.port is None else asyncio.create_task(self._wait_for_port(part.port), name=f"{part.name} port")
 
     @classmethod
     async def start(cls, part: Part, log: PartLog, guardian: Guardian) -> Child:
         """Start the part's command; raises OSError where it cannot be started."""
-        process = await asyncio.create_subprocess_exec(
-            *part.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, **part.env},
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
+        # A pipe of our own: asyncio's would make us wait for every descendant that holds it, where we wait for the part alone.
+        read_end, write_end = os.pipe()
+        try:
+            output = await _reader(read_end)
+            process = await asyncio.create_subprocess_exec(
+                *part.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **part.env},
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        finally:
+            os.close(write_end)
         guardian.watch(process.pid)
-        return cls(part, process, log, guardian)
+        return cls(part, process, output, log, guardian)
 
     async def ended(self) -> int:
         """Wait for the end, clear up what it left, and give its exit code (negative: the signal)."""
@@ -81,10 +87,6 @@ class Child:
         await asyncio.wait([self._pump], timeout=_DRAIN_S)
         self._pump.cancel()
 
-    async def _read_output(self) -> None:
-        assert self._process.stdout is not None
-        await each_line(self._process.stdout, self._take)
-
     def _take(self, line: bytes) -> None:
         self._log.write(line)
         if READY_EVENT.encode() in line and self._part.port is None and _event_of(line) == READY_EVENT:
@@ -94,6 +96,13 @@ class Child:
         while not await is_open(port):  # noqa: ASYNC110 another process tells us nothing, so we ask
             await asyncio.sleep(_PROBE_S)
         self.ready.set()
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    """The read end of a pipe as a stream; it is closed at the end of its input or with the loop."""
+    reader = asyncio.StreamReader(LINE_BYTES_MAX)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+    return reader
 
 
 async def each_line(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
