@@ -128,8 +128,7 @@ class LeaseWriter:
 
     def _abort(self, error: KafkaError) -> None:
         """Give the transaction up; raises NotOwner where we were fenced, else Unavailable."""
-        fenced = error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
-        if fenced or error.fatal():
+        if kafka.is_fenced(error) or error.fatal():
             raise NotOwner(f"leases: {error.str()}")
         try:
             self._producer.abort_transaction(WRITE_TIMEOUT_S)

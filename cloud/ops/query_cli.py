@@ -1,0 +1,222 @@
+"""`edgewake query`: registered queries from a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    import httpx
+
+OPS_URL: Final = "http://127.0.0.1:8702"
+REQUEST_TIMEOUT_S: Final = 15.0
+WAIT_S: Final = 60
+"""How long `add` waits for a query to run."""
+LOOK_EVERY_S: Final = 0.3
+COLUMNS: Final = ("name", "state", "stream", "execution", "lag", "readings_per_s", "late", "watermark", "detail")
+
+
+@dataclass(frozen=True)
+class Ops:
+    """Where the operations API is, and its key."""
+
+    url: str
+    key: str
+
+    def ask(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: object = None) -> httpx.Response:
+        """Ask; a refusal ends the command with its reason."""
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self.key}"}
+        try:
+            response = httpx.request(
+                method, self.url.rstrip("/") + path, params=params, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            _fail(f"the operations API at {self.url} does not answer: {error}. Is `edgewake up` running? Set --ops to its address.")
+        if response.status_code == 401:
+            _fail("the key is not accepted. `edgewake up` prints it; set EDGEWAKE_OPS_KEY, --key or --key-file.")
+        if response.is_error:
+            _fail(_reason(response))
+        return response
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        problem = response.json()
+        return f"{problem['detail']} ({response.status_code} {problem['title']})"
+    except (ValueError, KeyError, TypeError):
+        return f"{response.request.url} answered {response.status_code}: {response.text[:200]}"
+
+
+def _fail(text: str) -> NoReturn:
+    raise click.ClickException(text)
+
+
+@click.group()
+@click.option("--ops", "url", envvar="EDGEWAKE_OPS_URL", default=OPS_URL, show_default=True, help="Address of the operations API.")
+@click.option("--key", envvar="EDGEWAKE_OPS_KEY", help="Its key. [env: EDGEWAKE_OPS_KEY]")
+@click.option("--key-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its key.")
+@click.pass_context
+def query(context: click.Context, url: str, key: str | None, key_file: Path | None) -> None:
+    """Add, look at and remove continuous queries."""
+    if key is None and key_file is not None:
+        try:
+            key = key_file.read_text("utf-8").strip()
+        except OSError as error:
+            _fail(f"{key_file}: {error.strerror}")
+    context.obj = Ops(url, key or "")
+
+
+@query.command("list")
+@click.pass_obj
+def list_queries(ops: Ops) -> None:
+    """Show all queries."""
+    items: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        page = ops.ask("GET", "/v1/queries", params={"limit": 500} | ({"after": after} if after else {})).json()
+        items += page["items"]
+        after = page["next"]
+        if after is None:
+            return _show_many(items)
+
+
+@query.command()
+@click.argument("name")
+@click.pass_obj
+def show(ops: Ops, name: str) -> None:
+    """Show one query and its text."""
+    _show_one(ops.ask("GET", f"/v1/queries/{name}").json())
+
+
+@query.command()
+@click.argument("name")
+@click.pass_obj
+def pause(ops: Ops, name: str) -> None:
+    """Stop computing a query; its place is kept."""
+    _show_one(ops.ask("POST", f"/v1/queries/{name}/pause").json())
+
+
+@query.command()
+@click.argument("name")
+@click.pass_obj
+def resume(ops: Ops, name: str) -> None:
+    """Go on computing a query."""
+    _show_one(ops.ask("POST", f"/v1/queries/{name}/resume").json())
+
+
+@query.command()
+@click.argument("name")
+@click.pass_obj
+def remove(ops: Ops, name: str) -> None:
+    """Remove a query; its results stay until they are too old."""
+    ops.ask("DELETE", f"/v1/queries/{name}")
+    click.echo(f"{name}: removed", err=True)
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
+@click.option("--access", envvar="EDGEWAKE_ACCESS_URL", default="http://127.0.0.1:8700", show_default=True, help="For the printed address.")
+@click.pass_obj
+def add(ops: Ops, file: Path, wait_s: int, access: str) -> None:
+    """Register the query in FILE and wait until it runs."""
+    text = _checked(file)
+    response = ops.ask("POST", "/v1/queries", body={"text": text})
+    found = response.json()
+    click.echo(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
+    found = _wait(ops, found, wait_s)
+    if found["state"] != "running":
+        _fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
+    click.echo(f"{found['name']}: running. Its results: curl -N {access.rstrip('/')}{found['events_path']}", err=True)
+    _show_one({name: value for name, value in found.items() if name != "text"}, only_piped=True)
+
+
+def _checked(file: Path) -> str:
+    from cloud.analysis.query_file import QueryError, parse
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        _fail(f"{file}: {error}")
+    try:
+        parse(text)
+    except QueryError as error:
+        _fail(f"{file}: {error}")
+    return text
+
+
+def _wait(ops: Ops, found: dict[str, Any], wait_s: int) -> dict[str, Any]:
+    import time
+
+    from rich.console import Console
+
+    deadline = time.monotonic() + wait_s
+    with Console(stderr=True).status(f"{found['name']}: {found['state']} …") as status:
+        while found["state"] == "starting" and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_S)
+            found = ops.ask("GET", f"/v1/queries/{found['name']}").json()
+            status.update(f"{found['name']}: {found['state']} …")
+    return found
+
+
+def _advice(found: Mapping[str, Any]) -> str:
+    name = found["name"]
+    if found["state"] == "starting":
+        return f"Is the analysis running? `edgewake query show {name}` tells when it is; `edgewake query remove {name}` gives it up."
+    if found["state"] == "paused":
+        return f"`edgewake query resume {name}` lets it go on."
+    return f"Mend the file, `edgewake query remove {name}`, and add it again."
+
+
+def _show_many(items: list[dict[str, Any]]) -> None:
+    import json
+    import sys
+
+    if not sys.stdout.isatty():
+        return click.echo(json.dumps(items, indent=1))
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*COLUMNS)
+    for item in items:
+        table.add_row(*(_cell(name, item.get(name)) for name in COLUMNS))
+    return Console().print(table)
+
+
+def _show_one(item: Mapping[str, Any], *, only_piped: bool = False) -> None:
+    import json
+    import sys
+
+    if not sys.stdout.isatty():
+        return click.echo(json.dumps(item, indent=1))
+    if only_piped:
+        return None
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.table import Table
+
+    console = Console()
+    table = Table(show_header=False)
+    for name, value in item.items():
+        if name != "text":
+            table.add_row(name, _cell(name, value))
+    console.print(table)
+    if item.get("text"):
+        console.print(Syntax(item["text"], "sql"))
+    return None
+
+
+def _cell(name: str, value: object) -> str:
+    from datetime import UTC, datetime
+
+    if value is None:
+        return ""
+    if name in ("watermark", "registered_at", "updated_at") and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "seconds")
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,98 @@
+"""The push proxy's process: wiring, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from pydantic import Field
+
+from cloud import web
+from cloud.kafka import KafkaConfig
+from cloud.push.app import make_app
+from cloud.push.hub_watch import HubWatch
+from cloud.push.leases import Membership
+from cloud.push.metrics import Metrics
+from cloud.push.proxy import Proxy
+from cloud.push.webhook import Caller
+from protocol import config, log
+from protocol.clock import SystemClock
+from protocol.errors import ConfigError
+
+logger = logging.getLogger("edgewake.push")
+
+LOOKUP_THREADS: Final = 32
+"""Names looked up at once; a resolver that hangs holds one for some seconds."""
+
+
+class PushConfig(config.Config):
+    """What a push proxy needs to know."""
+
+    name: str = "push-1"
+    """Name of this proxy; another one with the same name takes its place at once."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8703, ge=0, le=65_535)
+    """Port to listen on."""
+    cursor_key_file: Path
+    """Keys that sign cursors, as the access servers have them."""
+    allow_hosts: tuple[str, ...] = ()
+    """Endpoint hosts that may have any address and port and plain http. Empty in production."""
+    ca_file: Path | None = None
+    """Certificates to trust beside the system's, PEM, for endpoints with a private authority."""
+    leases_max: int = Field(default=10_000, ge=1)
+    """Leases at most; one more is answered 429."""
+    kafka: KafkaConfig = KafkaConfig()
+
+
+def main(config_file: Path, *, verbose: bool) -> None:
+    """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
+    log.set_up(verbose=verbose)
+    web.run_part(lambda: run(config.load(PushConfig, config_file)))
+
+
+async def run(settings: PushConfig) -> None:
+    """Start, serve, stop. Order of the stop: no new requests, calls cut off, group left; the leases stay in Kafka."""
+    stop = asyncio.Event()
+    web.stop_on_signals(stop)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
+    listener = web.bind(settings.host, settings.port)
+    clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
+    caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
+    watch = HubWatch(settings.kafka, settings.cursor_key_file, name=settings.name)
+    proxy = Proxy(watch, caller, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=Metrics(registry))
+    member = Membership(settings.kafka, settings.name, on_owned=proxy.owned, on_lost=proxy.lost, rng=rng)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(member.run(), name="membership"),
+                tasks.create_task(watch.run(), name="watch"),
+                tasks.create_task(proxy.watch_over(), name="leases"),
+            ]
+            await web.serve(make_app(proxy, registry), listener, stop=stop, on_ready=lambda: _say_ready(settings))
+            for task in background:
+                task.cancel()
+    finally:
+        await proxy.close()
+        await caller.close()
+
+
+def _say_ready(settings: PushConfig) -> None:
+    logger.info("push proxy at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready", "name_": settings.name})
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # an ssl.SSLError too
+            raise ConfigError(f"ca_file = {str(ca_file)!r}: {error}") from error
+    return context

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+
+from cloud import kafka
+from protocol import record as records
+from protocol import topics
+from protocol.ack import AckToken
+from protocol.dead_letter import DeadLetter
+from protocol.errors import RejectReason
+from protocol.frame import encode
+from protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
+from tests.ops.builders import frame
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Names that no other test has."""
+    return lambda prefix: f"{prefix}_{os.getpid()}_{next(_numbers)}"
+
+
+@dataclass
+class Writer:
+    """Writes what bridges and the sequencer write."""
+
+    config: kafka.KafkaConfig
+    producer: Producer
+
+    def put(
+        self, topic: str, key: str, value: bytes | None, headers: list[tuple[str, bytes]] | None = None, **more: int
+    ) -> tuple[int, int]:
+        """(partition, offset) of one record."""
+        kafka.ensure_topics(self.config, [topic])
+        places: list[tuple[int, int]] = []
+
+        def on_delivery(error: object, message: object) -> None:
+            assert error is None, error
+            places.append((message.partition(), message.offset()))
+
+        self.producer.produce(topic, key=key, value=value, headers=headers or [], on_delivery=on_delivery, **more)
+        assert self.producer.flush(10) == 0
+        return places[0]
+
+    def dead_letter(self, device: str, payload: bytes, reason: RejectReason = RejectReason.JSON) -> int:
+        """Offset of a new dead letter."""
+        letter = DeadLetter(reason=reason, detail="why", topic=f"ew/v1/{device}/up/s", part="bridge-1", received_at=1_790_000_000_000)
+        return self.put(topics.DEAD, device, payload, letter.headers())[1]
+
+    def received(self, device: str, stream: str, number: int) -> AckToken:
+        """A frame as a bridge keeps it."""
+        placement = Placement(Discipline.ORDERED, stream, 1, number, number)
+        return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), [(PLACEMENT_HEADER, placement.encode())]))
+
+    def sequenced(self, device: str, stream: str, number: int, token: AckToken) -> tuple[int, int]:
+        """The same frame as the sequencer passes it on."""
+        headers = [(ORIGIN_HEADER, str(token).encode())]
+        return self.put(topics.stream_topic(stream), device, self._value(device, stream, number), headers)
+
+    def _value(self, device: str, stream: str, number: int) -> bytes:
+        return records.encode(
+            device=device, stream=stream, mode=Mode.ACK, sent_at=None, received_at=1_790_000_000_000, frame_bytes=encode(frame(number))
+        )
+
+
+@pytest.fixture
+def writer(kafka_config: kafka.KafkaConfig) -> Writer:
+    kafka.ensure_topics(kafka_config, [topics.UP, topics.DEAD])
+    return Writer(kafka_config, kafka.producer(kafka_config, "test-ops"))

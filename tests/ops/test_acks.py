@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from cloud.kafka import KafkaConfig
+from cloud.ops import acks
+from cloud.ops.acks import AckView, QueryPlace
+from cloud.ops.browse import Browser, OutOfRange
+from protocol.ack import AckToken
+from protocol.clock import SystemClock
+from protocol.query import Progress, QueryState
+from tests.ops.conftest import Writer
+
+
+@pytest.fixture
+async def browser(kafka_config: KafkaConfig) -> AsyncIterator[Browser]:
+    browser = Browser(kafka_config, SystemClock())
+    yield browser
+    await browser.close()
+
+
+def progress(query: str, stream: str, offsets: dict[int, int]) -> Progress:
+    return Progress(query=query, stream=stream, state=QueryState.RUNNING, offsets=offsets, updated_at=0)
+
+
+async def test_a_token_finds_the_frame_on_its_stream(writer: Writer, browser: Browser, unique: Callable[[str], str]) -> None:
+    device, stream = unique("dev"), unique("s")
+    tokens = [writer.received(device, stream, n) for n in range(1, 4)]
+    places = [writer.sequenced(device, stream, n, token) for n, token in enumerate(tokens, 1)]
+    found = await browser.run(lambda b: acks.look_up(b, tokens[1]))
+    assert (found.device, found.stream, found.epoch, found.frame, found.state) == (device, stream, 1, 2, "sequenced")
+    assert (found.partition, found.offset) == places[1]
+
+
+async def test_a_frame_that_is_held_is_waiting(writer: Writer, browser: Browser, unique: Callable[[str], str]) -> None:
+    device, stream = unique("dev"), unique("s")
+    early = writer.received(device, stream, 2)
+    assert (await browser.run(lambda b: acks.look_up(b, early))).state == "waiting"
+
+
+async def test_the_token_of_a_dead_letter_tells_why(writer: Writer, browser: Browser, unique: Callable[[str], str]) -> None:
+    offset = writer.dead_letter(unique("dev"), b"x")
+    found = await browser.run(lambda b: acks.look_up(b, AckToken(0, offset, dead=True)))
+    assert (found.state, found.detail) == ("dead", "why")
+
+
+@pytest.mark.parametrize(("token", "error"), [(AckToken(0, 10**12), OutOfRange), (AckToken(99, 0), LookupError)])
+async def test_a_token_of_no_frame_finds_none(writer: Writer, browser: Browser, token: AckToken, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await browser.run(lambda b: acks.look_up(b, token))
+
+
+def test_a_query_has_computed_a_frame_when_its_offset_is_past_it() -> None:
+    view = AckView(
+        token="1.7", device="d", stream="s", epoch=1, first_frame=1, frame=1, received_at=0, state="sequenced", partition=1, offset=10
+    )
+    found = acks.with_queries(
+        view, [progress("b", "s", {1: 10}), progress("a", "s", {0: 99, 1: 11}), progress("c", "other", {}), progress("d", "s", {})]
+    )
+    assert found.queries == [
+        QueryPlace(query="a", state="computed", lag=0),
+        QueryPlace(query="b", state="pending", lag=1),
+        QueryPlace(query="d", state="pending", lag=11),
+    ]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from cloud.ops.state import PARTS_MAX, Change, State, TopicOffsets
+from protocol import record as records
+from protocol import topics
+from protocol.dead_letter import DeadLetter
+from protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from protocol.errors import RejectReason
+from protocol.query import Progress, QueryState, Registration
+from protocol.record import Mode
+
+NOW = 1_790_000_000_000
+
+
+def status_change(state: DeviceState = DeviceState.ONLINE, **more: object) -> Change:
+    value = DeviceStatus(device="d", state=state, received_at=NOW, **more).model_dump_json().encode()
+    return Change(topics.DEVICES, "d|status", value)
+
+
+def part_change(part: str, state: str = "ready", *, at: int = NOW) -> Change:
+    frame = f'{{"epoch":null,"frame":null,"seq":null,"t":[{at}],"fields":{{"part":["{part}"],"state":["{state}"],"pid":[7]}}}}'
+    value = records.encode(
+        device="supervisor", stream="part_status", mode=Mode.ONE_WAY, sent_at=None, received_at=at, frame_bytes=frame.encode()
+    )
+    return Change(topics.stream_topic("part_status"), "supervisor", value)
+
+
+def query_changes(state: QueryState) -> list[Change]:
+    registration = Registration(name="q", text="…", registered_at=NOW)
+    progress = Progress(query="q", stream="s", state=state, updated_at=NOW)
+    return [
+        Change(topics.QUERIES, "q", registration.model_dump_json().encode()),
+        Change(topics.PROGRESS, "q", progress.model_dump_json().encode()),
+    ]
+
+
+def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() -> None:
+    state = State()
+    told = [state.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
+    told.append(state.sweep(now=NOW + 31_000))
+    assert [[event["state"] for event in events] for events in told] == [["online"], [], ["online"], ["offline"]]
+
+
+def test_a_device_removed_from_the_table_is_forgotten() -> None:
+    state = State()
+    state.apply(status_change(), now=NOW)
+    assert state.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [{"kind": "device", "device": "d", "removed": True}]
+    assert state.devices(now=NOW) == []
+
+
+def test_a_query_is_told_when_its_state_changes() -> None:
+    state = State()
+    events = [
+        event for change in query_changes(QueryState.RUNNING) + query_changes(QueryState.RUNNING) for event in state.apply(change, now=NOW)
+    ]
+    assert [(event["registered"], event["state"]) for event in events] == [(True, None), (True, QueryState.RUNNING)]
+
+
+def test_a_part_that_the_supervisor_is_silent_about_becomes_unknown_once() -> None:
+    state = State()
+    assert [e["state"] for e in state.apply(part_change("bridge-1"), now=NOW)] == ["ready"]
+    assert state.apply(part_change("bridge-1"), now=NOW) == []
+    assert [e["state"] for e in state.sweep(now=NOW + 10_001)] == ["unknown"]
+    assert state.sweep(now=NOW + 20_000) == []
+    assert [e["state"] for e in state.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)] == ["ready"]
+
+
+def test_parts_are_remembered_within_a_bound() -> None:
+    state = State()
+    for i in range(PARTS_MAX + 5):
+        state.apply(part_change(f"p{i}"), now=NOW)
+    assert (len(state.parts), state.unreadable) == (PARTS_MAX, 5)
+
+
+def test_a_dead_letter_is_counted_by_reason_and_told_without_its_payload() -> None:
+    state = State()
+    letter = DeadLetter(reason=RejectReason.JSON, detail="…", topic="t", part="bridge-1", received_at=NOW)
+    (event,) = state.apply(Change(topics.DEAD, "d", b"\xff", letter.headers(), 5), now=NOW)
+    assert event == {"kind": "dead_letter", "offset": 5, "device": "d", **letter.model_dump()}
+    assert state.dead == {"json": 1}
+
+
+def test_what_cannot_be_read_stops_nobody() -> None:
+    state = State()
+    for topic in (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES, topics.DEAD, "ew.s.part_status"):
+        assert state.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
+    assert state.unreadable == 7
+    state.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).model_dump_json().encode()), now=NOW)
+    assert [d.device for d in state.devices(now=NOW)] == ["d"]
+
+
+def test_a_rate_is_taken_over_the_latest_samples() -> None:
+    state = State()
+    for second in range(20):
+        state.sample("ew.s.a", TopicOffsets(float(second), (0, 0), (second * 10, second * 5)))
+    assert state.records_per_s("ew.s.a") == 15.0
+    assert state.records_per_s("ew.s.b") is None
