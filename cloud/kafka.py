@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from pydantic import Field
 
 from protocol import topics
@@ -172,6 +172,20 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
     return NewTopic(name, num_partitions=1 if single else config.partitions, replication_factor=config.replication, config=settings)
 
 
+def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
+    """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
+    client = client or admin(config)
+    names = list(names)
+    ensure_topics(config.model_copy(update={"partitions": count}), names, client=client)
+    for name in names:
+        if 0 < partition_count(client, name) < count:
+            try:
+                client.create_partitions([NewPartitions(name, count)], request_timeout=METADATA_TIMEOUT_S)[name].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
+                    raise (Unavailable if error.args[0].retriable() else LocalError)(f"topic {name}: {error.args[0].str()}") from error
+
+
 def partition_count(client: AdminClient | Consumer, topic: str) -> int:
     """Partitions of a topic; 0 where it does not exist. Raises Unavailable."""
     try:
@@ -192,6 +206,8 @@ def topic_id(client: AdminClient, topic: str) -> str:
     return str(description.topic_id)
 
 
+TABLE_BATCH: Final = 500
+"""Records that one `poll` of a table passes on at most."""
 _TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
 _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 
@@ -214,6 +230,8 @@ class TableReader:
         self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
         self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         self._position = 0
+        self.unreadable = 0
+        """Records that were skipped; the first one is logged."""
 
     def read_all(self, *, timeout_s: float = 30.0) -> None:
         """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
@@ -240,7 +258,9 @@ class TableReader:
     def poll(self, timeout_s: float) -> int:
         """Pass on what is new; the number of records. Waits `timeout_s` for the first one."""
         count = 0
-        for message in self._consumer.consume(500, timeout_s):
+        # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+        first = self._consumer.poll(timeout_s)
+        for message in [] if first is None else [first, *self._consumer.consume(TABLE_BATCH, 0)]:
             if (error := message.error()) is not None:
                 self._on_event(message, error)
                 continue
@@ -250,13 +270,9 @@ class TableReader:
             try:
                 self._on_change("" if key is None else key.decode("utf-8", "replace"), message.value())
             except ValueError as problem:
-                log.warning(
-                    "topic %s, offset %d: %s",
-                    self._topic,
-                    message.offset(),
-                    problem,
-                    extra={"event": "kafka.unreadable_row", "key": str(key)},
-                )
+                self.unreadable += 1
+                level = logging.WARNING if self.unreadable == 1 else logging.DEBUG
+                log.log(level, "topic %s, offset %d: %s", self._topic, message.offset(), problem, extra={"event": "kafka.unreadable_row"})
         return count
 
     def _on_event(self, message: Message, error: KafkaError) -> None:

@@ -1,0 +1,44 @@
+"""`edgewake sequencer`: each frame once and in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="sequencer.toml")
+@click.option("--verbose", is_flag=True, help="Log more.")
+def sequencer(config_file: Path, verbose: bool) -> None:
+    """Put what the bridges took in order, once, for everybody who reads."""
+    import logging
+    import random
+    import signal
+    import sys
+    import threading
+
+    from cloud import metrics
+    from cloud.sequencer.config import SequencerConfig
+    from cloud.sequencer.sequencer import Sequencer
+    from protocol.clock import SystemClock
+    from protocol.config import load
+    from protocol.errors import ConfigError
+    from protocol.log import set_up
+
+    set_up(verbose=verbose)
+    log = logging.getLogger("edgewake.sequencer")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        config = load(SequencerConfig, config_file)
+        part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop)
+        metrics.serve(config.metrics_port, part.metrics.gather)
+        part.run()
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    except Exception as error:
+        log.exception("the sequencer ends: %s", error, extra={"event": "part.failed"})
+        sys.exit(1)
