@@ -54,6 +54,10 @@ def _load(path: str) -> Any:
 # Configuration -------------------------------------------------------------------------------------------------------------------
 
 
+SHARED = "KafkaConfig"
+"""The table that all parts of the cloud have in common is shown once."""
+
+
 def config(path: str) -> str:
     """Tables of a model's keys: one for its own, one for each table inside it."""
     return "\n".join(_tables(_load(path), ""))
@@ -68,6 +72,9 @@ def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:
         yield ""
     for name, field in model.model_fields.items():
         for inner in _models(field.annotation):
+            if inner.__name__ == SHARED:
+                yield f"**`[{prefix}{name}]`**: as [below](#kafka).\n"
+                continue
             yield f"{_heading(prefix + name, field, inner)}: {_first_line(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")
 

@@ -44,20 +44,29 @@ export function onThemeChange(redraw) {
   document.addEventListener("themechange", redraw);
 }
 
+/* Some browsers forbid storage to some pages; then the choice lasts as long as the page. */
+function storage(action) {
+  try {
+    return action(localStorage);
+  } catch {
+    return null;
+  }
+}
+
 /** Wire the button. The choice is kept where the browser allows it. */
 export function setUpTheme(button) {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const root = document.documentElement;
-  const tell = () => document.dispatchEvent(new Event("themechange"));
-  root.dataset.theme = localStorage.getItem("theme") ?? (system.matches ? "dark" : "light");
+  const use = (theme) => {
+    document.documentElement.dataset.theme = theme;
+    document.dispatchEvent(new Event("themechange"));
+  };
+  const ofSystem = () => (system.matches ? "dark" : "light");
+  let chosen = storage((kept) => kept.getItem("theme"));
+  use(chosen ?? ofSystem());
   button.addEventListener("click", () => {
-    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
-    localStorage.setItem("theme", root.dataset.theme);
-    tell();
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    storage((kept) => kept.setItem("theme", chosen));
+    use(chosen);
   });
-  system.addEventListener("change", (event) => {
-    if (localStorage.getItem("theme")) return;
-    root.dataset.theme = event.matches ? "dark" : "light";
-    tell();
-  });
+  system.addEventListener("change", () => chosen ?? use(ofSystem()));
 }

@@ -1,8 +1,9 @@
 /* Counts what came, and whether it came once, in order and whole. Pure: no DOM, no clock of its own. `window.edgewake.stats` shows it.
 
-   A reading is placed by (stream, device, epoch, seq); a result by its query, window and group, with a growing revision. */
+   A reading is placed by (stream, device, epoch, seq). A result has its revision in it, so the same row twice is a repeat. */
 
-export const SERIES_MAX = 2_000; /* (stream, device) and result keys remembered each; the oldest go first */
+export const SERIES_MAX = 2_000; /* (stream, device, epoch) remembered; the oldest go first */
+export const ROWS_MAX = 2_000; /* results remembered, likewise */
 export const DELAYS_KEPT = 300;
 export const GAPS_KEPT = 20;
 
@@ -12,12 +13,6 @@ export function bound(map, max) {
     if (map.size <= max) break;
     map.delete(key);
   }
-}
-
-/** The group of a result: its strings and numbers of identity, not its values. */
-export function resultKey(row) {
-  const group = Object.entries(row).filter(([name, value]) => typeof value === "string" && name !== "query");
-  return JSON.stringify([row.query, row.window_start, row.window_end, group]);
 }
 
 export class Tally {
@@ -32,7 +27,7 @@ export class Tally {
     this.missing = 0; /* seq numbers that were jumped over */
     this.gapsSaid = []; /* what the server told us is lost, newest last */
     this.series = new Map(); /* "stream device epoch" -> {first, last, count, missing} */
-    this.revisions = new Map(); /* result key -> revision */
+    this.rows = new Map(); /* results as text -> true */
     this.delays = [];
     this.overlap = new Set(); /* streams whose Feed was replaced: repeats are expected */
   }
@@ -92,13 +87,10 @@ export class Tally {
 
   #takeResult(row) {
     this.results++;
-    const key = resultKey(row);
-    const revision = this.revisions.get(key);
-    if (revision !== undefined && row.revision <= revision) {
-      return this.#repeated(row.query);
-    }
-    this.revisions.set(key, row.revision);
-    bound(this.revisions, SERIES_MAX);
+    const text = JSON.stringify(row);
+    if (this.rows.has(text)) return this.#repeated(row.query);
+    this.rows.set(text, true);
+    bound(this.rows, ROWS_MAX);
     return true;
   }
 }

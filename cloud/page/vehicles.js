@@ -9,7 +9,7 @@ export const VEHICLES_MAX = 300; /* markers; the vehicle heard longest ago goes 
 export const TRAIL_POINTS = 40; /* positions behind a vehicle */
 export const STALE_MS = 20_000; /* a vehicle not heard for so long fades */
 export const LABELS_MAX = 40; /* street names on the map */
-const LABELS_FROM_ZOOM = 14;
+const LABELS_FROM_ZOOM = { main: 13.25, ring: 13.25, street: 14.5 };
 const GRATICULE_LINES = 6; /* about so many across the map */
 
 const ROAD_METRES = { street: 16, main: 26, ring: 30 }; /* drawn wider than they are, to be seen */
@@ -54,6 +54,7 @@ export class Vehicles {
     L.control.zoom({ position: "topright" }).addTo(this.map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.map);
     this.map.createPane("town").style.zIndex = 250;
+    this.map.createPane("labels").style.zIndex = 450; /* over the roads, under the vehicles */
     this.townRenderer = L.canvas({ pane: "town" });
     this.graticule = L.layerGroup().addTo(this.map);
     this.labels = L.layerGroup().addTo(this.map);
@@ -224,19 +225,24 @@ export class Vehicles {
     this.#nameStreets(box);
   }
 
+  /* One name per street: at the middle one of its pieces that are in view. */
   #nameStreets(box) {
     this.labels.clearLayers();
-    if (this.map.getZoom() < LABELS_FROM_ZOOM) return;
-    const named = new Set();
+    const zoom = this.map.getZoom();
+    const pieces = new Map();
     for (const { geometry, properties } of this.streets) {
       const [lon, lat] = geometry.coordinates[Math.floor(geometry.coordinates.length / 2)];
-      if (named.size >= LABELS_MAX || named.has(properties.name) || !box.contains([lat, lon])) continue;
-      named.add(properties.name);
-      this.#label([lat, lon], properties.name, "street", this.labels);
+      const from = LABELS_FROM_ZOOM[properties.bridge ? "street" : properties.class] ?? LABELS_FROM_ZOOM.street;
+      if (zoom < from || !box.contains([lat, lon])) continue;
+      pieces.set(properties.name, [...(pieces.get(properties.name) ?? []), [lat, lon]]);
+    }
+    for (const [name, places] of [...pieces].slice(0, LABELS_MAX)) {
+      this.#label(places[Math.floor(places.length / 2)], name, "street", this.labels);
     }
   }
 
   #label(place, text, className, layer) {
-    L.marker(place, { icon: L.divIcon({ html: make("span", "", text), className, iconSize: [0, 0] }), interactive: false, keyboard: false }).addTo(layer);
+    const icon = L.divIcon({ html: make("span", "", text), className, iconSize: [0, 0] });
+    L.marker(place, { icon, interactive: false, keyboard: false, pane: "labels" }).addTo(layer);
   }
 }

@@ -1,0 +1,83 @@
+"""Fixtures of the page tests: a Kafka, an access server, and a Chromium that notes what a page asked for and complained about."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from cloud.kafka import KafkaConfig
+from tests.page.world import AccessServer, Writer
+from tests.services import run_kafka
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def page_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
+    """A Kafka for the page alone."""
+    with run_kafka(tmp_path_factory.mktemp("page-kafka")) as service:
+        yield KafkaConfig(bootstrap=service.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def writer(page_kafka: KafkaConfig) -> Writer:
+    """Writes readings and results into it."""
+    return Writer(page_kafka)
+
+
+@pytest.fixture
+def server(page_kafka: KafkaConfig, writer: Writer, tmp_path: Path) -> Iterator[AccessServer]:
+    """An access server on it."""
+    access = AccessServer(page_kafka, tmp_path).start()
+    try:
+        yield access
+    finally:
+        access.process.stop()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """A headless Chromium."""
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        await chromium.close()
+
+
+@dataclass
+class Visit:
+    """An open page, and what it asked for and complained about."""
+
+    page: Page
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    async def stats(self) -> dict[str, Any]:
+        """`window.edgewake.stats`."""
+        found: dict[str, Any] = await self.page.evaluate("window.edgewake.stats")
+        return found
+
+    async def until(self, condition: str, argument: Any = None, *, timeout_s: float = 60) -> None:
+        """Wait until a JavaScript function of the stats (and `argument`) holds."""
+        script = f"(argument) => window.edgewake && (({condition})(window.edgewake.stats, argument))"
+        await self.page.wait_for_function(script, arg=argument, timeout=timeout_s * 1000, polling=100)
+
+
+@pytest.fixture
+async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
+    """The page, open."""
+    context = await browser.new_context(viewport={"width": 1440, "height": 900})
+    page = await context.new_page()
+    visit = Visit(page)
+    page.on("request", lambda request: visit.requests.append(request.url))
+    page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    await page.goto(server.url, wait_until="domcontentloaded")
+    yield visit
+    await context.close()

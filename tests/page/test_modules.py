@@ -1,0 +1,81 @@
+"""The modules that decide, each called in the browser that runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.page.conftest import Visit
+
+TALLY = """async (events) => {
+  const { Tally } = await import("/page/tally.js");
+  const tally = new Tally(0);
+  const shown = events.map((event) => tally.take(event, 1000));
+  return { shown, duplicates: tally.duplicates, missing: tally.missing, kept: tally.series.size };
+}"""
+
+
+def _reading(seq: int | None, *, device: str = "d", epoch: int = 1) -> dict[str, Any]:
+    return {"stream": "s", "device": device, "epoch": epoch, "seq": seq, "t": 1, "received_at": 1}
+
+
+def _result(revision: int, *, end: int = 10) -> dict[str, Any]:
+    return {"query": "q", "window_start": 0, "window_end": end, "device": "d", "mean": 1.5, "revision": revision}
+
+
+@pytest.mark.parametrize(
+    ("events", "shown", "duplicates", "missing"),
+    [
+        ([_reading(7), _reading(8)], [True, True], 0, 0),
+        ([_reading(7), _reading(7), _reading(6)], [True, False, False], 2, 0),
+        ([_reading(7), _reading(10)], [True, True], 0, 2),
+        ([_reading(7), _reading(1, epoch=2)], [True, True], 0, 0),
+        ([_reading(None), _reading(None)], [True, True], 0, 0),
+        ([_reading(7), _reading(7, device="e")], [True, True], 0, 0),
+        ([_result(3), _result(4), _result(4, end=20)], [True, True, True], 0, 0),
+        ([_result(3), _result(4), _result(3)], [True, True, False], 1, 0),
+    ],
+    ids=["in order", "repeats", "a jump", "a new epoch", "not numbered", "two devices", "corrections", "a result again"],
+)
+async def test_the_tally_knows_repeats_and_jumps(
+    visit: Visit, events: list[dict[str, Any]], shown: list[bool], duplicates: int, missing: int
+):
+    counted = await visit.page.evaluate(TALLY, events)
+    assert (counted["shown"], counted["duplicates"], counted["missing"]) == (shown, duplicates, missing)
+
+
+async def test_the_tally_remembers_a_bounded_number_of_devices(visit: Visit):
+    counted = await visit.page.evaluate(TALLY, [_reading(1, device=f"d{i}") for i in range(2_100)])
+    assert counted["kept"] == 2_000
+
+
+async def test_back_off_doubles_up_to_its_bound_and_is_jittered(visit: Visit):
+    script = (
+        "async (jitter) => (await import('/page/feed.js').then(({ backoffMs }) => [0, 1, 2, 20].map((n) => backoffMs(n, () => jitter))))"
+    )
+    assert await visit.page.evaluate(script, 1) == [500, 1000, 2000, 15_000]
+    assert await visit.page.evaluate(script, 0) == [250, 500, 1000, 7_500]
+
+
+async def test_colours_run_along_their_ramp(visit: Visit):
+    script = "async (s) => (await import('/page/vehicles.js')).rampColour(['#000000', '#646464', '#ffffff'], s)"
+    assert [await visit.page.evaluate(script, s) for s in (-1, 0.25, 0.5, 2)] == [
+        "rgb(0 0 0)",
+        "rgb(50 50 50)",
+        "rgb(100 100 100)",
+        "rgb(255 255 255)",
+    ]
+
+
+async def test_graticules_have_round_steps(visit: Visit):
+    script = "async (least) => (await import('/page/vehicles.js')).roundStep(least)"
+    assert [await visit.page.evaluate(script, least) for least in (0.9, 1.5, 3, 7)] == pytest.approx([1, 2, 5, 10])
+
+
+async def test_top_items_are_found_as_a_list_or_as_text(visit: Visit):
+    script = "async (row) => (await import('/page/results.js')).topItems(row)"
+    expected = [{"item": "Mill Road", "count": 3}]
+    assert await visit.page.evaluate(script, {"query": "q", "top": '[{"item":"Mill Road","count":3}]'}) == expected
+    assert await visit.page.evaluate(script, {"query": "q", "top": [{"item": "Mill Road", "count": 3}]}) == expected
+    assert await visit.page.evaluate(script, {"query": "q"}) == []

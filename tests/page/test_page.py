@@ -1,0 +1,127 @@
+"""The page in a real browser, on a real access server and Kafka."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.conftest import Visit
+from tests.page.world import AccessServer, Town, Writer
+
+MINUTE = 60_000
+HAS_ALL = """(stats, wanted) => Object.entries(wanted).every(([key, last]) => stats.series[key]?.last >= last)"""
+
+
+def _sent(writer: Writer, town: Town) -> dict[str, int]:
+    """The newest seq of each of the town's series, by the page's key."""
+    return {f"{stream} {device} 1": seq for (stream, device), seq in writer.sent.items() if device.startswith(town.name)}
+
+
+async def test_vehicles_machine_and_parts_appear(visit: Visit, writer: Writer):
+    with Town(writer, "appear"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 10 && stats.shown.parts >= 1")
+        await expect(visit.page.locator(".vehicle", has_text="appear-car-1")).to_have_count(1)
+        await visit.page.locator("#host").select_option("appear-host")
+        await expect(visit.page.locator("#cpu")).to_have_text(re.compile(r"\d+ %"))
+        await expect(visit.page.locator('tr[data-part="appear-part"]')).to_contain_text("4711")
+        await expect(visit.page.locator("#connection")).to_have_attribute("data-state", "live")
+
+
+async def test_results_fill_the_tiles_and_the_top_list(visit: Visit, writer: Writer):
+    for query in ("top_streets", "speed_quantiles", "vehicles_distinct", "host_10s"):
+        writer.register(query)
+    window = (1_790_000_040_000, 1_790_000_100_000)
+    writer.result("top_streets", *window, top=[{"item": "Quarry Road", "count": 90}, {"item": "North Quay", "count": 41}])
+    writer.result("speed_quantiles", *window, p50=31.4, p90=48.0, p99=59.9)
+    writer.result("vehicles_distinct", *window, vehicles=20)
+    await expect(visit.page.locator("#streets li").first).to_contain_text("Quarry Road90")
+    await expect(visit.page.locator("#tile-p90")).to_have_text("48")
+    await expect(visit.page.locator("#tile-vehicles")).to_have_text("20")
+
+
+async def test_nothing_is_asked_of_another_origin(visit: Visit, server: AccessServer, writer: Writer):
+    with Town(writer, "origin"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 3")
+    assert visit.requests
+    assert [url for url in visit.requests if not url.startswith(server.url + "/")] == []
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize("end", [lambda server: server.process.stop(), lambda server: server.process.kill()], ids=["SIGTERM", "kill -9"])
+async def test_goes_on_without_gap_or_repeat_when_the_server_restarts(
+    visit: Visit, server: AccessServer, writer: Writer, end: Callable[[AccessServer], object], request: pytest.FixtureRequest
+):
+    """Readings are sent before, while the server is away, and after; the page has each once, and says that it was cut off."""
+    name = "sigterm" if "SIGTERM" in request.node.name else "killed"
+    with Town(writer, name) as town:
+        await visit.until("(stats, name) => Object.keys(stats.series).filter((key) => key.includes(name)).length === 4", name)
+        end(server)
+        assert not server.process.is_running()
+        await visit.until("(stats) => stats.state === 'reconnecting'")
+        while_away = _sent(writer, town)
+        server.start()
+        await visit.until(HAS_ALL, while_away)
+    await visit.until(HAS_ALL, _sent(writer, town))
+    stats = await visit.stats()
+    ours = {key: series for key, series in stats["series"].items() if f" {name}-" in key}
+    assert {key: series["last"] for key, series in ours.items()} == _sent(writer, town)
+    assert all(series["count"] == series["last"] - series["first"] + 1 for series in ours.values())
+    assert (stats["duplicates"], stats["missing"], stats["gapsSaid"], stats["state"]) == (0, 0, [], "live")
+    assert stats["reconnects"] >= 1
+    assert [text for text in visit.complaints if "ERR_" not in text and "Failed to load resource" not in text] == []
+
+
+async def test_goes_on_after_the_server_refused_for_a_while(visit: Visit, writer: Writer):
+    """A status other than 200 ends an EventSource for ever; the page makes a new one from its last id."""
+    with Town(writer, "refused") as town:
+        await visit.until("(stats) => Object.keys(stats.series).filter((key) => key.includes('refused')).length === 4")
+        await visit.page.route("**/v1/events?*", lambda route: route.fulfill(status=503, body="later"))
+        await visit.page.evaluate("window.edgewake.feeds.feeds.forEach((feed) => feed.source.close() || feed.source.onerror())")
+        await expect(visit.page.locator("#connection")).to_contain_text("reconnecting in")
+        seen = _sent(writer, town)
+        await visit.page.unroute("**/v1/events?*")
+        await visit.until(HAS_ALL, seen)
+    stats = await visit.stats()
+    assert (stats["duplicates"], stats["missing"]) == (0, 0)
+
+
+async def test_a_query_that_is_added_later_appears(visit: Visit, writer: Writer):
+    with Town(writer, "later"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3")
+        before = (await visit.stats())["series"]
+        writer.register("added_later")
+        writer.result("added_later", 0, MINUTE, device="later-car-1", fastest=71.5)
+        await expect(visit.page.locator("#queries table", has_text="added_later")).to_contain_text("71.5")
+        newest = {key: series["last"] + 1 for key, series in before.items() if " later-car" in key}
+        await visit.until(HAS_ALL, newest)
+    stats = await visit.stats()
+    assert (stats["duplicates"], stats["missing"]) == (0, 0)
+
+
+async def test_a_click_on_a_vehicle_shows_its_details(visit: Visit, writer: Writer):
+    with Town(writer, "click"):
+        await visit.until("(stats) => Object.keys(stats.series).filter((key) => key.includes('click-car')).length === 3")
+        await visit.page.locator(".vehicle-icon", has_text="click-car-0").dispatch_event("click")
+        await expect(visit.page.locator("#details")).to_contain_text("Market Street")
+        await expect(visit.page.locator("#details h3")).to_have_text("click-car-0")
+
+
+async def test_names_from_streams_are_text_and_never_markup(visit: Visit, writer: Writer):
+    writer.reading("part_status", "supervisor", numbered=False, part="<img src=x onerror=alert(1)>", state="<b>ready", pid=1, restarts=0)
+    await expect(visit.page.locator("#parts")).to_contain_text("<img src=x")
+    assert await visit.page.locator("#parts img, #parts b").count() == 0
+
+
+async def test_a_part_that_is_not_heard_turns_stale(visit: Visit, writer: Writer):
+    writer.reading("part_status", "supervisor", numbered=False, part="silent", state="ready", pid=1, restarts=0)
+    await expect(visit.page.locator('tr[data-part="silent"]')).to_have_attribute("data-state", "stale", timeout=20_000)
+
+
+async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer):
+    await visit.page.set_viewport_size({"width": 390, "height": 844})
+    with Town(writer, "phone"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 3")
+    assert await visit.page.evaluate("document.documentElement.scrollWidth") == 390

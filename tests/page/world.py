@@ -1,0 +1,153 @@
+"""What the page tests run beside Chromium: a Kafka of their own, an access server that can be killed, and a writer of known events.
+
+The page's streams have fixed names and it looks back two minutes, so its tests share no Kafka with others; each uses devices of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cloud import kafka
+from protocol import record, topics
+from protocol.frame import Frame
+from protocol.frame import encode as encode_frame
+from protocol.query import Registration
+from protocol.result import KIND_HEADER, KIND_RESULT, result_key
+from protocol.stream import FieldInfo, Stream, types_of
+from tests.services import Process, free_ports, part
+
+WRITE_EVERY_S = 0.1
+
+
+class Writer:
+    """Writes readings as the sequencer and results as the analysis do: in transactions, numbered from 1 per stream and device."""
+
+    def __init__(self, config: kafka.KafkaConfig) -> None:
+        self.config = config
+        self.sent: dict[tuple[str, str], int] = {}
+        self._revisions = itertools.count(1)
+        self._lock = threading.Lock()
+        self._producer = kafka.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
+        self._producer.init_transactions(30)
+        kafka.ensure_topics(config, topics.COMPACTED)
+
+    def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> int:
+        """One reading; its seq."""
+        with self._lock:
+            now = time.time_ns() // 1_000_000
+            seq = self.sent[stream, device] = self.sent.get((stream, device), 0) + 1
+            columns = {name: [value] for name, value in fields.items()}
+            numbers = (1, seq, seq) if numbered else (None, None, None)
+            body = encode_frame(Frame(*numbers, [now], columns))
+            value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body)
+            self._declare(stream, columns)
+            self._commit(topics.stream_topic(stream), device.encode(), value, {})
+            return seq
+
+    def result(self, query: str, window_start: int, window_end: int, **columns: Any) -> None:
+        """One row of a query that is registered."""
+        with self._lock:
+            row = {"query": query, "window_start": window_start, "window_end": window_end, **columns, "revision": next(self._revisions)}
+            group = {name: value for name, value in columns.items() if isinstance(value, str)}
+            self._commit(
+                topics.query_topic(query), result_key(window_start, window_end, group), orjson.dumps(row), {KIND_HEADER: KIND_RESULT}
+            )
+
+    def register(self, query: str) -> None:
+        """Make a query known and its topic."""
+        registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
+        kafka.ensure_topics(self.config, [topics.query_topic(query)])
+        self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
+
+    def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
+        if list(self.sent.values()).count(1) and self.sent.get(("", stream)) is None:
+            self.sent["", stream] = 0
+            kafka.ensure_topics(self.config, [topics.stream_topic(stream)])
+            fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
+            self._commit(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode(), {})
+
+    def _commit(self, topic: str, key: bytes, value: bytes, headers: Mapping[str, bytes]) -> None:
+        self._producer.begin_transaction()
+        self._producer.produce(topic, key=key, value=value, headers=list(headers.items()))
+        self._producer.commit_transaction(30)
+
+
+class Town:
+    """Vehicles, a machine and parts that keep sending until `stop`, in a thread."""
+
+    def __init__(self, writer: Writer, name: str, *, vehicles: int = 3) -> None:
+        self.writer = writer
+        self.name = name
+        self.vehicles = [f"{name}-car-{i}" for i in range(vehicles)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"town-{name}")
+
+    def __enter__(self) -> Town:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Send no more; what was sent is in Kafka."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for turn in itertools.count():
+            self._tell(turn)
+            if self._stop.wait(WRITE_EVERY_S):
+                return
+
+    def _tell(self, turn: int) -> None:
+        for i, device in enumerate(self.vehicles):
+            self.writer.reading(
+                "vehicle_position", device, lat=53.2 + i / 500, lon=-6.12 + turn / 10_000, speed_kmh=30.0 + i, heading_deg=90.0,
+                battery_percent=80.0, odometer_km=float(turn), street="Market Street",
+            )  # fmt: skip
+        self.writer.reading("host_metrics", f"{self.name}-host", cpu_percent=25.0 + turn % 10, memory_percent=50.0)
+        if turn % 10 == 0:
+            self.writer.reading(
+                "part_status", "supervisor", numbered=False, part=f"{self.name}-part", state="ready", pid=4711, restarts=0,
+                rss_mib=42.0, cpu_percent=1.0, uptime_s=float(turn),
+            )  # fmt: skip
+
+
+class AccessServer:
+    """The real access server on a fixed port, so that a page finds it again."""
+
+    def __init__(self, config: kafka.KafkaConfig, directory: Path) -> None:
+        [self.port] = free_ports(1)
+        keys = directory / "cursor.keys"
+        keys.write_text(f"1 {secrets.token_hex(32)}\n")
+        keys.chmod(0o600)
+        toml = directory / "access.toml"
+        toml.write_text(
+            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = "{keys}"\n\n'
+            f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
+        )
+        self._directory = directory
+        self._toml = toml
+        self._starts = 0
+        self.process: Process
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> AccessServer:
+        """Start it (again) and wait until it serves."""
+        self._starts += 1
+        self.process = part("access", self._toml, self._directory / f"access-{self._starts}.log").start()
+        self.process.wait_for('"event":"part.ready"')
+        return self
