@@ -1,0 +1,180 @@
+"""The agent: sources → event log → uplink, and the order in which they stop.
+
+Start: the log first (what was accepted before is there), then the uplink, then the sources.
+Stop (SIGTERM, SIGINT): sources end → what they brought is committed → the uplink sends and waits for acknowledgements for a short while and
+says goodbye → the log closes. What is not acknowledged then is sent after the next start. A task that dies takes the agent down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, assert_never
+
+from edge import status as status_file
+from edge.config import AgentConfig, AnySource
+from edge.event_log import EventLog, LogStatus
+from edge.intake import Intake, LogSink, OneWaySink
+from edge.log_codec import Reading
+from edge.log_store import OutFrame
+from edge.sources.source import Source
+from edge.uplink import Uplink
+from protocol.clock import Clock
+from protocol.device import DeviceState, DeviceStatus
+from protocol.errors import LocalError
+from protocol.record import Mode
+
+log = logging.getLogger("edgewake.agent")
+
+
+class Agent:
+    """One running agent."""
+
+    def __init__(self, config: AgentConfig, *, clock: Clock, rng: random.Random) -> None:
+        """Open the log. Raises LocalError."""
+        self._config = config
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._dead: BaseException | None = None
+        self._version = _version()
+        try:
+            self._events = EventLog(
+                config.data_dir, config.log, config.uplink, clock=clock, rng=rng, on_frames=self._on_frames, on_failure=self._on_failure
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise LocalError(f"event log in {config.data_dir}: {error}") from error
+        self._log_status = self._events.status()
+        self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status)
+        self._intakes: dict[str, Intake] = {}
+        if self._events.epoch_began:
+            log.info(
+                "epoch %d began: the log was %s",
+                self._events.epoch,
+                self._events.epoch_began,
+                extra={"event": "log.epoch", "epoch": self._events.epoch},
+            )
+
+    async def run(self) -> None:
+        """Until a signal says stop. Raises what made a task die."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._stop.set)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
+                sources = [self._begin(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
+                news = tasks.create_task(_named("status", self._write_status()), name="status")
+                log.info("ready", extra={"event": "part.ready", "device": self._config.device})
+                await self._stop.wait()
+                log.info("stopping", extra={"event": "part.stopping"})
+                for task in (*sources, news):
+                    task.cancel()
+                await asyncio.wait([*sources, news])
+                self._uplink.drain()
+        finally:
+            await asyncio.to_thread(self._events.close)
+            self._say(running=False)
+        if self._dead is not None:
+            raise LocalError("the event log's writer died") from self._dead
+        log.info("stopped", extra={"event": "part.stopped"})
+
+    def _begin(self, tasks: asyncio.TaskGroup, number: int, config: AnySource) -> asyncio.Task[None]:
+        source = self._source(config)
+        name = f"{number} {config.type} {config.stream}"
+        sink = LogSink(self._events.stream(config.stream)) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
+        intake = self._intakes[name] = Intake(name, sink, source.policy, self._clock)
+        return tasks.create_task(_named(f"source {name}", source.run(intake)), name=f"source {name}")
+
+    def _source(self, config: AnySource) -> Source:
+        """Each kind is imported where it is used: a small device pays for what it has."""
+        match config.type:
+            case "host_metrics":
+                from edge.sources.host_metrics import HostMetrics
+
+                return HostMetrics(config, self._clock)
+            case "json_lines":
+                from edge.sources.json_lines import JsonLines
+
+                return JsonLines()
+            case "file_tail":
+                from edge.sources.file_tail import FileTail
+
+                return FileTail(config, self._clock, position=self._events.position)
+            case unknown:
+                assert_never(unknown)
+
+    def _one_way(self, stream: str) -> Callable[[Sequence[Reading]], None]:
+        return lambda readings: self._uplink.send_one_way(stream, readings)
+
+    def _on_frames(self, frames: Sequence[OutFrame]) -> None:
+        self._uplink.hand_over(frames)
+
+    def _on_failure(self, error: BaseException) -> None:
+        self._dead = error
+        self._stop.set()
+
+    # how it is
+
+    async def _write_status(self) -> None:
+        """The log is asked in a thread: a slow disk must not stop the uplink."""
+        while True:
+            self._log_status = await asyncio.to_thread(self._events.status)
+            self._say(running=True)
+            await self._clock.sleep(self._config.uplink.status_interval_s)
+
+    def _say(self, *, running: bool) -> None:
+        try:
+            status_file.write(self._config.data_dir, self._status() | {"running": running})
+        except OSError as error:
+            log.warning("the status file cannot be written: %s", error, extra={"event": "status.failed"})
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "written_at": self._clock.now_ms(),
+            "interval_s": self._config.uplink.status_interval_s,
+            "pid": os.getpid(),
+            "device": self._config.device,
+            "version": self._version,
+            "connection": self._uplink.session.state.value,
+            "log_state": self._events.state.value,
+            "uplink": dict(self._uplink.counts()),
+            "sources": {name: intake.counts() for name, intake in self._intakes.items()},
+        }
+
+    def _device_status(self) -> DeviceStatus:
+        """What the cloud is told, as of the last look at the log."""
+        known: LogStatus = self._log_status
+        now_ms = self._clock.now_ms()
+        return DeviceStatus(
+            device=self._config.device,
+            state=DeviceState.ONLINE,
+            sent_at=now_ms,
+            epoch=known.epoch,
+            backlog_readings=known.backlog_readings,
+            backlog_bytes=known.stored_bytes,
+            oldest_unacked_s=None if known.oldest_at is None else max(0.0, (now_ms - known.oldest_at) / 1000),
+            lost_readings=known.lost_readings,
+            version=self._version,
+        )
+
+
+async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:
+    """A task that dies says its name; its group then takes the others down."""
+    try:
+        await work
+    except Exception:
+        log.exception("%s died", name, extra={"event": "part.task_died", "task": name})
+        raise
+
+
+def _version() -> str:
+    try:
+        return version("edgewake")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,119 @@
+"""`edgewake agent`: run the agent, ask how it is, check its configuration, look into its log."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from edge.config import AgentConfig
+
+_CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file of the agent.")
+
+
+@click.group(invoke_without_command=True)
+@_CONFIG
+@click.option("--verbose", is_flag=True, help="Log what is only of interest to developers, too.")
+@click.pass_context
+def agent(context: click.Context, config_file: Path | None, verbose: bool) -> None:
+    """Run the agent of this device: measure, keep, send until acknowledged."""
+    if context.invoked_subcommand is not None:
+        return
+    from protocol.errors import ConfigError, LocalError
+    from protocol.log import set_up
+
+    set_up(verbose=verbose)
+    try:
+        _run(_load(config_file))
+    except ConfigError as error:
+        _fail(error, 2)
+    except LocalError as error:
+        _fail(error, 1)
+    except ExceptionGroup:
+        sys.exit(1)  # the task that died has said so in the log
+
+
+def _run(config: AgentConfig) -> None:
+    import asyncio
+    import random
+
+    from edge.agent import Agent
+    from protocol.clock import SystemClock
+
+    async def life() -> None:
+        await Agent(config, clock=SystemClock(), rng=random.SystemRandom()).run()
+
+    asyncio.run(life())
+
+
+@agent.command()
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def status(config_file: Path | None, as_json: bool) -> None:
+    """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
+    from edge import status as status_file
+    from protocol.clock import SystemClock
+    from protocol.errors import ConfigError, LocalError
+
+    try:
+        found = status_file.read(_load(config_file).data_dir, now_ms=SystemClock().now_ms())
+    except ConfigError as error:
+        _fail(error, 2)
+    except LocalError as error:
+        _fail(error, 1)
+    else:
+        import orjson
+
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else status_file.table(found))
+
+
+@agent.command()
+@_CONFIG
+def check(config_file: Path | None) -> None:
+    """Check the configuration and say what it means; exit 2 where it cannot be used."""
+    from protocol.errors import ConfigError
+
+    try:
+        config = _load(config_file)
+    except ConfigError as error:
+        _fail(error, 2)
+    else:
+        sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
+        click.echo(
+            f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, sources: {sources}"
+        )
+
+
+@agent.command("log")
+@_CONFIG
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames to show.")
+def show_log(config_file: Path | None, limit: int) -> None:
+    """Frames and batches that wait in the log, oldest first, one JSON object a line. Reads only."""
+    from edge.log_view import rows
+    from protocol.errors import ConfigError, LocalError
+
+    try:
+        for row in rows(_load(config_file).data_dir, limit):
+            click.echo(row)
+    except ConfigError as error:
+        _fail(error, 2)
+    except LocalError as error:
+        _fail(error, 1)
+
+
+def _load(config_file: Path | None) -> AgentConfig:
+    from edge.config import AgentConfig
+    from protocol.config import load
+    from protocol.errors import ConfigError
+
+    if config_file is None:
+        raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")
+    return load(AgentConfig, config_file)
+
+
+def _fail(error: Exception, code: int) -> NoReturn:
+    click.echo(f"edgewake agent: {error}", err=True)
+    sys.exit(code)

@@ -1,0 +1,185 @@
+"""The agent's configuration: one TOML file, every key with its unit, its default and why.
+
+device = "car-07"
+data_dir = "/var/lib/edgewake"
+
+[mqtt]
+host = "broker.example"
+
+[[source]]
+type = "host_metrics"
+stream = "host_metrics"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from protocol.config import Config
+from protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
+from protocol.names import is_device, is_stream
+from protocol.record import Mode
+
+READING_BYTES_MAX: Final = 64 * 1024
+"""Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
+QUOTA_WINDOWS_MIN: Final = 2
+"""The quota holds at least so many in-flight windows: what is being sent is never what has to go."""
+
+
+def _device(name: str) -> str:
+    if not is_device(name):
+        raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first")
+    return name
+
+
+def _stream(name: str) -> str:
+    if not is_stream(name):
+        raise ValueError("expected 1-64 of a-z 0-9 _, a letter first")
+    return name
+
+
+StreamName = Annotated[str, AfterValidator(_stream)]
+
+
+class MqttConfig(Config):
+    """Where the broker is."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=1883, ge=1, le=65_535)
+    username: str | None = None
+    password_file: Path | None = None
+    """File whose first line is the password; a path, so that the configuration itself holds no secret."""
+    ca_file: Path | None = None
+    """PEM of the authority that signed the broker's certificate; turns TLS on."""
+    cert_file: Path | None = None
+    """PEM of this device's certificate; its common name is the device."""
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> MqttConfig:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together")
+        if self.cert_file is not None and self.ca_file is None:
+            raise ValueError("cert_file without ca_file: a device that shows a certificate must check the broker's")
+        return self
+
+
+class LogConfig(Config):
+    """The event log: what is accepted is here until the cloud has it."""
+
+    linger_ms: float = Field(default=2.0, ge=0, le=1000)
+    """How long a commit waits for company. Every commit is one fsync; 2 ms cost a lone reading nothing that it would notice."""
+    commit_readings_max: int = Field(default=5_000, ge=1, le=100_000)
+    """Readings of one stream that end the waiting at once."""
+    queue_readings_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Readings of one stream that wait for their commit, in memory. At the bound the source's policy holds: block or drop and count."""
+    quota_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second."""
+    at_quota: Literal["drop_oldest", "refuse"] = "drop_oldest"
+    """At the quota the oldest readings make room and the cloud is told by a gap (drop_oldest), or no new ones are taken (refuse)."""
+    wal_bytes_max: int = Field(default=64 << 20, ge=4 << 20)
+    """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
+    reserve_bytes: int = Field(default=512 << 10, ge=0)
+    """Disk space kept aside, so that acknowledged readings can be deleted on a full disk."""
+
+
+class UplinkConfig(Config):
+    """How readings travel."""
+
+    inflight_frames_max: int = Field(default=64, ge=1, le=10_000)
+    """Frames sent and not yet acknowledged by the cloud. 64 frames and a way of 50 ms are 1280 frames a second."""
+    inflight_bytes_max: int = Field(default=1 << 20, ge=1 << 10)
+    """Bytes of them, in memory too."""
+    frame_readings_max: int = Field(default=1_000, ge=1, le=FRAME_READINGS_MAX)
+    """Readings in one frame. Beyond a thousand nothing is saved and more is sent twice after a loss."""
+    frame_bytes_max: int = Field(default=256 << 10, ge=1 << 10, le=FRAME_BYTES_MAX - (64 << 10))
+    """Bytes of a frame before compression; a single larger reading still goes alone."""
+    ack_timeout_s: float = Field(default=10.0, gt=0)
+    """A frame that the broker took and the cloud did not acknowledge for so long is sent again; doubled at each attempt."""
+    ack_timeout_max_s: float = Field(default=120.0, gt=0)
+    """Bound of that doubling: so long at most a healed cloud waits for an old frame."""
+    backoff_min_s: float = Field(default=0.2, gt=0)
+    """First wait before connecting again; doubled and jittered."""
+    backoff_max_s: float = Field(default=30.0, gt=0)
+    """Bound of it: so long at most a healed broker waits for this device."""
+    keepalive_s: int = Field(default=10, ge=1, le=3600)
+    """Silence after which the broker is asked for a sign of life; a dead line is noticed within twice that."""
+    status_interval_s: float = Field(default=10.0, gt=0)
+    """How often the device says how it is."""
+    drain_s: float = Field(default=2.0, ge=0, le=60)
+    """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent after the next start."""
+    one_way_queue_max: int = Field(default=1_000, ge=1)
+    """Readings of one_way streams that wait for the connection; the oldest go first, counted."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UplinkConfig:
+        if self.backoff_min_s > self.backoff_max_s or self.ack_timeout_s > self.ack_timeout_max_s:
+            raise ValueError("a first wait is longer than its bound")
+        return self
+
+
+class SourceConfig(Config):
+    """What every source has."""
+
+    stream: StreamName
+    mode: Mode = Mode.ACK
+    """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
+
+
+class HostMetricsConfig(SourceConfig):
+    """Metrics of the machine that the agent runs on."""
+
+    type: Literal["host_metrics"]
+    interval_s: float = Field(default=1.0, ge=0.05, le=3600)
+    """Seconds between readings; rates are over this time."""
+    disk_path: Path = Path("/")
+    """The file system that is measured."""
+
+
+class JsonLinesConfig(SourceConfig):
+    """JSON objects on standard input, one a line."""
+
+    type: Literal["json_lines"]
+
+
+class FileTailConfig(SourceConfig):
+    """Lines that are added to a file, through rotation and truncation."""
+
+    type: Literal["file_tail"]
+    path: Path
+    format: Literal["json", "text"] = "json"
+    """json: each line is a JSON object; text: each line becomes the field `line`."""
+    start: Literal["beginning", "end"] = "beginning"
+    """Where to begin when this file was never read before."""
+    poll_s: float = Field(default=0.2, ge=0.01, le=60)
+    """Seconds between two looks at the file's end."""
+
+
+AnySource = Annotated[HostMetricsConfig | JsonLinesConfig | FileTailConfig, Field(discriminator="type")]
+
+
+class AgentConfig(Config):
+    """One agent."""
+
+    device: Annotated[str, AfterValidator(_device)]
+    """Its identity: MQTT client id, first level of its topics, key in Kafka."""
+    data_dir: Path
+    """Directory of the event log, mode 0700; one agent at a time."""
+    mqtt: MqttConfig = MqttConfig()
+    log: LogConfig = LogConfig()
+    uplink: UplinkConfig = UplinkConfig()
+    source: tuple[AnySource, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AgentConfig:
+        if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
+            raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
+        if sum(source.type == "json_lines" for source in self.source) > 1:
+            raise ValueError("source: standard input can be read by one json_lines source only")
+        tails = [source.path for source in self.source if source.type == "file_tail"]
+        if len(set(tails)) < len(tails):
+            raise ValueError("source: one file is tailed twice")
+        return self

@@ -1,0 +1,262 @@
+"""The event log: hybrid message logging on the device.
+
+What came in (receiver's log) and what must go out (sender's log) are one SQLite store, written by one thread, many readings in one durable
+transaction. So a device pays one fsync for all that arrived meanwhile, and none for sending.
+
+    with EventLog(directory, config, …) as events:
+        speed = events.stream("vehicle_position")
+        ticket = speed.append((t, {"speed_kmh": 51.2}))      # any thread, cheap; raises LogBusyError at the bound
+        await speed.accepted(ticket)                         # durable now
+
+Guarantees: what is accepted is in the log or acknowledged by the cloud, or counted in a gap; frames of a stream are numbered from 1 without
+holes per epoch; a frame has the same bytes at every attempt. Not here: who sends (uplink), what a reading may be (intake).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from edge.config import LogConfig, UplinkConfig
+from edge.log_codec import Reading
+from edge.log_epoch import next_epoch
+from edge.log_store import Failpoint, FrameKey, Limits, LogStore, OutFrame, no_failpoint
+from edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
+from protocol.clock import Clock
+from protocol.errors import LocalError, RejectReason
+
+T = TypeVar("T")
+
+__all__ = ["EventLog", "FrameKey", "LogBusyError", "LogClosedError", "LogStatus", "OutFrame", "StreamLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """How the log is."""
+
+    state: LogState
+    epoch: int
+    backlog_readings: int
+    stored_bytes: int
+    oldest_at: int | None
+    """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
+    lost: dict[str, int]
+    """Readings given up, by reason (quota, corrupt, rejected), since the log was made."""
+
+    @property
+    def lost_readings(self) -> int:
+        """All of them."""
+        return sum(self.lost.values())
+
+
+class StreamLog:
+    """One stream's way into the log."""
+
+    def __init__(self, events: EventLog, writer: LogWriter, name: str) -> None:
+        self._events = events
+        self._writer = writer
+        self._queue = writer.queue(name)
+
+    def append(self, reading: Reading) -> int:
+        """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
+        return self._writer.append(self._queue, reading)
+
+    def append_all(self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
+        """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
+        return self._writer.append_all(self._queue, readings, position=position)
+
+    @property
+    def accepted_through(self) -> int:
+        """The highest ticket that is durable."""
+        return self._queue.accepted
+
+    @property
+    def waiting(self) -> int:
+        """Readings left here and not yet durable."""
+        return self._queue.appended - self._queue.accepted
+
+    async def accepted(self, ticket: int) -> None:
+        """Wait until a ticket is durable. Raises LogClosedError."""
+        await self._events.until(lambda: self._queue.accepted >= ticket)
+
+    async def room(self) -> None:
+        """Wait until the queue has room. Raises LogClosedError."""
+        await self._events.until(lambda: len(self._queue.pending) < self._events.config.queue_readings_max)
+
+    def wait_accepted(self, ticket: int, *, timeout_s: float) -> bool:
+        """`accepted` for threads that are not asyncio's; False after the time."""
+        return self._writer.wait_accepted(self._queue, ticket, timeout_s)
+
+    def wait_for_room(self, *, timeout_s: float) -> bool:
+        """`room` for such threads."""
+        return self._writer.wait_for_room(self._queue, timeout_s)
+
+
+class EventLog:
+    """The open log. Frames come to `on_frames` (in the loop it was opened in, or in the writer's thread where there is none)."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        uplink: UplinkConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        on_frames: Callable[[Sequence[OutFrame]], None] = lambda _frames: None,
+        on_failure: Callable[[BaseException], None] = lambda _error: None,
+        failpoint: Failpoint = no_failpoint,
+    ) -> None:
+        """Open or create the log in `directory`. Raises LocalError where another process has it, sqlite3.Error."""
+        self.config = config
+        self._on_frames = on_frames
+        self._on_failure = on_failure
+        self._loop = _running_loop()
+        self._changed: set[asyncio.Future[None]] = set()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._owner = _own(directory)
+        limits = Limits(
+            quota_bytes=config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62,
+            readings_max=uplink.frame_readings_max,
+            bytes_max=uplink.frame_bytes_max,
+            window_frames=uplink.inflight_frames_max,
+            window_bytes=uplink.inflight_bytes_max,
+        )
+
+        def epoch_after(previous: int, now_ms: int) -> int:
+            return next_epoch(previous, now_ms=now_ms, rng=rng)
+
+        def opener() -> LogStore:
+            return LogStore(directory, limits, clock, new_epoch=epoch_after, failpoint=failpoint)
+
+        try:
+            self._writer = LogWriter(opener, directory, config, on_done=self._done, on_failure=self._failed, failpoint=failpoint)
+        except BaseException:
+            os.close(self._owner)
+            raise
+        self.epoch_began = self._writer.store.epoch_began
+
+    def stream(self, name: str) -> StreamLog:
+        """A stream's way into the log."""
+        return StreamLog(self, self._writer, name)
+
+    def position(self, source: str) -> str | None:
+        """How far a source had read; for the start, before anything is appended."""
+        return self._ask(lambda store: store.position(source))
+
+    def start_sending(self) -> None:
+        """From now on frames are formed and handed to `on_frames`, as many as the window holds."""
+        self._writer.set_sending(True)
+
+    def stop_sending(self) -> None:
+        """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""
+        self._writer.set_sending(False)
+
+    def free(self, key: FrameKey, rejected: RejectReason | None = None) -> None:
+        """The cloud has this frame, or refused it for ever."""
+        self._writer.free(key, rejected)
+
+    def status(self) -> LogStatus:
+        """Ask the log how it is. Blocks for as long as one transaction takes."""
+        return self._ask(self._status)
+
+    def _status(self, store: LogStore) -> LogStatus:
+        lost = {name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")}
+        backlog, _ = store.backlog()
+        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), lost)
+
+    @property
+    def state(self) -> LogState:
+        """Good, or what is wrong."""
+        return self._writer.state
+
+    @property
+    def all_framed(self) -> bool:
+        """Is nothing left that waits for its commit or its frame?"""
+        return self._writer.settled
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that readings accepted now belong to."""
+        return self._writer.store.epoch
+
+    def close(self) -> None:
+        """Write what waits, close, let go of the directory. Safe to call twice."""
+        self._writer.close()
+        self._wake()
+        if self._owner >= 0:
+            os.close(self._owner)
+            self._owner = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that commits change. Raises LogClosedError."""
+        loop = asyncio.get_running_loop()
+        while True:
+            changed = loop.create_future()
+            self._changed.add(changed)
+            try:
+                if condition():
+                    return
+                if self._writer.state is LogState.CLOSED:
+                    raise LogClosedError
+                await changed
+            finally:
+                self._changed.discard(changed)
+
+    def _ask(self, question: Callable[[LogStore], T]) -> T:
+        answer: T = self._writer.ask(question).result()
+        return answer
+
+    def _done(self, frames: Sequence[OutFrame]) -> None:
+        self._in_loop(lambda: self._tell(frames))
+
+    def _tell(self, frames: Sequence[OutFrame]) -> None:
+        self._wake()
+        if frames:
+            self._on_frames(frames)
+
+    def _failed(self, error: BaseException) -> None:
+        self._in_loop(lambda: self._on_failure(error))
+
+    def _wake(self) -> None:
+        for changed in tuple(self._changed):
+            if not changed.done():
+                changed.set_result(None)
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        if self._loop is None:
+            function()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _own(directory: Path) -> int:
+    """Lock the directory for this process: two agents on one log would number twice. Raises LocalError."""
+    import fcntl
+
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise LocalError(f"{directory}: another agent uses this directory") from error
+    return fd

@@ -1,0 +1,181 @@
+"""The border of the agent: what sources bring is checked here once, counted, and passed on as readings.
+
+A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with its reason, by the rules of
+`protocol.frame`, which the bridge applies too; all others go on. What is full at the log's queue is the source's policy: it waits, or the
+reading is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import orjson
+
+from edge.config import READING_BYTES_MAX
+from edge.event_log import LogBusyError, StreamLog
+from edge.log_codec import Reading
+from protocol.clock import Clock
+from protocol.errors import Rejected, RejectReason
+from protocol.frame import TIME_MS_MAX, Scalar, reading_of
+from protocol.names import is_field
+
+log = logging.getLogger("edgewake.intake")
+
+SHAPES_MAX: Final = 1000
+"""Sets of field names that are remembered as good. More: they are checked each time."""
+SAY_EVERY: Final = 1000
+"""A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+
+
+class Policy(StrEnum):
+    """What a source does when the queue is full."""
+
+    BLOCK = "block"  # wait: the sender feels it (a pipe, a file)
+    DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
+
+
+class Sink(Protocol):
+    """Where checked readings go."""
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        """Take readings; raises LogBusyError."""
+
+
+class LogSink:
+    """Mode `ack`: the event log."""
+
+    def __init__(self, stream: StreamLog) -> None:
+        self._stream = stream
+
+    async def room(self) -> None:
+        await self._stream.room()
+
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self._stream.append_all(readings, position=position)
+
+
+class OneWaySink:
+    """Mode `one_way`: straight to the uplink's queue, which drops its oldest."""
+
+    def __init__(self, send: Callable[[Sequence[Reading]], None]) -> None:
+        self._send = send
+
+    async def room(self) -> None:
+        pass
+
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:  # noqa: ARG002
+        self._send(readings)
+
+
+class Intake:
+    """One source's way in. All counts are since the start."""
+
+    def __init__(self, name: str, sink: Sink, policy: Policy, clock: Clock) -> None:
+        self.name = name
+        self.policy = policy
+        self.taken = 0
+        self.dropped = 0
+        self.refused: Counter[str] = Counter()
+        self._sink = sink
+        self._clock = clock
+        self._shapes: set[tuple[str, ...]] = set()
+
+    def check_line(self, line: bytes) -> Reading | None:
+        """A line of JSON as a reading; None where it is refused (and counted)."""
+        try:
+            if len(line) > READING_BYTES_MAX:
+                raise Rejected(RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}")
+            body = orjson.loads(line)
+            if not isinstance(body, dict):
+                raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
+        except orjson.JSONDecodeError as error:
+            self.refuse(RejectReason.JSON, f"not JSON: {error}")
+            return None
+        except Rejected as error:
+            self.refuse(error.reason, error.detail)
+            return None
+        return self.check(body)
+
+    def check(self, body: Mapping[str, Any]) -> Reading | None:
+        """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""
+        reading = self._check_plain(body)
+        if reading is not None:
+            return reading
+        try:
+            t, fields = reading_of(body, now_ms=self._clock.now_ms())
+            if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
+                raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+        except Rejected as error:
+            self.refuse(error.reason, error.detail)
+            return None
+        return t, fields
+
+    def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
+        """The short way for flat numbers with known names; None: ask the long way, which says what is wrong."""
+        names = tuple(body)
+        if names not in self._shapes and not self._learn(names):
+            return None
+        fields: dict[str, Scalar] = dict(body)
+        t = fields.pop("t", None)
+        if t is None:
+            t = self._clock.now_ms()
+        if type(t) is not int or not 0 <= t <= TIME_MS_MAX or not _PLAIN.issuperset(map(type, fields.values())):
+            return None
+        for value in fields.values():
+            if value is not None and not -9e18 < value < 9e18:  # type: ignore[operator]
+                return None
+        return t, fields
+
+    def _learn(self, names: tuple[str, ...]) -> bool:
+        if not names or names == ("t",) or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names):
+            return False
+        if len(names) > 200:
+            return False
+        if len(self._shapes) < SHAPES_MAX:
+            self._shapes.add(names)
+        return True
+
+    def refuse(self, reason: RejectReason, detail: str) -> None:
+        """Count a refusal and say it."""
+        self.refused[reason.value] += 1
+        count = self.refused[reason.value]
+        if count == 1 or count % SAY_EVERY == 0:
+            log.warning(
+                "%s: refused (%s): %s", self.name, reason.value, detail,
+                extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": count},
+            )  # fmt: skip
+
+    async def put(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
+        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound."""
+        if not readings and position is None:
+            return
+        while True:
+            try:
+                self._sink.put(readings, position)
+            except LogBusyError:
+                if self.policy is Policy.DROP_NEWEST:
+                    self._drop(len(readings))
+                    return
+                await self._sink.room()
+            else:
+                self.taken += len(readings)
+                return
+
+    def _drop(self, count: int) -> None:
+        if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:
+            log.error(
+                "%s: the log's queue is full, readings are dropped", self.name, extra={"event": "intake.dropped", "source": self.name}
+            )
+        self.dropped += count
+
+    def counts(self) -> dict[str, Any]:
+        """For the status."""
+        return {"taken": self.taken, "dropped": self.dropped, "refused": dict(self.refused)}

@@ -1,0 +1,138 @@
+"""Readings to rows and rows to frames: columns, checks and bytes. Pure; knows neither SQLite nor threads.
+
+In: readings, each (event time in ms, flat fields), checked before by `intake`. Out: *batches*, JSON in columns that are a frame's body
+already, so that a batch which becomes a frame on its own is never parsed again. A batch fits into one frame, has one type per column
+and a CRC-32 over its bytes, its place and its count.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from protocol.frame import FIELDS_MAX, Frame, Gap, Scalar, encode
+from protocol.stream import FieldType, types_of
+
+Reading: TypeAlias = tuple[int, Mapping[str, Scalar]]
+"""(event time in ms since 1970, flat fields)."""
+Columns: TypeAlias = Mapping[str, Sequence[Scalar]]
+
+_MIXED: Final = "mixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Readings of one stream as a row keeps them."""
+
+    count: int
+    body: bytes
+
+
+def batches(readings: Sequence[Reading], *, readings_max: int, bytes_max: int) -> Iterator[Batch]:
+    """Cut readings into batches, in order."""
+    for at in range(0, len(readings), readings_max):
+        yield from _fit(readings[at : at + readings_max], bytes_max)
+
+
+def _fit(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
+    times, rows = zip(*readings, strict=True)
+    fields = columns_of(rows)
+    if len(readings) > 1 and (len(fields) > FIELDS_MAX or not _typed(fields)):
+        yield from _halves(readings, bytes_max)
+        return
+    body = orjson.dumps({"t": times, "fields": fields})
+    if len(body) > bytes_max and len(readings) > 1:
+        yield from _halves(readings, bytes_max)
+    else:
+        yield Batch(len(readings), body)
+
+
+def _halves(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
+    middle = len(readings) // 2
+    yield from _fit(readings[:middle], bytes_max)
+    yield from _fit(readings[middle:], bytes_max)
+
+
+def columns_of(rows: Sequence[Mapping[str, Scalar]]) -> Columns:
+    """Rows turned into columns; null where a row has no such field."""
+    shapes = set(map(tuple, rows))
+    if len(shapes) == 1:
+        return dict(zip(shapes.pop(), zip(*(row.values() for row in rows), strict=True), strict=True))
+    names = dict.fromkeys(name for shape in shapes for name in shape)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _typed(fields: Columns) -> bool:
+    try:
+        types_of(fields)
+    except TypeError:
+        return False
+    return True
+
+
+class FrameColumns:
+    """Batches put together to one frame's columns, as long as they fit; one type per column, or the bridge would refuse all of it."""
+
+    def __init__(self, *, readings_max: int, bytes_max: int) -> None:
+        self._readings_max = readings_max
+        self._bytes_max = bytes_max
+        self._bodies: list[bytes] = []
+        self._bytes = 0
+        self._parsed: list[dict[str, Any]] = []
+        self._types: dict[str, FieldType] = {}
+        self.count = 0
+
+    def add(self, batch: Batch) -> bool:
+        """Take one more batch; False where it belongs to the next frame. The first one is always taken."""
+        if self._bodies:
+            if self.count + batch.count > self._readings_max or self._bytes + len(batch.body) > self._bytes_max:
+                return False
+            if not self._parsed and not self._learn(orjson.loads(self._bodies[0])):
+                return False
+            if not self._learn(orjson.loads(batch.body)):
+                return False
+        self._bodies.append(batch.body)
+        self._bytes += len(batch.body)
+        self.count += batch.count
+        return True
+
+    def _learn(self, parsed: dict[str, Any]) -> bool:
+        types = types_of(parsed["fields"])
+        if any(self._types.get(name, kind) is not kind for name, kind in types.items()):
+            return False
+        names = dict.fromkeys(name for columns in (*self._parsed, parsed) for name in columns["fields"])
+        if len(names) > FIELDS_MAX:
+            return False
+        self._types |= types
+        self._parsed.append(parsed)
+        return True
+
+    def payload(self, *, epoch: int, frame: int, seq: int) -> bytes:
+        """The bytes of the frame, the same as `protocol.frame.encode` makes."""
+        if len(self._bodies) == 1:
+            return b'{"epoch":%d,"frame":%d,"seq":%d,' % (epoch, frame, seq) + self._bodies[0][1:]
+        t: list[int] = []
+        fields: dict[str, list[Scalar]] = {}
+        for parsed in self._parsed:
+            for name, column in parsed["fields"].items():
+                into = fields.setdefault(name, [])
+                into += [None] * (len(t) - len(into))
+                into += column
+            t += parsed["t"]
+        for column in fields.values():
+            column += [None] * (len(t) - len(column))
+        return encode(Frame(epoch, frame, seq, t, fields))
+
+
+def gap_payload(*, epoch: int, frame: int, seq: int, gap: Gap) -> bytes:
+    """The bytes of a frame that says what was lost."""
+    return encode(Frame(epoch, frame, seq, (), {}, gap=gap, first_frame=frame))
+
+
+def checksum(body: bytes, *place: int | str) -> int:
+    """CRC-32 of a row's bytes and of where they belong."""
+    return zlib.crc32(body, zlib.crc32("|".join(map(str, place)).encode()))

@@ -1,0 +1,103 @@
+"""The event log's tables, their migrations, and how a connection to it is opened.
+
+    meta      what the log is: id, epoch, place
+    counters  commit number, readings lost by reason
+    streams   per stream: last accepted position, last framed one, where the epoch began, last frame
+    batches   accepted and not yet framed: columns, with CRC
+    gaps      accepted, then given up before they were framed: a counted range of positions
+    frames    fixed bytes, written before the first send, kept until the cloud's acknowledgement
+    sources   how far a source has read, moved on in the transaction of the readings taken from it
+
+A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position - base`, where `base` is the last
+position framed in the epochs before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import LocalError
+
+LOG_NAME: Final = "events.db"
+PAGE_CACHE_KIB: Final = 1024
+"""SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
+CHECKPOINT_BYTES: Final = 4 << 20
+"""Size of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
+
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE sources (name TEXT PRIMARY KEY, position TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE streams (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL, framed INTEGER NOT NULL,
+        base INTEGER NOT NULL, frame INTEGER NOT NULL, crc INTEGER NOT NULL
+    );
+    CREATE TABLE batches (
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, commit_number INTEGER NOT NULL,
+        accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (stream, first)
+    ) WITHOUT ROWID;
+    CREATE TABLE gaps (
+        stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (stream, first)
+    ) WITHOUT ROWID;
+    CREATE TABLE frames (
+        stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, count INTEGER NOT NULL,
+        gap TEXT, accepted_at INTEGER NOT NULL, content_type TEXT NOT NULL, crc INTEGER NOT NULL, payload BLOB NOT NULL,
+        PRIMARY KEY (stream, epoch, frame)
+    ) WITHOUT ROWID;
+    """,
+)
+"""Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    try:
+        _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
+        _pragma(db, "journal_mode", "WAL", "wal")
+        _pragma(db, "synchronous", "FULL", 2)
+        _pragma(db, "mmap_size", "0", 0)
+        db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # its errors would be swallowed; the writer checkpoints by itself
+        db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
+        migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write. Keep its transactions short: they hold the write-ahead log. Raises sqlite3.Error."""
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2.0)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> None:
+    """Set and read back: a pragma with a typo or without effect is silent."""
+    db.execute(f"PRAGMA {name} = {value}")
+    row = db.execute(f"PRAGMA {name}").fetchone()
+    if row is not None and row[0] != expected:
+        raise LocalError(f"event log: {name} is {row[0]!r}, expected {expected!r}")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the tables to the newest version; raises LocalError where they are newer than this program."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise LocalError(f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was written by a newer one")
+    for number in range(version, len(MIGRATIONS)):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in filter(str.strip, MIGRATIONS[number].split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number + 1}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise

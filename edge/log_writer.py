@@ -1,0 +1,415 @@
+"""The one thread that owns the event log's write connection. Everybody else leaves work here and is told when it is durable.
+
+    append ─▶ bounded queue per stream ─┐
+    free   ─▶ bounded by the window  ───┼─▶ one transaction (group commit, fsync) ─▶ accepted, frames to send
+    sending on/off ─────────────────────┘
+
+One turn takes all that waits, so the slower the disk, the more readings share an fsync. What a turn does:
+
+* durable first: a reading is accepted when its COMMIT returned, a frame may be sent when its bytes are committed;
+* disk full: the turn is kept and tried again; meanwhile acknowledged frames are deleted with the space of the reserve file, and queues that
+  fill up refuse; nothing is acknowledged that is not stored;
+* an I/O error: that connection is never used again. The log is opened anew, checkpointed (which writes and syncs every page once more), and
+  only its commit number decides whether the turn is done again.
+
+`close` refuses new work, writes what waits, then closes. Use after close raises LogClosedError. An error nobody foresaw ends the thread
+and is given to `on_failure`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from edge.config import LogConfig
+from edge.log_codec import Reading
+from edge.log_schema import CHECKPOINT_BYTES
+from edge.log_store import Done, FrameKey, LogStore, OutFrame, Work
+from protocol.errors import EdgewakeError, LocalError, RejectReason
+
+log = logging.getLogger("edgewake.log")
+
+RETRY_S: Final = 0.5
+"""Wait before a full or broken disk is tried again: soon enough to accept within seconds after it was mended."""
+FREE_LINGER_S: Final = 0.5
+"""Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
+RESERVE_NAME: Final = "reserve"
+
+
+Question: TypeAlias = Callable[[LogStore], Any]
+
+
+class LogClosedError(LocalError):
+    """The event log is closed."""
+
+
+class LogBusyError(EdgewakeError):
+    """The queue of this stream is full: wait for room, or drop and count."""
+
+
+class LogState(StrEnum):
+    """How the log is."""
+
+    GOOD = "good"
+    FULL = "disk_full"
+    FAILING = "io_error"
+    WAITING = "held_by_reader"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class Queue:
+    """Readings of one stream on their way to a commit."""
+
+    pending: list[Reading] = field(default_factory=list)
+    appended: int = 0
+    accepted: int = 0
+
+
+class LogWriter:
+    """Owns the store. `opener` opens it, again after an I/O error; `on_done` is called in the writer's thread after each commit."""
+
+    def __init__(
+        self,
+        opener: Callable[[], LogStore],
+        directory: Path,
+        config: LogConfig,
+        *,
+        on_done: Callable[[Sequence[OutFrame]], None],
+        on_failure: Callable[[BaseException], None],
+        failpoint: Callable[[str], None],
+    ) -> None:
+        self._opener = opener
+        self._config = config
+        self._on_done = on_done
+        self._on_failure = on_failure
+        self._failpoint = failpoint
+        self._reserve = directory / RESERVE_NAME
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._queues: dict[str, Queue] = {}
+        self._positions: dict[str, str] = {}
+        self._freed: list[tuple[FrameKey, RejectReason | None]] = []
+        self._freed_since = 0.0
+        self._calls: list[tuple[Question, Future[Any]]] = []
+        self._sending = False
+        self._stopping = False
+        self._idle = False
+        self._held: Work | None = None
+        self.state = LogState.GOOD
+        self.store = opener()
+        self._keep_reserve()
+        self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
+        self._thread.start()
+
+    # from any thread
+
+    def queue(self, stream: str) -> Queue:
+        """The queue of a stream, made at first use."""
+        with self._lock:
+            return self._queues.setdefault(stream, Queue())
+
+    def append(self, queue: Queue, reading: Reading) -> int:
+        """Leave one checked reading; its ticket, accepted when `queue.accepted` reaches it. Raises LogBusyError, LogClosedError."""
+        with self._lock:
+            if self._stopping:
+                raise LogClosedError
+            pending = queue.pending
+            if len(pending) >= self._config.queue_readings_max:
+                raise LogBusyError
+            pending.append(reading)
+            queue.appended += 1
+            if self._idle or len(pending) == self._config.commit_readings_max:
+                self._wake.notify_all()
+            return queue.appended
+
+    def append_all(self, queue: Queue, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
+        """Leave readings and the place of their source that follows them: one transaction takes both or neither."""
+        with self._lock:
+            if self._stopping:
+                raise LogClosedError
+            if len(queue.pending) >= self._config.queue_readings_max:
+                raise LogBusyError
+            before = len(queue.pending)
+            queue.pending.extend(readings)
+            queue.appended += len(queue.pending) - before
+            if position is not None:
+                self._positions[position[0]] = position[1]
+            self._wake.notify_all()
+            return queue.appended
+
+    def free(self, key: FrameKey, rejected: RejectReason | None) -> None:
+        """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
+        with self._lock:
+            if not self._freed:
+                self._freed_since = time.monotonic()
+            self._freed.append((key, rejected))
+            if self._idle:
+                self._wake.notify_all()
+
+    def set_sending(self, sending: bool) -> None:
+        """May frames be formed?"""
+        with self._lock:
+            self._sending = sending
+            self._wake.notify_all()
+
+    def ask(self, question: Question) -> Future[Any]:
+        """Let the writer's thread answer a short question between two turns. Raises LogClosedError."""
+        answer: Future[Any] = Future()
+        with self._lock:
+            if self._stopping:
+                raise LogClosedError
+            self._calls.append((question, answer))
+            self._wake.notify_all()
+        return answer
+
+    def wait_for_room(self, queue: Queue, timeout_s: float) -> bool:
+        """Block until the queue has room; for threads that are not asyncio's."""
+        with self._lock:
+            return self._wake.wait_for(lambda: self._stopping or len(queue.pending) < self._config.queue_readings_max, timeout_s)
+
+    def wait_accepted(self, queue: Queue, ticket: int, timeout_s: float) -> bool:
+        """Block until a ticket is accepted."""
+        with self._lock:
+            return (
+                self._wake.wait_for(lambda: queue.accepted >= ticket or self.state is LogState.CLOSED, timeout_s)
+                and queue.accepted >= ticket
+            )
+
+    @property
+    def settled(self) -> bool:
+        """Is nothing left that waits for its commit or its frame?"""
+        with self._lock:
+            return all(queue.appended == queue.accepted for queue in self._queues.values()) and not self.store.has_unframed
+
+    def close(self) -> None:
+        """Write what waits, then close. Safe to call twice."""
+        with self._lock:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join()
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:
+            log.exception("the event log's writer died", extra={"event": "log.died"})
+            self._on_failure(error)
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self.store.close()
+        except (sqlite3.Error, OSError) as error:
+            log.error("closing the event log: %s", error, extra={"event": "log.close_failed"})
+        with self._lock:
+            self._stopping = True
+            self.state = LogState.CLOSED
+            calls, self._calls = self._calls, []
+            self._wake.notify_all()
+        for _, answer in calls:
+            answer.set_exception(LogClosedError())
+
+    def _turn(self) -> bool:
+        """Wait for work and do it; False when all is done and the log is to close."""
+        with self._lock:
+            self._wait()
+            calls, self._calls = self._calls, []
+            work = self._next_work()
+            over = self._stopping and work is None
+        for question, answer in calls:
+            self._answer(question, answer)
+        if work is None:
+            self._upkeep()
+            return not over
+        self._failpoint("received")
+        done = self._commit(work)
+        if done is None:
+            return self._keep_for_later(work)
+        self._accepted(work)
+        self._failpoint("accepted")
+        self._on_done(done.frames)
+        if done.dropped:
+            log.warning("the quota cost %d readings", done.dropped, extra={"event": "log.quota", "readings": done.dropped})
+        if self.store.wal_bytes() >= CHECKPOINT_BYTES:
+            self._checkpoint()
+        return True
+
+    def _answer(self, question: Question, answer: Future[Any]) -> None:
+        try:
+            answer.set_result(question(self.store))
+        except sqlite3.Error as error:
+            answer.set_exception(error)
+
+    def _wait(self) -> None:
+        """Until something is to be done, or for a while; linger a little for company. Holds the lock."""
+        if self._stopping:
+            return
+        if self._held is not None or self._wal_too_long():
+            self._wake.wait(RETRY_S)
+            return
+        self._idle = True
+        self._wake.wait_for(self._due, timeout=FREE_LINGER_S)
+        self._idle = False
+        if self._intake_waits() and self._config.linger_ms:
+            self._wake.wait_for(self._enough, timeout=self._config.linger_ms / 1000)
+
+    def _due(self) -> bool:
+        if self._stopping or self._calls or self._intake_waits() or self._can_frame():
+            return True
+        return bool(self._freed) and self._freed_is_due()
+
+    def _intake_waits(self) -> bool:
+        return (bool(self._positions) or any(queue.pending for queue in self._queues.values())) and not self._quota_refuses()
+
+    def _quota_refuses(self) -> bool:
+        return self._config.at_quota == "refuse" and self.store.stored_bytes >= self._config.quota_bytes and not self._stopping
+
+    def _freed_is_due(self) -> bool:
+        """Deleting can wait for company, unless its room is wanted."""
+        return (self._sending and self.store.has_unframed) or time.monotonic() - self._freed_since >= FREE_LINGER_S
+
+    def _can_frame(self) -> bool:
+        return self._sending and self.store.has_unframed and not self.store.window_full
+
+    def _enough(self) -> bool:
+        return self._stopping or any(len(queue.pending) >= self._config.commit_readings_max for queue in self._queues.values())
+
+    def _wal_too_long(self) -> bool:
+        """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it is gone."""
+        too_long = self.store.wal_bytes() >= self._config.wal_bytes_max
+        if too_long:
+            self._say(LogState.WAITING)
+        elif self.state is LogState.WAITING:
+            self._say(LogState.GOOD)
+        return too_long
+
+    def _next_work(self) -> Work | None:
+        """What this turn does; None where there is nothing, or it may not. Holds the lock."""
+        if self._held is not None:
+            return self._held
+        if self._wal_too_long() and not self._stopping:
+            return None
+        readings: dict[str, Sequence[Reading]] = {}
+        positions: dict[str, str] = {}
+        if self._intake_waits():
+            positions, self._positions = self._positions, {}
+            for name, queue in self._queues.items():
+                if queue.pending:
+                    readings[name], queue.pending = queue.pending, []
+        freed, self._freed = self._freed, []
+        work = Work(readings, positions, freed, self._sending)
+        return None if work.empty and not self._can_frame() else work
+
+    def _accepted(self, work: Work) -> None:
+        with self._lock:
+            self._held = None
+            for name, readings in work.readings.items():
+                self._queues[name].accepted += len(readings)
+            self._say(LogState.GOOD)
+            self._wake.notify_all()
+
+    # disks that fail
+
+    def _commit(self, work: Work) -> Done | None:
+        """Do the work; None where the disk does not let us yet."""
+        before = self.store.commit
+        try:
+            return self.store.apply(work)
+        except (sqlite3.OperationalError, OSError) as error:
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                self._say(LogState.FULL)
+                self._free_on_full_disk(work)
+                return None
+            self._open_again(error)
+        return Done((), 0) if self.store.commit > before else None  # it may have been stored after all
+
+    def _free_on_full_disk(self, work: Work) -> None:
+        """Give up the reserve, so that what the cloud has can be deleted and the file's pages are free again."""
+        self._reserve.unlink(missing_ok=True)
+        acknowledged = [(key, rejected) for key, rejected in work.freed if rejected is None]
+        try:
+            if acknowledged:
+                self.store.apply(Work(freed=acknowledged))
+            self.store.checkpoint(truncate=True)
+        except sqlite3.OperationalError as error:
+            log.warning("no room to delete either: %s", error, extra={"event": "log.full"})
+
+    def _open_again(self, error: Exception) -> None:
+        """Never try again on the same connection: what a failed fsync left behind is unknown.
+
+        The checkpoint writes and syncs every page of the write-ahead log once more, so what is readable after it is durable.
+        """
+        log.error("the event log's disk failed: %s", error, extra={"event": "log.io_error"})
+        self._say(LogState.FAILING)
+        with contextlib.suppress(sqlite3.Error, OSError):
+            self.store.close()
+        while True:
+            try:
+                self.store = self._opener()
+                self.store.checkpoint(truncate=True)
+            except (sqlite3.OperationalError, OSError) as again:
+                log.error("the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"})
+                if self._stopping:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                return
+
+    def _keep_for_later(self, work: Work) -> bool:
+        """The next turn tries again; when stopping, this was never accepted and is let go."""
+        with self._lock:
+            self._held = work
+            if self._stopping:
+                lost = sum(map(len, work.readings.values()))
+                log.error("stopped with %d readings that could not be stored", lost, extra={"event": "log.not_stored", "readings": lost})
+            return not self._stopping
+
+    def _say(self, state: LogState) -> None:
+        if state is not self.state:
+            level = logging.INFO if state is LogState.GOOD else logging.ERROR
+            log.log(level, "the event log is %s", state, extra={"event": f"log.{state}"})
+        self.state = state
+
+    def _keep_reserve(self) -> None:
+        """Space that is ours when the disk is full."""
+        if self._config.reserve_bytes == 0 or self._reserve.exists():
+            return
+        try:
+            with self._reserve.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self._config.reserve_bytes)
+        except OSError as error:
+            self._reserve.unlink(missing_ok=True)
+            log.warning(
+                "no space for a reserve of %d bytes: %s", self._config.reserve_bytes, error.strerror, extra={"event": "log.no_reserve"}
+            )
+
+    # upkeep
+
+    def _checkpoint(self) -> None:
+        try:
+            self.store.checkpoint(truncate=self.store.wal_bytes() >= 2 * CHECKPOINT_BYTES)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                self._open_again(error)
+
+    def _upkeep(self) -> None:
+        """Nothing else to do: shrink what can shrink."""
+        if self.store.wal_bytes() >= CHECKPOINT_BYTES:
+            self._checkpoint()
+        if self.state is LogState.GOOD:
+            self._keep_reserve()

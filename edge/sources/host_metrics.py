@@ -1,0 +1,68 @@
+"""Metrics of the machine the agent runs on, by psutil: one reading per interval.
+
+Fields: cpu_percent, memory_percent, memory_used_mib, disk_percent, load_1m, process_count, and net_sent_bytes_s, net_recv_bytes_s,
+rates from the counters of two readings (null in the first one, and after a counter began anew).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import psutil
+
+from edge.config import HostMetricsConfig
+from edge.intake import Intake, Policy
+from protocol.clock import Clock
+
+
+class Rate:
+    """A counter's growth per second."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def of(self, count: float, now_s: float) -> float | None:
+        """None at first, and where the counter fell or no time passed."""
+        last, self._last = self._last, (count, now_s)
+        if last is None or count < last[0] or now_s <= last[1]:
+            return None
+        return round((count - last[0]) / (now_s - last[1]), 1)
+
+
+class HostMetrics:
+    """The source."""
+
+    policy = Policy.DROP_NEWEST
+
+    def __init__(self, config: HostMetricsConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._sent, self._received = Rate(), Rate()
+
+    async def run(self, intake: Intake) -> None:
+        psutil.cpu_percent()  # the first call only begins the interval
+        due_s = self._clock.monotonic_s()
+        while True:
+            due_s = max(due_s + self._config.interval_s, self._clock.monotonic_s())
+            await self._clock.sleep(due_s - self._clock.monotonic_s())
+            reading = intake.check(self.measure())
+            if reading is not None:
+                await intake.put([reading])
+
+    def measure(self) -> dict[str, Any]:
+        """One reading."""
+        memory = psutil.virtual_memory()
+        network = psutil.net_io_counters()
+        now_s = self._clock.monotonic_s()
+        return {
+            "t": self._clock.now_ms(),
+            "cpu_percent": psutil.cpu_percent(),
+            "memory_percent": memory.percent,
+            "memory_used_mib": round(memory.used / (1 << 20), 1),
+            "disk_percent": psutil.disk_usage(str(self._config.disk_path)).percent,
+            "load_1m": round(os.getloadavg()[0], 2),
+            "net_sent_bytes_s": None if network is None else self._sent.of(network.bytes_sent, now_s),
+            "net_recv_bytes_s": None if network is None else self._received.of(network.bytes_recv, now_s),
+            "process_count": len(psutil.pids()),
+        }

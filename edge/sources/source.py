@@ -1,0 +1,21 @@
+"""The port of a source: something that brings readings until it is cancelled.
+
+A source checks nothing and keeps nothing: it hands what it read to its `Intake`, which checks and counts, and it waits or goes on as its
+`policy` says when the queue is full. It ends when what it reads has ended; it raises only what nobody can mend while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from edge.intake import Intake, Policy
+
+
+class Source(Protocol):
+    """What the agent runs as one task each."""
+
+    policy: Policy
+    """What happens when the queue is full."""
+
+    async def run(self, intake: Intake) -> None:
+        """Bring readings. Cancelled at the stop of the agent; what was put before is kept."""

@@ -1,0 +1,115 @@
+"""How an agent is: what the running one writes down, what its log holds, and both together for people and programs.
+
+The running agent replaces `status.json` in its directory now and then; the log is opened read-only. So the status can be asked of a
+dead agent too, and asking never disturbs a living one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from edge.log_schema import LOG_NAME, open_for_reading
+from protocol.errors import LocalError
+
+STATUS_NAME: Final = "status.json"
+STALE_AFTER: Final = 3
+"""Status intervals without news after which an agent is taken for dead."""
+
+
+def write(directory: Path, status: dict[str, Any]) -> None:
+    """Replace the file in one step. Not synced: it is news, not data."""
+    path = directory / STATUS_NAME
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(orjson.dumps(status))
+    fresh.replace(path)
+
+
+def read(directory: Path, *, now_ms: int) -> dict[str, Any]:
+    """The agent's own words and the log's figures. Raises LocalError where there is no log or it cannot be read."""
+    return _running(directory, now_ms) | {"log": read_log(directory, now_ms=now_ms)}
+
+
+def _running(directory: Path, now_ms: int) -> dict[str, Any]:
+    try:
+        said: dict[str, Any] = orjson.loads((directory / STATUS_NAME).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {"running": False}
+    age_s = (now_ms - said["written_at"]) / 1000
+    return {"running": _alive(said["pid"]) and age_s < STALE_AFTER * said["interval_s"], "age_s": round(age_s, 1), **said}
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
+    """The log's figures, in one short transaction. Raises LocalError."""
+    path = directory / LOG_NAME
+    if not path.exists():
+        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
+    try:
+        db = open_for_reading(path)
+        try:
+            return _figures(db, now_ms)
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: {error}") from error
+
+
+def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
+    db.execute("BEGIN")
+    frames, in_frames, frame_bytes, oldest_frame = db.execute(
+        "SELECT count(*), coalesce(sum(count), 0), coalesce(sum(length(payload)), 0), min(accepted_at) FROM frames"
+    ).fetchone()
+    readings, batch_bytes, oldest_batch = db.execute(
+        "SELECT coalesce(sum(count), 0), coalesce(sum(length(body)), 0), min(accepted_at) FROM batches"
+    ).fetchone()
+    oldest = min((at for at in (oldest_frame, oldest_batch) if at is not None), default=None)
+    in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id)"
+    streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name")  # noqa: S608
+    return {
+        "epoch": int(db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()[0]),
+        "backlog_readings": in_frames + readings,
+        "backlog_bytes": frame_bytes + batch_bytes,
+        "frames": frames,
+        "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
+        "lost": {name.removeprefix("lost_"): value for name, value in db.execute("SELECT * FROM counters WHERE name LIKE 'lost_%'")},
+        "streams": {name: {"accepted": last, "last_frame": frame, "waiting": waiting} for name, last, frame, waiting in streams},
+    }
+
+
+def table(status: dict[str, Any]) -> str:
+    """For people."""
+    log = status["log"]
+    oldest = log["oldest_unacked_s"]
+    rows = [
+        ("agent", f"running, pid {status['pid']}" if status["running"] else "not running"),
+        ("device", str(status.get("device", "?"))),
+        ("connection", str(status.get("connection", "?")) if status["running"] else "-"),
+        ("log", str(status.get("log_state", "?")) if status["running"] else "-"),
+        ("epoch", str(log["epoch"])),
+        ("backlog", f"{log['backlog_readings']} readings, {log['backlog_bytes'] / 1024:.1f} KiB, {log['frames']} frames formed"),
+        ("oldest", "-" if oldest is None else f"{oldest:.1f} s"),
+        ("lost", ", ".join(f"{count} {reason}" for reason, count in log["lost"].items()) or "0"),
+    ]
+    rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
+    rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    refused = ", ".join(f"{count} {reason}" for reason, count in counts["refused"].items()) or "0"
+    return f"{counts['taken']} taken, {counts['dropped']} dropped, refused {refused}"

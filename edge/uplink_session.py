@@ -1,0 +1,195 @@
+"""What the uplink decides, without I/O: which frame to send when, what frees it, when to send it again. Time is an argument.
+
+    OFFLINE ─connect─▶ CONNECTING ─connected─▶ SUBSCRIBING ─subscribed─▶ STREAMING ─drain─▶ DRAINING ─drained─▶ STOPPED
+       ▲──────────────── lost ──┴──────────── lost ─┴──────── lost ───────┴── lost ─▶ STOPPED
+
+Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it, no more: it starts the time-out
+after which the frame is sent again. A PUBACK with an error, or that nobody subscribed (0x10, MQTT 5, section 3.4.2.1), frees
+nothing either. Frames of a stream are sent, and sent again after a reconnect, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from edge.log_store import FrameKey, OutFrame
+from protocol.ack import Ack
+from protocol.errors import LocalError, RejectReason, RemoteError
+
+PUBACK_SUCCESS: Final = 0
+
+
+class UplinkState(StrEnum):
+    """Where the connection is."""
+
+    OFFLINE = "offline"
+    CONNECTING = "connecting"
+    SUBSCRIBING = "subscribing"
+    STREAMING = "streaming"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class UplinkEvent(StrEnum):
+    """What happens to it."""
+
+    CONNECT = "connect"
+    CONNECTED = "connected"
+    SUBSCRIBED = "subscribed"
+    LOST = "lost"
+    DRAIN = "drain"
+    DRAINED = "drained"
+
+
+TRANSITIONS: Final = {
+    (UplinkState.OFFLINE, UplinkEvent.CONNECT): UplinkState.CONNECTING,
+    (UplinkState.OFFLINE, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.CONNECTING, UplinkEvent.CONNECTED): UplinkState.SUBSCRIBING,
+    (UplinkState.CONNECTING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.CONNECTING, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.SUBSCRIBING, UplinkEvent.SUBSCRIBED): UplinkState.STREAMING,
+    (UplinkState.SUBSCRIBING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.SUBSCRIBING, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.STREAMING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.STREAMING, UplinkEvent.DRAIN): UplinkState.DRAINING,
+    (UplinkState.DRAINING, UplinkEvent.LOST): UplinkState.STOPPED,
+    (UplinkState.DRAINING, UplinkEvent.DRAINED): UplinkState.STOPPED,
+    (UplinkState.STOPPED, UplinkEvent.LOST): UplinkState.STOPPED,
+    (UplinkState.STOPPED, UplinkEvent.DRAIN): UplinkState.STOPPED,
+}
+"""Every pair that is not here is our bug and raises LocalError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A frame that the log may forget, or must replace by a gap."""
+
+    key: FrameKey
+    rejected: RejectReason | None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """A frame that the log handed over and the cloud did not acknowledge."""
+
+    frame: OutFrame
+    attempts: int = 0
+    packet_id: int | None = None
+    """Of the attempt whose PUBACK is awaited."""
+    due_s: float | None = None
+    """When to send it again; None while the broker has not answered."""
+    queued: bool = True
+    """Waits to be sent."""
+
+
+def correlation(key: FrameKey) -> bytes:
+    """Correlation data of a frame: the acknowledgement brings it back unchanged."""
+    return f"{key.stream}|{key.epoch}|{key.frame}".encode()
+
+
+def key_of(data: bytes | None) -> FrameKey:
+    """The frame that an acknowledgement names; raises RemoteError."""
+    try:
+        stream, epoch, frame = (data or b"").decode("ascii").split("|")
+        return FrameKey(stream, int(epoch), int(frame))
+    except ValueError as error:
+        raise RemoteError(f"correlation data {(data or b'')[:80]!r} is not ours") from error
+
+
+class UplinkSession:
+    """The frames in flight and the state of the connection. Memory: what the log's window holds."""
+
+    def __init__(self, *, ack_timeout_s: float, ack_timeout_max_s: float) -> None:
+        self._ack_timeout_s = ack_timeout_s
+        self._ack_timeout_max_s = ack_timeout_max_s
+        self._flying: dict[FrameKey, _InFlight] = {}
+        self._by_packet: dict[int, FrameKey] = {}
+        self.state = UplinkState.OFFLINE
+        self.resent = 0
+        """Attempts after the first, since the start."""
+        self.refused_by_broker = 0
+        """PUBACKs that were not a success."""
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    def move(self, event: UplinkEvent) -> UplinkState:
+        """Change the state; raises LocalError where the table has no such step."""
+        following = TRANSITIONS.get((self.state, event))
+        if following is None:
+            raise LocalError(f"uplink: {event} while {self.state}")
+        self.state = following
+        if event is UplinkEvent.LOST:
+            self._forget_attempts()
+        return following
+
+    @property
+    def stopped(self) -> bool:
+        """Is it over?"""
+        return self.state is UplinkState.STOPPED
+
+    @property
+    def sends(self) -> bool:
+        """May frames go out?"""
+        return self.state in {UplinkState.STREAMING, UplinkState.DRAINING}
+
+    def hand_over(self, frames: Iterable[OutFrame]) -> None:
+        """The log gives frames, in order. One that is in flight already is the same; a gap that takes its number is sent in its place."""
+        for frame in frames:
+            known = self._flying.get(frame.key)
+            if known is None or known.frame.gap != frame.gap:
+                self._flying[frame.key] = _InFlight(frame)
+
+    def to_send(self, now_s: float, limit: int) -> Iterator[OutFrame]:
+        """At most `limit` frames whose turn it is, in order. Tell `sent` for each one before asking for the next."""
+        if not self.sends:
+            return
+        for flying in list(self._flying.values()):
+            if limit <= 0:
+                return
+            if flying.queued or (flying.due_s is not None and flying.due_s <= now_s):
+                limit -= 1
+                yield flying.frame
+
+    def sent(self, key: FrameKey, packet_id: int) -> None:
+        """A frame went out under this packet id."""
+        flying = self._flying[key]
+        self.resent += flying.attempts > 0
+        flying.attempts += 1
+        flying.packet_id, flying.due_s, flying.queued = packet_id, None, False
+        self._by_packet[packet_id] = key
+
+    def on_puback(self, packet_id: int, reason: int, now_s: float) -> FrameKey | None:
+        """The broker answered. The frame stays; it is sent again when the cloud is silent for too long. Its key, None where unknown."""
+        key = self._by_packet.pop(packet_id, None)
+        flying = self._flying.get(key) if key is not None else None
+        if flying is None or flying.packet_id != packet_id:
+            return key
+        flying.packet_id = None
+        flying.due_s = now_s + self._patience_s(flying.attempts)
+        self.refused_by_broker += reason != PUBACK_SUCCESS
+        return key
+
+    def on_ack(self, key: FrameKey, ack: Ack) -> Freed | None:
+        """The cloud answered: the frame is free. None where it was freed before: acknowledgements repeat like everything else."""
+        flying = self._flying.pop(key, None)
+        if flying is None:
+            return None
+        return Freed(key, ack.rejected, ack.detail)
+
+    def next_due_s(self) -> float | None:
+        """When `to_send` has something to send again; None where nothing waits for a time."""
+        return min((flying.due_s for flying in self._flying.values() if flying.due_s is not None), default=None)
+
+    def _patience_s(self, attempts: int) -> float:
+        return min(self._ack_timeout_max_s, self._ack_timeout_s * 2.0 ** min(attempts - 1, 32))
+
+    def _forget_attempts(self) -> None:
+        """The connection is gone: what it carried may be gone too, so all of it is sent again, in order, on the next one."""
+        self._by_packet.clear()
+        for flying in self._flying.values():
+            flying.packet_id, flying.due_s, flying.queued = None, None, True
