@@ -1,0 +1,49 @@
+# One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format bench lock clean
+
+VENV := .venv
+RUN := $(VENV)/bin/
+LOCKS := deploy/requirements
+BENCHES := $(patsubst tests/bench/bench_%.py,bench-%,$(wildcard tests/bench/bench_*.py))
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@echo "  make bench-NAME one benchmark: $(patsubst bench-%,%,$(BENCHES))"
+
+demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
+	@exec $(RUN)edgewake up --data ./data
+
+test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
+	@$(RUN)python -m tests.needs
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+	$(RUN)mypy
+	$(RUN)pytest
+
+lint: $(VENV)/installed-test ## check style
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+
+types: $(VENV)/installed-test ## check types
+	$(RUN)mypy
+
+format: $(VENV)/installed-test ## put the code into shape
+	$(RUN)ruff check --fix .
+	$(RUN)ruff format .
+
+bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
+	@$(RUN)python -m tests.bench.report
+
+bench-%: $(VENV)/installed-test
+	@$(RUN)python -m tests.bench.bench_$*
+
+lock: $(VENV)/installed-test ## resolve all requirements anew and lock them with hashes
+	@sh deploy/lock.sh
+
+clean: ## remove what was installed and built; ./data stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/js/node_modules
+
+$(VENV)/installed-%: $(LOCKS)/%.txt $(LOCKS)/build.txt pyproject.toml deploy/install.sh
+	@sh deploy/install.sh $(VENV) $*

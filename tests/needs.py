@@ -1,0 +1,56 @@
+"""Installs what the tests need beyond Python: Java, Mosquitto, Chromium, Node with the page's and the reader's tests, the jars.
+
+`python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from deploy import apt, jars, java, mosquitto
+from protocol.errors import EdgewakeError, LocalError
+
+JS = Path(__file__).with_name("js")
+
+
+def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> None:
+    """One of the programs `names`, else Debian's package."""
+    if not any(map(shutil.which, names)):
+        apt.install(packages, what=what)
+
+
+def javascript() -> None:
+    """The locked packages of tests/js, where they are not there or older than their lock."""
+    lock, stamp = JS / "package-lock.json", JS / "node_modules" / ".package-lock.json"
+    if not lock.exists() or (stamp.exists() and stamp.stat().st_mtime >= lock.stat().st_mtime):
+        return
+    done = subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=JS, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LocalError(f"npm ci in {JS} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+    stamp.touch()
+
+
+def main() -> None:
+    """All of it."""
+    try:
+        java.ensure()
+        mosquitto.ensure()
+        program(("chromium",), ("chromium",), "Chromium")
+        program(("node",), ("nodejs",), "Node.js")
+        program(("npm",), ("npm",), "npm")
+        program(("openssl",), ("openssl",), "OpenSSL")
+        javascript()
+        for name in jars.read_lock():
+            jars.ensure(name)
+    except EdgewakeError as error:
+        click.echo(f"make test: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
