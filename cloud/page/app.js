@@ -47,7 +47,7 @@ const feeds = new Feeds(choose, {
 
 /* Ours first, in a fixed order, then what users added, as far as one subscription goes. */
 function choose({ streams }) {
-  const queries = streams.filter(({ kind }) => kind === "query").map(({ name }) => name);
+  const queries = streams.filter(({ kind, registered }) => kind === "query" && registered).map(({ name }) => name);
   const names = new Set(streams.map(({ name }) => name));
   const ours = [...STREAMS, ...QUERIES].filter((name) => names.has(name));
   return [...ours, ...queries.filter((name) => !QUERIES.includes(name) && !NOT_SHOWN.has(name))].slice(0, STREAMS_MAX);

@@ -34,6 +34,7 @@ class Writer:
         self.config = config
         self.sent: dict[tuple[str, str], int] = {}
         self._revisions = itertools.count(1)
+        self._declared: set[str] = set()
         self._lock = threading.Lock()
         self._producer = kafka.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
         self._producer.init_transactions(30)
@@ -68,8 +69,8 @@ class Writer:
         self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
-        if list(self.sent.values()).count(1) and self.sent.get(("", stream)) is None:
-            self.sent["", stream] = 0
+        if stream not in self._declared:
+            self._declared.add(stream)
             kafka.ensure_topics(self.config, [topics.stream_topic(stream)])
             fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
             self._commit(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode(), {})
