@@ -92,22 +92,27 @@ class LeaseWriter:
 
     async def run(self) -> None:
         """Commit what waits, for ever. Raises NotOwner when another proxy has taken over."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._waiting:
-                batch = self._waiting[:CHANGES_PER_TRANSACTION_MAX]
-                del self._waiting[:CHANGES_PER_TRANSACTION_MAX]
-                try:
-                    await loop.run_in_executor(self._thread, self._commit, batch)
-                except Unavailable as error:
-                    _settle(batch, error)
-                except NotOwner as error:
-                    _settle(batch + self._waiting, error)
-                    raise
-                else:
-                    _settle(batch, None)
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting:
+                    await self._commit_some()
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _commit_some(self) -> None:
+        batch = self._waiting[:CHANGES_PER_TRANSACTION_MAX]
+        del self._waiting[:CHANGES_PER_TRANSACTION_MAX]
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, batch)
+        except Unavailable as error:
+            _settle(batch, error)
+        except NotOwner as error:
+            _settle(batch + self._waiting, error)
+            raise
+        else:
+            _settle(batch, None)
 
     def _commit(self, batch: list[_Change]) -> None:
         failed: list[KafkaError] = []
