@@ -126,6 +126,7 @@ class PlainDevice:
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         properties.ResponseTopic = topics.ack(message.lane)
         properties.CorrelationData = message.key.to_bytes(8)
+        properties.UserProperty = ("sent_at", str(self._clock.now_ms()))
         # A PUBACK proves nothing: only the acknowledgement settles the message, so what publish() says of it is not needed.
         await client.publish(message.topic, message.payload, qos=1, properties=properties)
 

@@ -60,12 +60,19 @@ def _speed(_context: click.Context, _option: click.Parameter, value: str) -> flo
     type=click.FloatRange(1),
     help="Seconds without an acknowledgement before it gives up.",
 )
+@click.option(
+    "--in-flight",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 512),
+    help="Readings of one device on their way at once. More is faster, but two bridges may then swap neighbours.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
 @click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
 def replay(
     file: Path, stream: str | None, device: str | None, device_field: str | None, time_field: str | None, time_format: str, zone: str,
     every_s: float, columns: str | None, file_format: str, speed: float | None, times: str, in_order: bool, limit: int | None,
-    patience_s: float, host: str, port: int,
+    patience_s: float, in_flight: int, host: str, port: int,
 ) -> None:  # fmt: skip
     r"""Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all.
 
@@ -86,7 +93,7 @@ def replay(
     name = file.name.split(".")[0]
     tally = Tally()
     clock = SystemClock()
-    plan = PlayPlan(Broker(host, port), legal_stream(stream or name), patience_s)
+    plan = PlayPlan(Broker(host, port), legal_stream(stream or name), patience_s, in_flight)
     try:
         meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)
         readings = _readings(file, file_format, columns, tally, meaning, time_field, limit, in_order)

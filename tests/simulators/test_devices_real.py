@@ -1,0 +1,179 @@
+"""Fleet and replay against the real broker, bridge and Kafka: what is acknowledged is on `ew.up`, each reading with its number."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from cloud import kafka as kafka_clients
+from cloud.kafka import KafkaConfig
+from protocol import record, topics
+from protocol.record import Record
+from simulators import faults
+from tests.services import Mosquitto, Process, part, run_mosquitto, wait_until
+
+READY = '"event":"part.ready"'
+
+
+class UpReader:
+    """What comes on `ew.up` from now on, of one stream."""
+
+    def __init__(self, config: KafkaConfig, stream: str) -> None:
+        kafka_clients.ensure_topics(config, [topics.UP])
+        self._consumer = kafka_clients.consumer(config, f"test-{stream}")
+        places = [TopicPartition(topics.UP, partition) for partition in range(config.partitions)]
+        for place in places:
+            place.offset = self._consumer.get_watermark_offsets(place, timeout=10)[1]
+        self._consumer.assign(places)
+        self._stream = stream
+        self.records: list[Record] = []
+
+    def poll(self) -> list[Record]:
+        """Everything so far."""
+        for message in self._consumer.consume(1000, 0.05):
+            assert message.error() is None, message.error()
+            found = record.decode(message.value())
+            if found.stream == self._stream:
+                self.records.append(found)
+        return self.records
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker of its own: it would share out messages to the bridges of other tests, stopped ones included."""
+    with run_mosquitto(tmp_path / "mosquitto") as service:
+        yield service
+
+
+@pytest.fixture
+def bridge(mosquitto: Mosquitto, kafka_config: KafkaConfig, tmp_path: Path) -> Iterator[Process]:
+    """A bridge to the shared Kafka."""
+    config = tmp_path / "bridge.toml"
+    config.write_text(f'[mqtt]\nport = {mosquitto.port}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n')
+    with part("bridge", config, tmp_path / "bridge.log") as process:
+        process.wait_for(READY)
+        yield process
+
+
+def edgewake(log: Path, *arguments: str) -> Process:
+    return Process([sys.executable, "-m", "deploy.cli", *arguments], log)
+
+
+def replay(tmp_path: Path, mosquitto: Mosquitto, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of `edgewake replay`."""
+    process = edgewake(tmp_path / "replay.log", "replay", *arguments, "--port", str(mosquitto.port)).start()
+    wait_until(lambda: not process.is_running(), "the replay ends")
+    return process.stop(), process.output()
+
+
+def seqs(records: list[Record]) -> dict[tuple[str, int | None], list[int | None]]:
+    found: dict[tuple[str, int | None], list[int | None]] = {}
+    for one in records:
+        found.setdefault((one.device, one.frame.epoch), []).append(one.frame.seq)
+    return found
+
+
+def test_every_row_of_a_file_is_acknowledged_and_in_kafka(tmp_path, mosquitto, bridge, kafka_config):
+    up = UpReader(kafka_config, "g_replayed")
+    lines = [f"{1_790_000_000 + i // 3},bus {i % 3},{i}.5" for i in range(300)]
+    (tmp_path / "drive.csv").write_text("time,bus,speed\n" + "\n".join([*lines, "broken"]) + "\n")
+    code, said = replay(
+        tmp_path,
+        mosquitto,
+        str(tmp_path / "drive.csv"),
+        "--stream",
+        "g_replayed",
+        "--device-field",
+        "bus",
+        "--speed",
+        "max",
+        "--times",
+        "recorded",
+    )
+    assert code == 0, said
+    assert "sent 300, acked 300, rejected 0, unacked 0, bad rows 1" in said
+    wait_until(lambda: len(up.poll()) >= 300, "300 records")
+    assert [numbers == list(range(1, 101)) for numbers in seqs(up.records).values()] == [True] * 3
+    assert {one.device for one in up.records} == {"bus-0", "bus-1", "bus-2"}
+    assert up.records[0].frame.t[0] == 1_790_000_000_000
+    up.close()
+
+
+def test_a_refused_reading_is_said_and_fails_the_command(tmp_path, mosquitto, bridge):
+    (tmp_path / "x.jsonl").write_text('{"t":1790000000,"g_v":1.5}\n{"t":1790000001,"g_v":"one"}\n{"t":1790000002,"g_v":2.5}\n')
+    code, said = replay(tmp_path, mosquitto, str(tmp_path / "x.jsonl"), "--stream", "g_refused", "--speed", "max")
+    assert code == 1
+    assert "sent 3, acked 2, rejected 1" in said
+    assert "field_type" in said
+
+
+def test_without_a_bridge_the_replay_gives_up_and_says_so(tmp_path, mosquitto):
+    (tmp_path / "x.csv").write_text("t,a\n1790000000,1\n")
+    code, said = replay(tmp_path, mosquitto, str(tmp_path / "x.csv"), "--stream", "g_nobody", "--patience", "1", "--speed", "max")
+    assert code == 1
+    assert "sent 1, acked 0, rejected 0, unacked 1" in said
+    assert "is a bridge running?" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["{}", "--speed", "0"], "more than 0"),
+        (["{}", "--zone", "Mars/Olympus"], "--zone 'Mars/Olympus'"),
+        (["{}", "--time-field", "when"], "no column 'when'; there are t, a"),
+        (["{}x"], "does not exist"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_sentence(tmp_path: Path, arguments: list[str], why: str):
+    (tmp_path / "x.csv").write_text("t,a\n1,1\n")
+    process = edgewake(tmp_path / "log", "replay", *(a.format(tmp_path / "x.csv") for a in arguments)).start()
+    wait_until(lambda: not process.is_running(), "the command ends")
+    assert process.stop() != 0
+    assert why in process.output()
+    assert "Traceback" not in process.output()
+
+
+def test_a_fleet_loses_nothing_when_its_bridge_is_killed(tmp_path, mosquitto, bridge, kafka_config):
+    """Numbers of each vehicle are complete on `ew.up`; repeats are the sequencer's to remove."""
+    up = UpReader(kafka_config, "vehicle_position")
+    options = ["--vehicles", "3", "--interval", "0.1", "--prefix", "g-fleet-", "--port", str(mosquitto.port)]
+    with edgewake(tmp_path / "fleet.log", "simulate", "fleet", *options) as fleet:
+        fleet.wait_for(READY)
+        wait_until(lambda: len(mine(up)) > 30, "the fleet sends")
+        faults.kill_9("bridge", bridge.pid, lambda: None if bridge.is_running() else bridge.stop())
+        before = len(mine(up))
+        bridge.start()
+        wait_until(lambda: len(mine(up)) > before + 60, "the fleet goes on")
+        fleet.signal(signal.SIGTERM)
+        wait_until(lambda: not fleet.is_running(), "the fleet stops", timeout_s=5)
+        assert fleet.stop() == 0
+    for (device, _), numbers in seqs(mine(up)).items():
+        assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), device
+    up.close()
+
+
+def mine(up: UpReader) -> list[Record]:
+    return [one for one in up.poll() if one.device.startswith("g-fleet-")]
+
+
+def test_the_town_is_written_as_the_page_has_it(tmp_path: Path):
+    process = edgewake(tmp_path / "log", "simulate", "town", "--out", str(tmp_path / "town.geojson")).start()
+    wait_until(lambda: not process.is_running(), "the command ends")
+    assert process.stop() == 0
+    assert (tmp_path / "town.geojson").read_bytes() == (Path(__file__).parents[2] / "cloud/page/town.geojson").read_bytes()
+
+
+def test_a_fleet_says_clearly_that_a_prefix_is_wrong(tmp_path: Path):
+    process = edgewake(tmp_path / "log", "simulate", "fleet", "--prefix", "a/b").start()
+    wait_until(lambda: not process.is_running(), "the command ends")
+    assert process.stop() == 2
+    assert re.search(r"--prefix.*expected A-Z", process.output(), re.S)
