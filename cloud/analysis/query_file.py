@@ -1,0 +1,129 @@
+"""A query file: what it says, checked, as frozen values. No I/O and no Spark.
+
+A file is a comment header and one SELECT over one stream:
+
+    -- name: host_minute
+    -- description: Load of each machine, minute by minute
+    -- lateness: 30 seconds
+    SELECT device, metric, count(value) AS readings, avg(value) AS mean, min(value) AS min, max(value) AS max
+    FROM host_metrics UNPIVOT (value FOR metric IN (cpu_percent, memory_percent))
+    WHERE value IS NOT NULL
+    GROUP BY window(event_time, '1 minute'), device, metric
+
+`window(event_time, size[, slide])` is required; windows begin at multiples of the slide since 1970 UTC. Every result has
+`window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError, naming the clause,
+what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from cloud.analysis.query_plan import Query
+from cloud.analysis.query_select import SelectReader, UnknownStream, check_clauses, duration_ms, table_of
+from protocol.errors import QueryError
+from protocol.names import STREAM_PATTERN, is_stream
+from protocol.stream import Stream
+
+__all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_of"]
+
+QUERY_CHARS_MAX: Final = 20_000
+"""Characters of a query file. A longer one is refused."""
+LATENESS_DEFAULT: Final = "30 seconds"
+LATENESS_MS_MAX: Final = 86_400_000
+"""How long after a window's end (in event time) its readings are still counted; the state is kept as long."""
+
+_HEADER_KEYS: Final = ("name", "description", "lateness")
+
+
+class _Dialect(Spark):
+    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are about."""
+
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS = {word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"}  # noqa: RUF012
+
+
+def check_query_file(text: str, streams: Mapping[str, Stream]) -> Query:
+    """Read a query file against the catalogue; raises QueryError."""
+    return parse(text, streams)
+
+
+def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
+    """Read a query file; without a catalogue its names and types are believed. Raises QueryError, UnknownStream where that is all."""
+    header, select = _split(text)
+    lateness_ms = duration_ms(header.get("lateness", LATENESS_DEFAULT), "header lateness")
+    if lateness_ms > LATENESS_MS_MAX:
+        raise QueryError(f"header lateness {header['lateness']!r}: expected at most 1 day")
+    check_clauses(select)
+    try:
+        reader = SelectReader(select, streams)
+        return reader.read(name=header["name"], description=header.get("description", ""), lateness_ms=lateness_ms)
+    except RecursionError as error:
+        raise QueryError("SQL: nested too deep") from error
+
+
+def stream_of(text: str) -> str:
+    """The stream that a query file reads. Raises QueryError."""
+    _, select = _split(text)
+    return str(table_of(select).name)
+
+
+def _split(text: str) -> tuple[Mapping[str, str], exp.Expr]:
+    if len(text) > QUERY_CHARS_MAX:
+        raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
+    header = _header(text)
+    try:
+        statements = [statement for statement in sqlglot.parse(text, read=_Dialect) if statement is not None]
+    except SqlglotError as error:
+        raise QueryError(f"SQL: {_first_line(error)}") from error
+    except RecursionError as error:
+        raise QueryError("SQL: nested too deep") from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
+        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}")
+    return header, statements[0]
+
+
+def _first_line(error: SqlglotError) -> str:
+    details = (getattr(error, "errors", None) or [{}])[0]
+    if "description" in details:
+        return f"line {details['line']}: {details['description']} near {details['highlight']!r}"
+    return re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
+
+
+def _header(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if not line.startswith("--"):
+            break
+        key, value = _header_line(number, line)
+        if key in found:
+            raise QueryError(f"line {number}: header key {key!r} twice")
+        found[key] = value
+    if "name" not in found:
+        raise QueryError("header: expected a line `-- name: my_query`")
+    if not is_stream(found["name"]):
+        raise QueryError(f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. host_minute")
+    return found
+
+
+def _header_line(number: int, line: str) -> tuple[str, str]:
+    match = re.fullmatch(r"--\s*([A-Za-z_]+)\s*:\s*(.+?)\s*", line)
+    if match is None:
+        raise QueryError(f"line {number}: header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}")
+    key, value = match.groups()
+    if key not in _HEADER_KEYS:
+        close = get_close_matches(key, _HEADER_KEYS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": expected {', '.join(_HEADER_KEYS)}"
+        raise QueryError(f"line {number}: unknown header key {key!r}{hint}")
+    return key, value
