@@ -67,7 +67,8 @@ export class Results {
     const items = topItems(row).slice(0, STREETS_MAX);
     const most = Math.max(1, ...items.map(({ count }) => count));
     byId("streets").replaceChildren(...items.map((entry) => this.#street(entry, most)));
-    say(byId("streets-window"), `readings from ${clock(row.window_start)} to ${clock(row.window_end)}`);
+    const isOver = row.window_end <= Date.now();
+    say(byId("streets-window"), `readings ${isOver ? "from" : "since"} ${clock(row.window_start)}${isOver ? ` to ${clock(row.window_end)}` : ""}`);
     byId("streets-waiting").hidden = true;
   }
 

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from cloud.analysis.query_file import parse
 from edge.config import AgentConfig
 from protocol import ack, device, frame, record, topics
 from protocol.errors import RejectReason
@@ -89,6 +90,25 @@ def test_commands_in_the_docs_exist(document: Path):
 @pytest.mark.parametrize("example", _blocks("docs/agent.md", "toml"))
 def test_agent_examples_are_configurations(example: str):
     assert AgentConfig.model_validate(tomllib.loads(example)).device
+
+
+@pytest.mark.parametrize("example", _blocks("docs/queries.md", "sql") + _blocks("README.md", "sql"))
+def test_query_examples_are_queries(example: str):
+    assert parse(example).aggregates
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("host_10s", {"device", "metric", "mean", "min", "max"}),
+        ("speed_quantiles", {"p50", "p90", "p99"}),
+        ("vehicles_distinct", {"vehicles"}),
+        ("top_streets", set()),
+    ],
+)
+def test_the_page_finds_the_columns_it_draws(query: str, columns: set[str]):
+    built_in = parse(_text(f"cloud/analysis/queries/{query}.sql"))
+    assert columns <= {key.name for key in built_in.keys} | {aggregate.name for aggregate in built_in.aggregates}
 
 
 def test_every_key_of_every_part_is_explained():

@@ -34,7 +34,7 @@ async def test_results_fill_the_tiles_and_the_top_list(visit: Visit, writer: Wri
     for query in ("top_streets", "speed_quantiles", "vehicles_distinct", "host_10s"):
         writer.register(query)
     window = (1_790_000_040_000, 1_790_000_100_000)
-    writer.result("top_streets", *window, top=[{"item": "Quarry Road", "count": 90}, {"item": "North Quay", "count": 41}])
+    writer.result("top_streets", *window, streets=[{"item": "Quarry Road", "count": 90}, {"item": "North Quay", "count": 41}])
     writer.result("speed_quantiles", *window, p50=31.4, p90=48.0, p99=59.9)
     writer.result("vehicles_distinct", *window, vehicles=20)
     await expect(visit.page.locator("#streets li").first).to_contain_text("Quarry Road90")
