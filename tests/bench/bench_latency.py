@@ -1,0 +1,158 @@
+"""From a device to a client: one reading over SSE, and a window's complete result after the window's end.
+
+Broker, bridge, Kafka, sequencer, Spark and access server share the machine with the devices and the client. Twenty plain MQTT devices
+send five readings a second each. `python -m tests.bench.bench_latency [--runs 3] [--seconds 30] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from protocol.clock import SystemClock
+from simulators.clients import Event, Follower
+from simulators.outbox import Outbox
+from simulators.plain_device import Broker, PlainDevice
+from tests.story.system import System, until
+
+DEVICES = 20
+PER_SECOND = 5.0
+STREAM = "latency"
+QUERY = "latency_5s"
+WINDOW_MS = 5_000
+FLOORS_MS = {"device to SSE, raw, p99": 150.0, "complete window to SSE after its end, p99": 2000.0}
+SQL = f"""-- name: {QUERY}
+-- description: How many readings a device sent in five seconds
+-- lateness: 10 seconds
+SELECT device, count(*) AS readings
+FROM {STREAM}
+GROUP BY window(event_time, '5 seconds'), device
+"""
+
+
+class Devices:
+    """Twenty senders that know what they sent in each window."""
+
+    def __init__(self, port: int, name: str) -> None:
+        clock = SystemClock()
+        self.sent: dict[tuple[str, int], int] = defaultdict(int)
+        self._devices = {
+            f"{name}-{i}": PlainDevice(
+                f"{name}-{i}", Broker(port=port), Outbox(window=4, lane_window=4, capacity=1000), clock=clock, rng=random.Random(i),
+                on_change=lambda _: None,
+            )
+            for i in range(DEVICES)
+        }  # fmt: skip
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for i, (name, device) in enumerate(self._devices.items()):
+                tasks.create_task(device.run())
+                tasks.create_task(self._send(name, device, i / DEVICES / PER_SECOND))
+
+    async def _send(self, name: str, device: PlainDevice, phase_s: float) -> None:
+        next_s = time.monotonic() + phase_s
+        seq = 0
+        while True:
+            await asyncio.sleep(max(0.0, next_s - time.monotonic()))
+            seq += 1
+            t_ns = time.time_ns()
+            t = t_ns // 1_000_000
+            device.offer(name, STREAM, orjson.dumps({"t": t, "epoch": 1, "seq": seq, "at": t_ns / 1e9, "speed": 50 + seq % 10}))
+            self.sent[name, t - t % WINDOW_MS] += 1
+            next_s += 1 / PER_SECOND
+
+
+class Stopwatch:
+    """Seconds from sending to seeing, and from a window's end to its complete row."""
+
+    def __init__(self, devices: Devices) -> None:
+        self.raw_s: list[float] = []
+        self.window_s: dict[tuple[str, int], float] = {}
+        self.counted = False
+        self._devices = devices
+
+    def on_event(self, _client: str, event: Event) -> None:
+        if event.name != "message":
+            return
+        now_s = time.time()
+        body = orjson.loads(event.data)
+        if "query" in body:
+            self._on_row(body["device"], body["window_start"], body["readings"], now_s)
+        elif self.counted:
+            self.raw_s.append(now_s - body["at"])
+
+    def _on_row(self, device: str, start_ms: int, readings: int, now_s: float) -> None:
+        end_s = (start_ms + WINDOW_MS) / 1000
+        if self.counted and readings == self._devices.sent[device, start_ms]:
+            self.window_s.setdefault((device, start_ms), now_s - end_s)
+
+
+async def measure(folder: Path, runs: int, seconds: float) -> list[dict[str, object]]:
+    """Start the system once, measure each run on it."""
+    found: dict[str, list[float]] = defaultdict(list)
+    async with System(folder, agents=(), stream=STREAM, bridges=1, servers=1) as system:
+        system.register(QUERY, SQL)
+        await system.start("access-1", "analysis", "sequencer", "bridge-1")
+        for i in range(runs):
+            raw_s, window_s = await _run(system, f"car-{i}", seconds)
+            for percent in (50, 99):
+                found[f"device to SSE, raw, p{percent}"].append(_percentile(raw_s, percent) * 1000)
+                found[f"complete window to SSE after its end, p{percent}"].append(_percentile(window_s, percent) * 1000)
+    return [
+        {"name": f"latency: {name}", "value": statistics.median(values), "unit": "ms", "floor": FLOORS_MS.get(name), "runs": values}
+        for name, values in found.items()
+    ]
+
+
+async def _run(system: System, name: str, seconds: float) -> tuple[list[float], list[float]]:
+    devices = Devices(system.mqtt_port, name)
+    watch = Stopwatch(devices)
+    client = Follower("bench", system.servers, [STREAM, QUERY], watch.on_event, start="latest")
+    client.wake()
+    sending = asyncio.create_task(devices.run())
+    watch.counted = True
+    await until(lambda: watch.window_s, "first complete windows", timeout_s=120)
+    watch.raw_s.clear()
+    watch.window_s.clear()
+    await asyncio.sleep(seconds)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await client.sleep()
+    return watch.raw_s, list(watch.window_s.values())
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = asyncio.run(measure(Path(folder), arguments.runs, arguments.seconds))
+    for figure in figures:
+        floor = f"   floor {figure['floor']:>9,.0f}" if figure["floor"] else ""
+        print(f"{figure['name']:<60} {figure['value']:>10,.1f} {figure['unit']}{floor}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""The whole system as processes of its own: real agents, broker, bridges, Kafka, sequencer, analysis and access servers.
+
+Everything lives in one folder and on free ports, and dies with the test. Parts are started, killed and started again by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+
+from cloud import kafka as kafka_clients
+from cloud.kafka import KafkaConfig
+from deploy import jars, java
+from protocol import topics
+from protocol.query import Registration
+from simulators import faults
+from simulators.clients import Server
+from simulators.faults import Fault
+from tests.services import Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
+
+READY = '"event":"part.ready"'
+READY_S = 90.0
+"""Spark's start on two busy cores is the longest."""
+
+
+async def until(condition: Callable[[], object], what: str, *, timeout_s: float = 60.0) -> None:
+    """Poll a condition while everything else goes on; AssertionError naming `what` after the time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+class System:
+    """The parts by name. `async with` stops all of them."""
+
+    def __init__(self, directory: Path, *, agents: Sequence[str], stream: str, bridges: int = 2, servers: int = 2) -> None:
+        self.directory = directory
+        self.stream = stream
+        self._agents = agents
+        self._bridges = [f"bridge-{i + 1}" for i in range(bridges)]
+        self._ports = free_ports(servers)
+        self._stack = AsyncExitStack()
+        self._broker: Mosquitto
+        self._kafka: Kafka
+        self._parts: dict[str, Process] = {}
+
+    @property
+    def servers(self) -> list[Server]:
+        """The access servers."""
+        return [("127.0.0.1", port) for port in self._ports]
+
+    @property
+    def kafka_config(self) -> KafkaConfig:
+        """How to reach Kafka."""
+        return KafkaConfig(bootstrap=self._kafka.bootstrap)
+
+    @property
+    def mqtt_port(self) -> int:
+        """Of the broker."""
+        return self._broker.port
+
+    def input_file(self, agent: str) -> Path:
+        """The file that an agent tails."""
+        return self.directory / f"{agent}.jsonl"
+
+    def log(self, name: str) -> Path:
+        """What a part said."""
+        return self.directory / "logs" / f"{name}.log"
+
+    # --- starting and stopping --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> System:
+        self._broker = self._stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
+        self._kafka = self._stack.enter_context(run_kafka(self.directory / "kafka"))
+        self._parts = {"mosquitto": self._broker.process, "kafka": self._kafka.process, **self._make_parts()}
+        self._stack.callback(self._stop_parts)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._stack.aclose()
+
+    def _stop_parts(self) -> None:
+        """Upstream first, all of a kind at once."""
+        running = [process for process in reversed(self._parts.values()) if process.is_running()]
+        for process in running:
+            if process not in (self._broker.process, self._kafka.process):
+                process.signal(signal.SIGTERM)
+        for process in running:
+            process.stop()
+
+    async def start(self, *names: str) -> None:
+        """Start parts (again) and wait until each says that it is ready."""
+        before = {name: self._parts[name].output().count(READY) for name in names}
+        for name in names:
+            self._parts[name].start()
+        for name in names:
+            await self._until_ready(name, before[name])
+
+    async def _until_ready(self, name: str, before: int) -> None:
+        process = self._parts[name]
+
+        def is_ready() -> bool:
+            assert process.is_running(), f"{name} ended: {process.output()[-3000:]}"
+            if name == "mosquitto":
+                return port_is_open(self._broker.port)
+            if name == "kafka":
+                return port_is_open(self._kafka.port)
+            return process.output().count(READY) > before
+
+        await until(is_ready, f"{name} is ready: {process.output()[-1000:]}", timeout_s=READY_S)
+
+    def kill(self, name: str) -> Fault:
+        """Kill -9 a part with everything that it started, and prove it."""
+        process = self._parts[name]
+        return faults.kill_9_group(name, process.pid, lambda: None if process.is_running() else process.stop())
+
+    def stop(self, name: str) -> int:
+        """SIGTERM; the exit code."""
+        return self._parts[name].stop()
+
+    def pid(self, name: str) -> int:
+        """Process id of a running part."""
+        return self._parts[name].pid
+
+    @property
+    def names(self) -> list[str]:
+        """All parts."""
+        return list(self._parts)
+
+    @property
+    def own_parts(self) -> list[str]:
+        """All parts but the broker and Kafka, downstream first."""
+        return [name for name in self._parts if name not in {"mosquitto", "kafka"}]
+
+    # --- configuration ----------------------------------------------------------------------------------------------------------------
+
+    def _make_parts(self) -> dict[str, Process]:
+        key = self.directory / "cursor.key"
+        key.write_text(f"1 {os.urandom(32).hex()}\n")
+        key.chmod(0o600)
+        mqtt = f"[mqtt]\nport = {self._broker.port}\n"
+        kafka = f'[kafka]\nbootstrap = "{self._kafka.bootstrap}"\n'
+        parts = {}
+        for name, port in zip((f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True):
+            text = f'name = "{name}"\nhost = "127.0.0.1"\nport = {port}\ncursor_key_file = "{key}"\n'
+            parts[name] = self._part("access", name, text + kafka)
+        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n'
+        environment = {"JAVA_HOME": str(java.home(java.ensure()))}
+        parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)
+        parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + kafka)
+        for name in self._bridges:
+            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + mqtt + kafka)
+        for name in self._agents:
+            self.input_file(name).touch()
+            source = f'[[source]]\ntype = "file_tail"\nstream = "{self.stream}"\npath = "{self.input_file(name)}"\npoll_s = 0.05\n'
+            parts[name] = self._part("agent", name, f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt + source)
+        return parts
+
+    def _part(self, command: str, name: str, text: str, environment: dict[str, str] | None = None) -> Process:
+        config = self.directory / f"{name}.toml"
+        config.write_text(text)
+        process = part(command, config, self.log(name))
+        return process if environment is None else Process(process.command, process.log, env=environment)
+
+    def register(self, name: str, text: str) -> None:
+        """Register a query, as the operations API does: one record on `ew.queries`."""
+        kafka_clients.ensure_topics(self.kafka_config, [topics.QUERIES])
+        registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
+        producer = kafka_clients.producer(self.kafka_config, "story")
+        producer.produce(topics.QUERIES, registration.model_dump_json().encode(), key=name)
+        assert producer.flush(15) == 0

@@ -1,0 +1,172 @@
+"""The story: every part dies once while data flows and clients read, sleep and move, and the ledger finds nothing wrong.
+
+Three agents tail files that the test writes, two bridges share the way to Kafka, Spark keeps ten-second windows, two access servers show
+readings and results to thirty clients, ten of which sleep and come back on the other server. The ledger knows the lines that were written
+and what each client was shown, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from simulators.clients import Event, Follower
+from simulators.faults import Fault
+from simulators.ledger import Delivery, Ledger, Reading, SaidGap, WindowRow
+from tests.story.feeder import Feeder
+from tests.story.system import System, until
+
+AGENTS = ("agent-a", "agent-b", "agent-c")
+STREAM = "story"
+QUERY = "story_10s"
+WINDOW_MS = 10_000
+PER_SECOND = 20.0
+VICTIMS = ("agent-a", "bridge-1", "sequencer", "mosquitto", "kafka", "analysis", "access-1")
+RECOVERY_S = 60.0
+SQL = f"""-- name: {QUERY}
+-- description: What the story's ledger can add up by itself.
+-- lateness: 1 minute
+SELECT device, count(*) AS readings, sum(value) AS total, min(value) AS low, max(value) AS high
+FROM {STREAM}
+GROUP BY window(event_time, '10 seconds'), device
+"""
+
+
+class Notes:
+    """Writes down for the ledger what clients are shown."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def on_event(self, client: str, event: Event) -> None:
+        body = json.loads(event.data)
+        if event.name == "gap":
+            self.ledger.gap(SaidGap(client, body.get("lost") or 0, body.get("device"), body.get("epoch"), body.get("seq")))
+        elif event.name == "message" and "query" in body:
+            self.ledger.window(
+                WindowRow(
+                    client, event.id, body["device"], body["window_start"], body["window_end"], body["revision"],
+                    body["readings"], body["total"], body["low"], body["high"],
+                )
+            )  # fmt: skip
+        elif event.name == "message":
+            reading = Reading(body["device"], body["n"], body["t"], body["value"])
+            self.ledger.delivered(Delivery(client, event.id, reading, body["epoch"], body["seq"]))
+
+
+class Crowd:
+    """Thirty clients: by kind, and which of them sleep."""
+
+    def __init__(self, system: System, notes: Notes) -> None:
+        def make(kind: str, count: int, streams: Sequence[str], pause_s: float = 0.0) -> list[Follower]:
+            names = [f"{kind}-{i + 1}" for i in range(count)]
+            servers = system.servers
+            return [
+                Follower(name, servers[i % 2 :] + servers[: i % 2], streams, notes.on_event, pause_s=pause_s)
+                for i, name in enumerate(names)
+            ]
+
+        steady, slow, both = make("steady", 12, [STREAM]), make("slow", 2, [STREAM], 0.02), make("both", 6, [STREAM, QUERY])
+        sleepers_raw, sleepers_both = make("sleeper", 6, [STREAM]), make("sleeper-both", 4, [QUERY, STREAM])
+        self.all = [*steady, *slow, *both, *sleepers_raw, *sleepers_both]
+        self.sleepers = [*sleepers_raw, *sleepers_both]
+        self.window_readers = [client.name for client in (*both, *sleepers_both)]
+
+    async def take_turns(self, turn: int) -> None:
+        """Half of the sleepers go to sleep, the other half wakes on the other server."""
+        for i, client in enumerate(self.sleepers):
+            if (i + turn) % 2 == 0 and client.awake:
+                await client.sleep()
+            elif (i + turn) % 2 and not client.awake:
+                client.wake(on_next_server=True)
+
+    def wake_all(self) -> None:
+        """Everybody reads."""
+        for client in self.all:
+            if not client.awake:
+                client.wake(on_next_server=True)
+
+
+class Story:
+    """One run."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.ledger = Ledger()
+        self.crowd = Crowd(system, Notes(self.ledger))
+        self.feeder = Feeder(self.ledger, {agent: system.input_file(agent) for agent in AGENTS}, per_second=PER_SECOND)
+        self.witness = self.crowd.all[0].name
+        self.faults: list[Fault] = []
+        self.in_flight: dict[str, int] = {}
+        self.slept_through: dict[str, int] = {}
+
+    def _on_the_way(self) -> int:
+        """Readings written and not yet shown to the witness."""
+        return len(self.ledger.readings) - len(self.ledger.deliveries[self.witness])
+
+    async def kill_and_restart(self, victim: str) -> None:
+        """Kill a part while readings are on their way, start it again, and see everything flow again."""
+        await until(lambda: self._on_the_way() > 0, f"readings are on their way when {victim} is to be killed")
+        self.in_flight[victim] = self._on_the_way()
+        self.faults.append(self.system.kill(victim))
+        written = len(self.ledger.readings)
+        await until(lambda: len(self.ledger.readings) > written + 30, "lines are written while it is dead")
+        await self.system.start(victim)
+        written = len(self.ledger.readings)
+        await until(
+            lambda: len(self.ledger.deliveries[self.witness]) >= written, f"{self.witness} catches up after {victim}", timeout_s=RECOVERY_S
+        )
+        if victim == "analysis":
+            await self._until_windows_go_on()
+
+    async def _until_windows_go_on(self) -> None:
+        reader = self.crowd.window_readers[0]
+        shown = len(self.ledger.windows[reader])
+        await until(lambda: len(self.ledger.windows[reader]) > shown, "windows go on", timeout_s=RECOVERY_S)
+
+    async def until_drained(self) -> None:
+        """Every client has been shown everything."""
+        for client in self.crowd.all:
+            await until(lambda name=client.name: not self.ledger.missing(name), f"{client.name} has every reading", timeout_s=RECOVERY_S)
+        for name in self.crowd.window_readers:
+            await until(
+                lambda name=name: not self.ledger.unfinished_windows(name, WINDOW_MS), f"{name} has every window", timeout_s=RECOVERY_S
+            )
+
+    async def run(self) -> None:
+        await self.system.start("access-1", "access-2", "analysis", "sequencer", "bridge-1", "bridge-2", *AGENTS)
+        feeding = asyncio.create_task(self.feeder.run(), name="feeder")
+        self.crowd.wake_all()
+        await until(lambda: all(self.ledger.deliveries[client.name] for client in self.crowd.all), "everybody is shown readings")
+        await self._until_windows_go_on()
+        for turn, victim in enumerate(VICTIMS):
+            await self.crowd.take_turns(turn)
+            await self.kill_and_restart(victim)
+            assert not feeding.done()
+        self.feeder.stop()
+        await feeding
+        self.crowd.wake_all()
+        await self.until_drained()
+        # A server that is asked to stop sends what it still holds, so that a repeat on its way is seen too.
+        for server in ("access-1", "access-2"):
+            assert self.system.stop(server) == 0
+        for client in self.crowd.all:
+            await client.sleep()
+
+
+async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tmp_path: Path):
+    async with System(tmp_path, agents=AGENTS, stream=STREAM) as system:
+        system.register(QUERY, SQL)
+        story = Story(system)
+        await story.run()
+    verdict = story.ledger.judge(
+        raw_clients=[client.name for client in story.crowd.all], window_clients=story.crowd.window_readers, window_ms=WINDOW_MS
+    )
+    assert verdict.clean, str(verdict)
+    assert not any(story.ledger.gaps.values()), "nothing was lost, so nobody may be told of a loss"
+    assert [fault.target for fault in story.faults] == list(VICTIMS)
+    assert min(story.in_flight.values()) > 0
+    assert min(client.sleeps for client in story.crowd.sleepers) >= 3
+    assert len(story.ledger.readings) > 3 * PER_SECOND * 30
