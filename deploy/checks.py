@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Final
 
 import psutil
 
+from deploy.jars import free_bytes
 from protocol.errors import LocalError
 
 DISK_BYTES_MIN: Final = 1 << 30
@@ -58,11 +58,6 @@ def _holder(port: int) -> str:
         return f"{process.name()} (pid {process.pid})"
     except (IndexError, psutil.Error):
         return "a process of another user"
-
-
-def free_bytes(path: Path) -> int:
-    """Free bytes of the disk that holds `path`."""
-    return shutil.disk_usage(path).free
 
 
 def folder(path: Path, *, free: FreeBytes = free_bytes) -> None:

@@ -43,7 +43,7 @@ class Parts(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         entries = _entry_points()
-        rows = [(name, HELP.get(name) or f"From {entries[name].value.partition('.')[0]}.") for name in self.list_commands(ctx)]
+        rows = [(name, HELP.get(name) or f"From {_package_of(entries[name].value)}.") for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -64,7 +64,7 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
     """What to install; a module of our own that is missing is said by name, since no extra would bring it."""
-    package = entry.value.partition(".")[0]
+    package = _package_of(entry.value)
     if (error.name or "").partition(".")[0] in {package, "protocol", "deploy"}:
         return f"edgewake {entry.name} is not part of this installation: no module {error.name}"
     extra = _extra_of(entry.value)
@@ -74,7 +74,12 @@ def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> s
 def _extra_of(value: str) -> str:
     if value.startswith("edge.client"):
         return "client"
-    return {"deploy": "demo"}.get(package := value.partition(".")[0], package)
+    package = _package_of(value)
+    return {"deploy": "demo"}.get(package, package)
+
+
+def _package_of(value: str) -> str:
+    return value.partition(":")[0].partition(".")[0]
 
 
 @click.group(cls=Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -37,15 +37,8 @@ class Guardian:
     """Remembers process groups beyond our own death."""
 
     def __init__(self) -> None:
-        self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        self._shell: subprocess.Popen[bytes] | None = None
         self._groups: set[int] = set()
-
-    @property
-    def pid(self) -> int:
-        """Of the shell."""
-        return self._shell.pid
 
     def watch(self, group: int) -> None:
         """Kill this process group when we die."""
@@ -59,6 +52,7 @@ class Guardian:
             self._tell(f"-{group}")
 
     def _tell(self, line: str) -> None:
+        self._shell = self._shell or _start_shell()
         assert self._shell.stdin is not None
         try:
             os.write(self._shell.stdin.fileno(), f"{line}\n".encode())
@@ -67,7 +61,13 @@ class Guardian:
             return
 
     def close(self) -> None:
-        """End it; it kills what was not forgotten."""
-        assert self._shell.stdin is not None
-        self._shell.stdin.close()
-        self._shell.wait()
+        """End the shell; it kills what was not forgotten."""
+        if self._shell is not None and self._shell.stdin is not None:
+            self._shell.stdin.close()
+            self._shell.wait()
+
+
+def _start_shell() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )

@@ -21,6 +21,7 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from protocol.clock import SystemClock
 from protocol.errors import LocalError, Unavailable
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
@@ -76,7 +77,19 @@ def folder(name: str, *, root: Path | None = None) -> Path:
     return (root or cache_root()) / f"{name}-jars-{stamp}"
 
 
-def ensure(name: str, *, root: Path | None = None, progress: Progress | None = None, fetch: Fetch | None = None) -> Path:
+def free_bytes(path: Path) -> int:
+    """Free bytes of the disk that holds `path`."""
+    return shutil.disk_usage(path).free
+
+
+def ensure(
+    name: str,
+    *,
+    root: Path | None = None,
+    progress: Progress | None = None,
+    fetch: Fetch | None = None,
+    free: Callable[[Path], int] = free_bytes,
+) -> Path:
     """The folder with the jars of a set, downloaded first where it is not there."""
     target = folder(name, root=root)
     jars = read_lock()[name]
@@ -84,9 +97,10 @@ def ensure(name: str, *, root: Path | None = None, progress: Progress | None = N
         return target
     with _said_in_one_sentence(name, target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(target.parent, sum(jar.size for jar in jars))
+        _check_space(free(target.parent), sum(jar.size for jar in jars))
+        _sweep(target.parent)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as incoming:
-            _download(jars, Path(incoming), progress or (lambda _done, _all: None), fetch or _fetch_with_jgo)
+            _download(jars, Path(incoming), progress or (lambda _done, _all: None), fetch or fetch_with_jgo())
             _put_in_place(Path(incoming) / "jars", target, jars)
     return target
 
@@ -95,8 +109,14 @@ def _is_whole(target: Path, jars: tuple[Jar, ...]) -> bool:
     return all((target / jar.filename).is_file() and (target / jar.filename).stat().st_size == jar.size for jar in jars)
 
 
-def _check_space(path: Path, size: int) -> None:
-    free = shutil.disk_usage(path).free
+def _sweep(root: Path) -> None:
+    """Remove what a killed download left a day ago; a younger one may still run."""
+    for path in root.glob(".*-*"):
+        if path.stat().st_mtime < SystemClock().now_ms() / 1000 - 86_400:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _check_space(free: int, size: int) -> None:
     if free < size + SPARE_BYTES:
         raise OSError(errno.ENOSPC, f"{(size + SPARE_BYTES) >> 20} MiB are needed, {free >> 20} MiB are free")
 
@@ -133,19 +153,21 @@ class BrokenDownload(Exception):
     """A file came that is not the one of the lock."""
 
 
-def _fetch_with_jgo(jar: Jar, repository: Path, came: Callable[[int], None]) -> Path:
+def fetch_with_jgo(repositories: Mapping[str, str] | None = None) -> Fetch:
+    """Downloads through jgo; `repositories` (name to address) instead of Maven Central."""
     from jgo.maven import MavenContext
     from jgo.maven._resolver import PythonResolver
 
-    @contextmanager
-    def listen(_filename: str, _size: int) -> Iterator[Callable[[int], None]]:
-        yield came
+    def fetch(jar: Jar, repository: Path, came: Callable[[int], None]) -> Path:
+        @contextmanager
+        def listen(_filename: str, _size: int) -> Iterator[Callable[[int], None]]:
+            yield came
 
-    context = MavenContext(resolver=PythonResolver(progress_callback=listen), repo_cache=repository, timeout=TIMEOUT_S)
-    path = context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
-    if path is None:
-        raise BrokenDownload(f"{jar.filename} is not to be had")
-    return Path(path)
+        resolver = PythonResolver(progress_callback=listen)
+        context = MavenContext(resolver=resolver, repo_cache=repository, remote_repos=repositories, timeout=TIMEOUT_S)
+        return Path(context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve())
+
+    return fetch
 
 
 def _put_in_place(ready: Path, target: Path, jars: tuple[Jar, ...]) -> None:
@@ -167,8 +189,11 @@ def _said_in_one_sentence(name: str, root: Path) -> Iterator[None]:
     what = f"the jars of {name} could not be downloaded"
     try:
         yield
-    except (BrokenDownload, RuntimeError) as error:
+    except BrokenDownload as error:
         raise Unavailable(f"{what}: {error}; try again") from error
+    except RuntimeError as error:
+        # What jgo raises where no repository has a file.
+        raise Unavailable(f"{what}: {str(error).partition(' in remote')[0]}; is a proxy in between?") from error
     except requests.ConnectionError as error:
         raise Unavailable(f"{what}: no connection to the repository of Maven artifacts; is this machine online?") from error
     except requests.RequestException as error:

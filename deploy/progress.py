@@ -106,4 +106,5 @@ class Steps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.bars.stop()
+        if self._is_terminal:
+            self.bars.stop()

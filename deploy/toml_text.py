@@ -1,4 +1,4 @@
-"""Writes TOML: the standard library only reads it. Tables, arrays of tables, and the plain values that our configurations have."""
+"""Writes TOML, which the standard library only reads: plain values, one level of tables and of arrays of tables."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def _value(value: object) -> str:
     if isinstance(value, Path):
         value = str(value)
     # A JSON string, number or boolean is a TOML one; DEL is the one character that JSON lets pass and TOML does not.
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,83 @@
+"""The command `edgewake`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from deploy import cli
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`edgewake` as a user calls it."""
+    return subprocess.run([sys.executable, "-m", "deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_help_lists_every_command_of_the_project_in_a_sentence() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["edgewake.commands"]
+    assert set(declared) == set(cli.HELP)
+    shown = run("--help").stdout
+    assert all(f"  {name} " in shown and text in shown for name, text in cli.HELP.items())
+
+
+def test_help_imports_no_part() -> None:
+    code = "import sys, deploy.cli as c\nc.edgewake.main(['--help'], standalone_mode=False)\n"
+    code += "print([m for m in sys.modules if m.partition('.')[0] in ('edge', 'cloud', 'simulators', 'pydantic', 'rich', 'psutil')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("edgewake, version ")
+
+
+def test_an_unknown_command_is_refused() -> None:
+    done = run("brigde")
+    assert done.returncode == 2
+    assert "No such command 'brigde'" in done.stderr
+
+
+def test_a_part_whose_libraries_are_missing_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needy_part.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(cli, "_entry_points", lambda: {"bridge": EntryPoint("bridge", "needy_part:bridge", cli.GROUP)})
+    done = CliRunner().invoke(cli.edgewake, ["bridge"])
+    assert done.exit_code == 1
+    assert "edgewake bridge needs more libraries: pip install 'edgewake[needy_part]' (no module no_such_library)" in done.output
+
+
+@pytest.mark.parametrize(
+    ("value", "extra"), [("cloud.ops.cli:ops", "cloud"), ("edge.cli:agent", "edge"), ("edge.client.cli:tail", "client")]
+)
+def test_the_extra_to_install_follows_from_the_package(value: str, extra: str) -> None:
+    entry = EntryPoint("x", value, cli.GROUP)
+    assert f"'edgewake[{extra}]'" in cli.missing_library(entry, ModuleNotFoundError(name="psutil"))
+
+
+@pytest.mark.parametrize(("error", "code"), [("ConfigError", 2), ("LocalError", 1), ("Unavailable", 1)])
+def test_an_error_of_ours_is_one_sentence_and_a_code(error: str, code: int) -> None:
+    program = (
+        "import click, deploy.cli as c, protocol.errors as e, sys\n"
+        f"def fail(): raise e.{error}('x.toml: port = 5: too low')\n"
+        "c.Parts.get_command = lambda self, ctx, name: click.Command('bridge', callback=fail)\n"
+        "sys.argv = ['edgewake', 'bridge']\nc.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (code, "edgewake: x.toml: port = 5: too low\n", "")
+
+
+def test_every_command_says_what_it_does() -> None:
+    context = click.Context(cli.edgewake)
+    for name in cli.edgewake.list_commands(context):
+        command = cli.edgewake.get_command(context, name)
+        assert command is not None
+        assert command.help, name

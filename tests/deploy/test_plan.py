@@ -1,0 +1,87 @@
+"""The demo as values."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.part import Floor
+from deploy.plan import SERVICES, Plan, Ports, check, config_file, configs, parts, ports_wanted
+from deploy.toml_text import dumps
+from protocol.errors import ConfigError
+
+
+def plan(**more: object) -> Plan:
+    """A plan with defaults."""
+    return Plan(data=Path("/data"), ports=Ports(8700), **more)  # type: ignore[arg-type]
+
+
+def test_every_service_is_planned_once() -> None:
+    assert plan().names == (
+        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "access-1", "push-1", "ops", "agent", "simulators"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("access_servers", range(1, 9))
+def test_no_two_parts_want_one_port(access_servers: int) -> None:
+    many = plan(access_servers=access_servers)
+    assert sorted(ports_wanted(many).values()) == sorted([name for name in many.names if name not in ("agent", "simulators")] + ["kafka"])
+
+
+def test_the_ports_are_the_promised_ones() -> None:
+    wanted = {name: port for port, name in sorted(ports_wanted(plan(access_servers=2)).items(), reverse=True)}
+    assert wanted == {
+        "access-1": 8700, "access-2": 8701, "ops": 8702, "push-1": 8703, "mosquitto": 8710, "kafka": 8720,
+        "bridge-1": 8730, "sequencer-1": 8731, "analysis": 8732,
+    }  # fmt: skip
+
+
+def test_only_takes_services_and_numbered_parts() -> None:
+    assert plan(only=frozenset({"kafka", "access-2"}), access_servers=3).names == ("kafka", "access-2")
+    assert plan(only=frozenset({"access"}), access_servers=3).names == ("access-1", "access-2", "access-3")
+
+
+def test_only_with_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=rf"--only kafak: no such part; known are {', '.join(SERVICES)}"):
+        check(plan(only=frozenset({"kafak"})))
+
+
+def test_an_empty_plan_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing is left to start"):
+        check(plan(only=frozenset({"simulators"}), simulators=False))
+
+
+def test_every_part_with_a_configuration_is_told_of_its_file() -> None:
+    many = plan(access_servers=2)
+    commands = {part.name: part.command for part in parts(many, kafka=["k"], mosquitto=["m"], java_home=None)}
+    for name in configs(many, None):
+        assert commands[name][-2:] == ("--config", str(config_file(many, name)))
+    assert {config_file(many, name).name for name in configs(many, None)} == {
+        "bridge.toml", "sequencer.toml", "analysis.toml", "access-1.toml", "access-2.toml", "push.toml", "ops.toml", "agent.toml"
+    }  # fmt: skip
+
+
+def test_sources_stop_first_and_the_broker_last() -> None:
+    floors = {part.name: part.floor for part in parts(plan(), kafka=["k"], mosquitto=["m"], java_home=None)}
+    assert [name for name, floor in floors.items() if floor is Floor.SOURCE] == ["agent", "simulators"]
+    order = ["agent", "bridge-1", "sequencer-1", "analysis", "access-1", "kafka", "mosquitto"]
+    assert sorted(order, key=lambda name: floors[name]) == order
+
+
+PLAIN = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+)
+KEYS = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
+TABLES = st.dictionaries(KEYS, st.one_of(PLAIN, st.lists(PLAIN, max_size=3)), max_size=4)
+
+
+@given(st.dictionaries(KEYS, st.one_of(PLAIN, TABLES, st.lists(TABLES, min_size=1, max_size=2)), max_size=5))
+def test_what_is_written_as_toml_is_read_back(table: dict[str, object]) -> None:
+    assert tomllib.loads(dumps(table)) == table  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""`edgewake up` as a user runs it: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.services import Process, free_ports, port_is_open, wait_until
+
+MQTT, KAFKA = 10, 20
+
+
+def port_base() -> int:
+    """A base with all its ports free at the moment."""
+    while True:
+        (base,) = free_ports(1)
+        if not any(port_is_open(base + offset) for offset in (0, 1, 2, 3, 10, 20, 21, 30, 31, 32)):
+            return base
+
+
+def command(data: Path, base: int, *more: str) -> list[str]:
+    """The arguments of one `edgewake up`."""
+    return [sys.executable, "-m", "deploy.cli", "up", "--data", str(data), "--port-base", str(base), *more]
+
+
+def run(data: Path, base: int, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    return subprocess.run(command(data, base, *more), capture_output=True, text=True, timeout=120, check=False)
+
+
+@contextmanager
+def running(data: Path, base: int, *more: str, log: Path) -> Iterator[Process]:
+    """Run it until the block ends."""
+    with Process(command(data, base, *more), log) as process:
+        process.wait_for("Edgewake is running.", timeout_s=90)
+        yield process
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """All processes below one."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_ctrl_c_stops_everything_within_15_s_with_code_0(tmp_path: Path) -> None:
+    base = port_base()
+    with running(tmp_path / "data", base, "--only", "mosquitto", "--only", "kafka", log=tmp_path / "log") as process:
+        assert port_is_open(base + MQTT)
+        assert port_is_open(base + KAFKA)
+        below = descendants(process.pid)
+        began = time.monotonic()
+        process.signal(signal.SIGINT)
+        wait_until(lambda: not process.is_running(), "it ended", timeout_s=15)
+        assert time.monotonic() - began < 15
+        assert process.stop() == 0
+    assert not any(child.is_running() for child in below)
+    said = process.output()
+    assert said.index("stopping, upstream first") < said.index("all parts have stopped")
+
+
+def test_a_next_start_goes_on_with_the_same_cluster_and_keys(tmp_path: Path) -> None:
+    base, kept = port_base(), []
+    for _ in range(2):
+        assert run(tmp_path, base, "--only", "kafka", "--for", "0.1").returncode == 0
+        cluster = (tmp_path / "kafka" / "data" / "meta.properties").read_text()
+        kept.append((re.search("cluster.id=.*", cluster), (tmp_path / "secrets" / "cursor.key").read_text()))
+    assert str(kept[0][0][0] if kept[0][0] else 1) == str(kept[1][0][0] if kept[1][0] else 2)
+    assert kept[0][1] == kept[1][1]
+
+
+def test_kill_9_leaves_no_process_behind_and_the_next_start_works(tmp_path: Path) -> None:
+    base = port_base()
+    with running(tmp_path / "data", base, "--only", "mosquitto", "--only", "kafka", log=tmp_path / "log") as process:
+        below = descendants(process.pid)
+        assert len(below) >= 2
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: not any(child.is_running() for child in below), "all are gone", timeout_s=5)
+    assert run(tmp_path / "data", base, "--only", "mosquitto", "--for", "0.1").returncode == 0
+
+
+def test_a_second_instance_on_the_same_folder_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    base = port_base()
+    with running(tmp_path / "data", base, "--only", "mosquitto", log=tmp_path / "log") as process:
+        second = run(tmp_path / "data", port_base(), "--only", "mosquitto", "--for", "0.1")
+        assert second.returncode == 1
+        assert f"edgewake up already runs on {tmp_path / 'data'} (pid {process.pid})" in second.stderr
+        assert port_is_open(base + MQTT)
+
+
+def test_a_port_in_use_is_named_with_its_process_and_nothing_is_left(tmp_path: Path) -> None:
+    base = port_base()
+    with socket.create_server(("127.0.0.1", base + KAFKA)):
+        done = run(tmp_path, base, "--only", "mosquitto", "--only", "kafka", "--for", "0.1")
+    assert done.returncode == 1
+    assert re.fullmatch(
+        rf"edgewake: port {base + KAFKA} \(for kafka\) is in use by \S+ \(pid {os.getpid()}\); stop it, .*\n", done.stderr
+    ), done.stderr
+    assert not port_is_open(base + MQTT)
+
+
+def test_an_unknown_service_is_a_configuration_error(tmp_path: Path) -> None:
+    done = run(tmp_path, port_base(), "--only", "kafak")
+    assert (done.returncode, "no such part" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run(tmp_path / "file" / "data", port_base(), "--only", "mosquitto")
+    assert done.returncode == 1
+    assert re.fullmatch(r"edgewake: .*/file/data cannot be written: Not a directory; .*\n", done.stderr)
+
+
+def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
+    base = port_base()
+    with running(tmp_path / "data", base, "--only", "mosquitto", log=tmp_path / "log") as process:
+        (broker,) = [child for child in descendants(process.pid) if child.name() == "mosquitto"]
+        broker.kill()
+        process.wait_for("mosquitto again", timeout_s=10)
+        assert port_is_open(base + MQTT)
