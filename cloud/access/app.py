@@ -1,0 +1,206 @@
+"""The HTTP side of an access server.
+
+    GET /v1/streams                          streams and queries there are
+    GET /v1/streams/{name}/events            one of them as SSE
+    GET /v1/events?stream=a&stream=b         several in one
+    GET /, /page/…                           the page
+    GET /healthz, /readyz, /metrics
+
+Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen elsewhere lets everybody there read.
+
+Errors are problem+json. What a client could mend by trying again is 503 with Retry-After; a browser (it sends Sec-Fetch-Mode) gets 200
+with `retry` and the end instead, because any other status stops its EventSource for ever (WHATWG HTML 9.2.2).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Header, Query, Request
+from fastapi.middleware.cors import CORSMiddleware
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import JSONResponse, Response
+
+from cloud.access import page, subscription
+from cloud.access.catalogue import UnknownStream
+from cloud.access.client import Client
+from cloud.access.clients import Clients
+from cloud.access.config import AccessConfig
+from cloud.access.hub import Full, Hub
+from cloud.access.metrics import Metrics
+from cloud.access.stream_response import EventStream, Later
+from cloud.access.subscription import RequestError
+from cloud.web import Problem, install
+from protocol.clock import Clock
+from protocol.errors import CursorError, FilterError, Unavailable
+
+RETRY_AFTER_S: Final = 2
+EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]
+
+SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events without end. `id` is the cursor; events named `gap`, `watermark`."},
+    400: {"description": "The cursor is garbage or forged, or a word of the query is wrong."},
+    404: {"description": "No such stream or query; `near` names some like it."},
+    422: {"description": "A filter is refused."},
+    503: {"description": "Kafka is away or a limit is reached: come again after Retry-After."},
+}
+
+Where = Annotated[str | None, Query(description="SQL condition on the event's fields, e.g. `speed_kmh > 50 AND device LIKE 'car-%'`.")]
+Select = Annotated[str | None, Query(description="SQL columns to send, e.g. `device, speed_kmh / 3.6 AS speed_ms`.")]
+From = Annotated[str | None, Query(alias="from", description="earliest, latest (default), an ISO 8601 time, or ms since 1970.")]
+OnGap = Annotated[str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")]
+Checkpoint = Annotated[str | None, Query(description="`event`: send progress without events as `event: checkpoint`, not as an id alone.")]
+Cursor = Annotated[
+    str | None, Query(alias="last_event_id", description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.")
+]
+LastEventId = Annotated[str | None, Header(description="The cursor to go on from.")]
+
+
+def build(config: AccessConfig, *, hub: Hub, clients: Clients, metrics: Metrics, clock: Clock) -> FastAPI:
+    """The application; `hub` and `clients` are run by the caller."""
+    app = FastAPI(
+        title="Edgewake access", summary="Streams and results of continuous queries, exactly once, with a cursor.", docs_url="/docs"
+    )
+    install(app)
+    if config.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allow_origins,
+            allow_methods=["GET", "HEAD"],
+            allow_headers=["Last-Event-ID", "Cache-Control"],
+            expose_headers=EXPOSED,
+            max_age=3600,
+        )
+    _Events(app, hub=hub, clients=clients, metrics=metrics, clock=clock)
+    _add_operations(app, config, hub=hub, clients=clients, metrics=metrics)
+    return app
+
+
+class _Events:
+    """The event streams."""
+
+    def __init__(self, app: FastAPI, *, hub: Hub, clients: Clients, metrics: Metrics, clock: Clock) -> None:
+        self._hub, self._clients, self._metrics, self._clock = hub, clients, metrics, clock
+        for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
+            app.add_api_route(path, endpoint, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
+            app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
+            app.add_api_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
+
+    async def one(
+        self,
+        http: Request,
+        name: str,
+        where: Where = None,
+        select: Select = None,
+        start: From = None,
+        on_gap: OnGap = None,
+        checkpoint: Checkpoint = None,
+        last_event_id: LastEventId = None,
+        cursor: Cursor = None,
+    ) -> Response:
+        """Follow one stream or query."""
+        return await self.several(http, [name], where, select, start, on_gap, checkpoint, last_event_id, cursor)
+
+    async def several(
+        self,
+        http: Request,
+        stream: Annotated[list[str], Query(description="A stream or a query; up to 16.")],
+        where: Where = None,
+        select: Select = None,
+        start: From = None,
+        on_gap: OnGap = None,
+        checkpoint: Checkpoint = None,
+        last_event_id: LastEventId = None,
+        cursor: Cursor = None,
+    ) -> Response:
+        """Follow several streams and queries in one connection, with one cursor."""
+        query = http.query_params
+        cursors = (last_event_id, cursor, query.get("lastEventId"), query.get("lastEventID"))
+        try:
+            asked = subscription.request(
+                stream, where=where, select=select, start=start, on_gap=on_gap, checkpoint=checkpoint, cursors=cursors
+            )
+            return await self._open(asked)
+        except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
+            problem = problem_of(error)
+            self._metrics.refused.labels(problem.code).inc()
+            if problem.status == 503 and "sec-fetch-mode" in http.headers:
+                return Later(RETRY_AFTER_S * self._clients.retry_ms())
+            return problem.response()
+
+    async def _open(self, asked: subscription.Request) -> Response:
+        self._clients.admit(replays=False)
+        plan = await self._hub.open(asked.subscription)
+        try:
+            start = await self._hub.start(plan, asked)
+            self._clients.admit(replays=start.how != "latest")
+            client = Client(self._hub, plan, start, on_gap=asked.on_gap, checkpoint_events=asked.checkpoint_events, clock=self._clock)
+        except BaseException:
+            self._hub.close(plan)
+            raise
+        return EventStream(client, start, plan, hub=self._hub, clients=self._clients, metrics=self._metrics)
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to answer to a request that cannot be served."""
+    match error:
+        case UnknownStream():
+            return Problem(404, "unknown_stream", str(error), near=error.near)
+        case CursorError():
+            return Problem(400, f"cursor_{error.reason}", str(error))
+        case FilterError():
+            return Problem(422, "filter", str(error))
+        case RequestError():
+            return Problem(400, error.code, str(error))
+        case Full():
+            return Problem(503, "full", str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
+        case _:
+            return Problem(503, "unavailable", str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+async def _options() -> Response:
+    return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
+
+
+def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, clients: Clients, metrics: Metrics) -> None:
+    @app.get("/v1/streams")
+    async def streams() -> Response:
+        """Streams and queries there are."""
+        if not hub.catalogue.is_reachable:
+            raise Unavailable("Kafka does not answer")
+        return JSONResponse({"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"})
+
+    @app.get("/v1/server", include_in_schema=False)
+    async def server() -> Response:
+        """Who serves, and where the operations API is; for the page."""
+        return JSONResponse({"name": config.name, "ops_url": config.ops_url}, headers={"Cache-Control": "no-store"})
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """The process lives."""
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        """Kafka answers and the server is not about to stop."""
+        if clients.draining or not hub.catalogue.is_reachable:
+            raise Problem(503, "not_ready", "about to stop" if clients.draining else "Kafka does not answer")
+        return JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", include_in_schema=False)
+    async def prometheus() -> Response:
+        metrics.clients.set(len(clients))
+        metrics.behind.set(clients.behind())
+        metrics.views.set(len(hub.views))
+        metrics.followed.set(len(hub.followed))
+        metrics.tail_bytes.set(hub.tails_bytes)
+        metrics.records.set(hub.records)
+        metrics.unreadable.set(hub.decoder.unreadable)
+        metrics.replayed.set(hub.replay.blocks_read)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def index() -> Response:
+        return page.index()
+
+    app.mount("/page", page.Page(directory=page.folder()), name="page")

@@ -1,0 +1,236 @@
+"""Which streams and queries there are: Kafka's topics, and what the compacted tables say of them.
+
+Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was just added is found within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import orjson
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from cloud import kafka
+from cloud.kafka import KafkaConfig, TableReader
+from protocol import topics
+from protocol.clock import Clock
+from protocol.errors import RemoteError, Unavailable
+from protocol.names import is_stream
+
+log = logging.getLogger("edgewake.access")
+
+REFRESH_S: Final = 1.0
+ASK_TIMEOUT_S: Final = 3.0
+"""How long a request for an unknown name waits for a fresh look."""
+STALE_S: Final = 15.0
+"""Without a successful look for so long Kafka counts as away."""
+VANISH_LOOKS: Final = 5
+"""Looks in a row that must miss a topic before it is taken for deleted."""
+RETRY_MAX_S: Final = 5.0
+NEAR_MAX: Final = 3
+"""Near matches told for an unknown name."""
+_TABLES: Final = (topics.STREAMS, topics.QUERIES, topics.PROGRESS)
+
+
+class UnknownStream(RemoteError, LookupError):
+    """No stream or query has this name; `near` are names like it."""
+
+    def __init__(self, name: str, near: list[str]) -> None:
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"no stream or query is named {name[:80]!r}{hint}")
+        self.name = name
+        self.near = near
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A stream or a query that has a topic."""
+
+    name: str
+    topic: str
+    is_query: bool
+    partitions: int
+
+
+class Catalogue:
+    """What there is. `topics` maps names to Topics; one task runs `run`."""
+
+    def __init__(self, config: KafkaConfig, client_id: str, clock: Clock) -> None:
+        self.topics: Mapping[str, Topic] = {}
+        self.generation = 0
+        """Grows with every successful look."""
+        self._config = config
+        self._client_id = client_id
+        self._clock = clock
+        self._admin: AdminClient = kafka.admin(config)
+        self._tables: dict[str, TableReader] = {}
+        self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
+        self.looked = asyncio.Event()
+        """Set after the first successful look."""
+        self._missing: dict[str, int] = {}
+        self._looking = False
+        self._asked = asyncio.Event()
+        self._looked = asyncio.Condition()
+        self._last_look_s: float | None = None
+
+    @property
+    def is_reachable(self) -> bool:
+        """Did Kafka answer lately?"""
+        return self._last_look_s is not None and self._clock.monotonic_s() - self._last_look_s < STALE_S
+
+    async def run(self) -> None:
+        """Look again and again; Kafka's absence is said once and waited for."""
+        delay = 0.2
+        away = False
+        while True:
+            try:
+                await self._look()
+            except Unavailable as error:
+                if not away:
+                    log.warning("Kafka is away: %s", error, extra={"event": "kafka.away"})
+                away, delay = True, min(RETRY_MAX_S, delay * 2)
+                await self._clock.sleep(delay)
+                continue
+            if away:
+                log.info("Kafka is back", extra={"event": "kafka.back"})
+            away, delay = False, 0.2
+            await self._pause()
+
+    async def find(self, names: tuple[str, ...]) -> list[Topic]:
+        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or Unavailable."""
+        if any(name not in self.topics for name in names):
+            await self._ask()
+        return [self._get(name) for name in names]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Streams and queries for people: name, kind, description, fields, state."""
+        return [self._described(topic) for topic in sorted(self.topics.values(), key=lambda t: (t.is_query, t.name))]
+
+    def _get(self, name: str) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownStream(name, difflib.get_close_matches(name, self.topics, n=NEAR_MAX))
+        return topic
+
+    async def _ask(self) -> None:
+        """Wait for a look that began after now."""
+        seen = self.generation + self._looking
+        self._asked.set()
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S), self._looked:
+                await self._looked.wait_for(lambda: self.generation > seen)
+        except TimeoutError:
+            if not self.is_reachable:
+                raise Unavailable("Kafka does not answer") from None
+
+    def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
+        """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know all, and a 404 ends a browser's stream."""
+        gone = {name: self._missing.get(name, 0) + 1 for name in self.topics if name not in found}
+        self._missing = gone
+        return {**{name: self.topics[name] for name, looks in gone.items() if looks < VANISH_LOOKS}, **found}
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REFRESH_S):
+                await self._asked.wait()
+        self._asked.clear()
+
+    async def _look(self) -> None:
+        self._looking = True
+        try:
+            found = await _in_daemon_thread(self._read)
+        finally:
+            self._looking = False
+        async with self._looked:
+            self.topics = self._with_vanished(found)
+            self.generation += 1
+            self._last_look_s = self._clock.monotonic_s()
+            self.looked.set()
+            self._looked.notify_all()
+
+    def _read(self) -> Mapping[str, Topic]:
+        """Ask Kafka; runs in a thread."""
+        if not self._tables:
+            kafka.ensure_topics(self._config, _TABLES, client=self._admin)
+            self._tables = {table: self._table(table) for table in _TABLES}
+            for reader in self._tables.values():
+                reader.read_all()
+        for reader in self._tables.values():
+            while reader.poll(0.0):
+                pass
+        try:
+            metadata = self._admin.list_topics(timeout=kafka.METADATA_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise Unavailable(error.args[0].str()) from error
+        return {topic.name: topic for topic in _topics_of({name: len(entry.partitions) for name, entry in metadata.items()})}
+
+    def _table(self, table: str) -> TableReader:
+        rows = self._rows[table]
+
+        def on_change(key: str, value: bytes | None) -> None:
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = orjson.loads(value)
+
+        return TableReader(self._config, f"{self._client_id}-catalogue", table, on_change=on_change)
+
+    def _described(self, topic: Topic) -> dict[str, Any]:
+        shown: dict[str, Any] = {"name": topic.name, "kind": "query" if topic.is_query else "stream", "partitions": topic.partitions}
+        if not topic.is_query:
+            row = self._rows[topics.STREAMS].get(topic.name, {})
+            return shown | {"description": row.get("description", ""), "fields": row.get("fields", {})}
+        progress = self._rows[topics.PROGRESS].get(topic.name, {})
+        registered = topic.name in self._rows[topics.QUERIES]
+        return shown | {
+            "registered": registered,
+            "of": progress.get("stream"),
+            "state": progress.get("state"),
+            "watermark": progress.get("watermark"),
+        }
+
+
+def _topics_of(partitions: Mapping[str, int]) -> Iterator[Topic]:
+    """Streams and queries among all topics. Names are one space; should both exist, the stream wins."""
+    for prefix, is_query in ((topics.QUERY_PREFIX, True), (topics.STREAM_PREFIX, False)):
+        for topic, count in partitions.items():
+            name = topic.removeprefix(prefix)
+            if name != topic and count and is_stream(name):
+                yield Topic(name, topic, is_query, count)
+
+
+T = TypeVar("T")
+
+
+async def _in_daemon_thread(call: Callable[[], T]) -> T:
+    """Run a call that may block; unlike an executor's, its thread does not hold up the process's end when Kafka is away."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = call()
+        except BaseException as error:  # it belongs to who waits
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=run, name="catalogue", daemon=True).start()
+    return await done

@@ -1,0 +1,137 @@
+"""Records of Kafka become events: what a client is shown, once each, with the bytes made once for all clients.
+
+A record of `ew.s.*` holds many readings (or one gap), one of `ew.q.*` one result or watermark. Event i of a record is always the same,
+on every server: a cursor counts on it. A record that cannot be read has no events; it is counted and passed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from protocol import record as records
+from protocol import result
+
+log = logging.getLogger("edgewake.access")
+
+EVENT_BYTES_MAX: Final = 500_000
+"""Bytes of an event's data; some SSE clients read no line over 512 KB. A larger one is replaced by a gap event that says so."""
+DATA: Final = ""
+GAP: Final = "gap"
+WATERMARK: Final = "watermark"
+_DICT_BYTES: Final = 1000
+"""Rough memory of a record's or an event's objects, for the bound of what is kept decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `kind` is the SSE event name, empty for data; `fields` the flat object, `data` the same as JSON in one line."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    data: bytes
+
+
+@dataclass(slots=True)
+class Record:
+    """A record as it came from Kafka, with its events once somebody asked for them."""
+
+    offset: int
+    timestamp: int
+    """Kafka's time of the record, ms since 1970 UTC."""
+    value: bytes
+    is_result: bool
+    is_watermark: bool = False
+    arrival: int = 0
+    """Place in this process's order of arrival; the order between partitions that readers are given."""
+    decoded: Sequence[Event] | None = field(default=None, repr=False)
+
+
+class Decoder:
+    """Decodes records at the first question and keeps the events of the latest ones, within `bytes_max`; the oldest go first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._kept: deque[tuple[Record, int]] = deque()
+        self._bytes = 0
+        self.unreadable = 0
+        """Records that could not be read since the start."""
+
+    def events(self, record: Record) -> Sequence[Event]:
+        """The events of a record."""
+        if record.decoded is None:
+            record.decoded = self._decode(record)
+            self._keep(record)
+        return record.decoded
+
+    def _decode(self, record: Record) -> Sequence[Event]:
+        try:
+            return [_result_event(record)] if record.is_result else _stream_events(record)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            self.unreadable += 1
+            log.warning("a record cannot be read and is passed over", extra={"event": "record.unreadable", "error": repr(error)[:200]})
+            return ()
+
+    def _keep(self, record: Record) -> None:
+        assert record.decoded is not None
+        size = len(record.value) + _DICT_BYTES + sum(len(event.data) + _DICT_BYTES for event in record.decoded)
+        self._kept.append((record, size))
+        self._bytes += size
+        while self._bytes > self._bytes_max and len(self._kept) > 1:
+            oldest, freed = self._kept.popleft()
+            oldest.decoded = None
+            self._bytes -= freed
+
+
+def project(event: Event, fields: Mapping[str, Any]) -> Event:
+    """A data event reduced to the columns of a `select=`."""
+    return Event(event.kind, fields, orjson.dumps(fields))
+
+
+def _result_event(record: Record) -> Event:
+    fields = orjson.loads(record.value)
+    if not isinstance(fields, dict):
+        raise TypeError(f"a result is an object, not {type(fields).__name__}")
+    one_line = record.value if b"\n" not in record.value and b"\r" not in record.value else orjson.dumps(fields)
+    return _bounded(Event(WATERMARK if record.is_watermark else DATA, fields, one_line))
+
+
+def _stream_events(record: Record) -> Sequence[Event]:
+    decoded = records.decode(record.value)
+    if decoded.frame.gap is not None:
+        return [_device_gap(decoded)]
+    return [_bounded(Event(DATA, reading, orjson.dumps(reading))) for reading in records.readings(decoded)]
+
+
+def _device_gap(record: records.Record) -> Event:
+    gap = record.frame.gap
+    assert gap is not None
+    fields = {
+        "scope": "device",
+        "reason": gap.reason,
+        "lost": gap.count,
+        "stream": record.stream,
+        "device": record.device,
+        "epoch": record.frame.epoch,
+        "seq": record.frame.seq,
+        "received_at": record.received_at,
+    }
+    return Event(GAP, fields, orjson.dumps(fields))
+
+
+def _bounded(event: Event) -> Event:
+    if len(event.data) <= EVENT_BYTES_MAX:
+        return event
+    origin = {name: event.fields.get(name) for name in ("stream", "query", "device", "epoch", "seq") if name in event.fields}
+    fields = {"scope": "event", "reason": "oversize", "lost": 1, "bytes": len(event.data), **origin}
+    return Event(GAP, fields, orjson.dumps(fields))
+
+
+def from_result_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
+    """Do a result record's headers say that it is a watermark?"""
+    return any(name == result.KIND_HEADER and value == result.KIND_WATERMARK for name, value in headers or ())

@@ -1,0 +1,248 @@
+"""`where=` and `select=` read: text in, a small checked tree out. Raises FilterError, which says what and where, and nothing else.
+
+A tree has three kinds of node (Field, Value, Call) and only operators and functions of OPERATORS, so whatever sqlglot may learn to
+parse one day, nothing new gets in. Bounds: TEXT_BYTES_MAX, DEPTH_MAX, TERMS_MAX, LIKE_CHARS_MAX. `cloud.access.filter` evaluates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from protocol.errors import FilterError
+from protocol.frame import Scalar
+from protocol.names import FIELD_PATTERN
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+TEXT_BYTES_MAX: Final = 1024
+"""UTF-8 bytes of one expression. Over it: refused."""
+DEPTH_MAX: Final = 10
+"""Nesting of operators; a chain of AND, or of OR, counts once. Over it: refused."""
+TERMS_MAX: Final = 50
+"""Fields and literals in one expression. Over it: refused."""
+LIKE_CHARS_MAX: Final = 256
+"""Characters of a LIKE pattern: with 8192 of a string, some 2 million steps at the very worst. Over it: refused."""
+COLUMNS_MAX: Final = 50
+"""Columns of a `select=`. Over it: refused."""
+
+FUNCTIONS: Final = ("abs", "ceil", "coalesce", "floor", "length", "lower", "nullif", "round", "starts_with", "upper")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the event by its name; NULL where the event has none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A literal."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function, by a name that `cloud.access.filter` knows, and its arguments."""
+
+    name: str
+    args: tuple[Node, ...]
+
+
+Node: TypeAlias = Field | Value | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a `select=`; `node` None stands for `*`."""
+
+    name: str
+    node: Node | None
+
+
+def parse_where(text: str) -> Node:
+    """Read a condition."""
+    import sqlglot
+    from sqlglot import exp
+
+    _check_text("where", text)
+    try:
+        tree = sqlglot.parse_one(text, into=exp.Condition)
+    except RecursionError:
+        raise FilterError(f"where: nested too deep, expected at most {DEPTH_MAX} levels") from None
+    except sqlglot.errors.SqlglotError as error:
+        raise FilterError(f"where: {_reason(error)}") from None
+    return _Checker("where").node(tree, 1)
+
+
+def parse_select(text: str) -> Sequence[Column]:
+    """Read a list of columns: names, expressions with AS, `*`."""
+    import sqlglot
+    from sqlglot import exp
+
+    _check_text("select", text)
+    prefix = "SELECT "
+    try:
+        tree = sqlglot.parse_one(prefix + text)
+    except RecursionError:
+        raise FilterError(f"select: nested too deep, expected at most {DEPTH_MAX} levels") from None
+    except sqlglot.errors.SqlglotError as error:
+        raise FilterError(f"select: {_reason(error, len(prefix))}") from None
+    others = [name for name, value in tree.args.items() if value and name != "expressions"]
+    if not isinstance(tree, exp.Select) or others or not tree.expressions:
+        raise FilterError(f"select: expected a list of columns, found {', '.join(others) or 'something else'}")
+    checker = _Checker("select")
+    columns = [checker.column(column) for column in tree.expressions]
+    if len(columns) > COLUMNS_MAX or len({column.name for column in columns}) < len(columns):
+        raise FilterError(f"select: expected at most {COLUMNS_MAX} columns with different names")
+    return columns
+
+
+def _check_text(what: str, text: str) -> None:
+    size = len(text.encode("utf-8", "replace"))
+    if size > TEXT_BYTES_MAX:
+        raise FilterError(f"{what}: {size} bytes, expected at most {TEXT_BYTES_MAX}")
+    if not text.strip():
+        raise FilterError(f"{what}: is empty")
+
+
+def _reason(error: Exception, skipped: int = 0) -> str:
+    found: list[dict[str, object]] = getattr(error, "errors", [])
+    if not found:
+        return f"cannot be read: {str(error)[:100]}"
+    first = found[0]
+    at = int(str(first.get("col") or skipped)) - skipped
+    description = re.sub(r"for <class '[\w.]+\.(\w+)'>", r"for \1", str(first["description"]))
+    return f"at character {max(at, 1)}, near {str(first.get('highlight'))[:40]!r}: {description}"
+
+
+class _Checker:
+    """Turns sqlglot's tree into ours and refuses all that it does not know."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._terms = 0
+
+    def column(self, tree: exp.Expr) -> Column:
+        from sqlglot import exp
+
+        if isinstance(tree, exp.Star) and not any(tree.args.values()):
+            return Column("*", None)
+        name = tree.alias_or_name
+        node = self.node(tree.this if isinstance(tree, exp.Alias) else tree, 1)
+        if not FIELD_PATTERN.fullmatch(name):
+            raise self._error(tree, "a computed column needs a name: … AS name")
+        return Column(name, node)
+
+    def node(self, tree: exp.Expr, depth: int) -> Node:
+        from sqlglot import exp
+
+        while isinstance(tree, exp.Paren):
+            tree = tree.this
+        if depth > DEPTH_MAX:
+            raise self._error(tree, f"nested deeper than {DEPTH_MAX}")
+        leaf = self._leaf(tree)
+        if leaf is not None:
+            self._terms += 1
+            if self._terms > TERMS_MAX:
+                raise self._error(tree, f"more than {TERMS_MAX} fields and literals")
+            return leaf
+        name, args = self._call(tree)
+        return Call(name, tuple(self.node(arg, depth + 1) for arg in args))
+
+    def _leaf(self, tree: exp.Expr) -> Node | None:
+        from sqlglot import exp
+
+        match tree:
+            case exp.Column():
+                if tree.args.get("table") or not FIELD_PATTERN.fullmatch(tree.name):
+                    raise self._error(tree, "expected the name of a field")
+                return Field(tree.name)
+            case exp.Literal():
+                return Value(tree.name if tree.is_string else self._number(tree))
+            case exp.Boolean():
+                return Value(bool(tree.this))
+            case exp.Null():
+                return Value(None)
+        return None
+
+    def _number(self, tree: exp.Expr) -> float | int:
+        text = tree.name
+        try:
+            value = int(text) if text.isdigit() and len(text) < 19 else float(text)
+        except ValueError:
+            raise self._error(tree, "not a number") from None
+        if value == float("inf"):
+            raise self._error(tree, "number out of range")
+        return value
+
+    def _call(self, tree: exp.Expr) -> tuple[str, Sequence[exp.Expr]]:
+        from sqlglot import exp
+
+        name = _NAMES.get(type(tree).__name__)
+        if name is None or tree.args.get("symmetric"):
+            raise self._error(tree, f"not allowed here; functions are {', '.join(FUNCTIONS)}")
+        match tree:
+            case exp.And() | exp.Or():
+                return name, list(tree.flatten())
+            case exp.In():
+                return name, self._in_list(tree)
+            case exp.Between():
+                return name, [tree.this, tree.args["low"], tree.args["high"]]
+            case exp.Escape() | exp.Like() | exp.ILike():
+                return self._like(tree)
+            case exp.Round():
+                return name, [tree.this, *filter(None, [tree.args.get("decimals")])]
+            case exp.Coalesce():
+                return name, [tree.this, *tree.expressions]
+            case exp.Is() if not isinstance(tree.expression, exp.Null | exp.Boolean):
+                raise self._error(tree, "expected IS [NOT] NULL, TRUE or FALSE")
+        return name, [part for part in (tree.this, tree.args.get("expression")) if part is not None]
+
+    def _in_list(self, tree: exp.Expr) -> list[exp.Expr]:
+        if not tree.expressions or any(value for name, value in tree.args.items() if name not in ("this", "expressions")):
+            raise self._error(tree, "expected IN with a list of values")
+        return [tree.this, *tree.expressions]
+
+    def _like(self, tree: exp.Expr) -> tuple[str, Sequence[exp.Expr]]:
+        from sqlglot import exp
+
+        escape = None
+        if isinstance(tree, exp.Escape):
+            escape, tree = tree.expression, tree.this
+        pattern = tree.expression
+        if not isinstance(tree, exp.Like | exp.ILike) or not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            raise self._error(tree, "expected LIKE with a pattern in quotes")
+        if len(pattern.name) > LIKE_CHARS_MAX:
+            raise self._error(tree, f"a pattern of {len(pattern.name)} characters, expected at most {LIKE_CHARS_MAX}")
+        if escape is not None and not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.name) == 1):
+            raise self._error(tree, "expected ESCAPE with one character in quotes")
+        name = ("not_" if tree.args.get("negate") else "") + ("ilike" if isinstance(tree, exp.ILike) else "like")
+        return name, [tree.this, pattern, *([escape] if escape is not None else [])]
+
+    def _error(self, tree: exp.Expr, why: str) -> FilterError:
+        return FilterError(f"{self._what}: {_shown(tree)}: {why}")
+
+
+def _shown(tree: exp.Expr) -> str:
+    try:
+        text = tree.sql()
+    except (RecursionError, ValueError):
+        text = type(tree).__name__
+    return repr(text if len(text) <= 60 else text[:57] + "…")
+
+
+_NAMES: Final = {
+    "And": "and", "Or": "or", "Not": "not", "Is": "is", "In": "in", "Between": "between",
+    "Like": "like", "ILike": "ilike", "Escape": "like",
+    "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
+    "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Neg": "neg",
+    "Abs": "abs", "Ceil": "ceil", "Coalesce": "coalesce", "Floor": "floor", "Length": "length", "Lower": "lower",
+    "Nullif": "nullif", "Round": "round", "StartsWith": "starts_with", "Upper": "upper",
+}  # fmt: skip
+"""sqlglot's class → our operator. What is not here is refused."""

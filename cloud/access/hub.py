@@ -1,0 +1,498 @@
+"""The hub: one Kafka reader for all streams that somebody follows, their tails, and the views and readers that pull from them.
+
+    open → Plan    follow a subscription's streams (the first reader of a stream starts it, idle ones are dropped)
+    start → Start  where to begin, and the gaps to tell first
+    view           the shared live end of a plan
+    next → Passed  one reader's next batch, from older records or from the tails; how the push proxy reads, and clients that are behind
+
+Everything here runs on one event loop; only Kafka's reader and the replay readers are threads. Errors: Unavailable (Kafka is away, a
+limit is reached, a stream was made anew: come again), UnknownStream, FilterError, CursorError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from cloud import kafka
+from cloud.access.catalogue import Catalogue, Topic
+from cloud.access.config import HubConfig
+from cloud.access.events import Decoder, Event, Record
+from cloud.access.kafka_reader import Found, KafkaReader
+from cloud.access.reader import At, Batch, Reader
+from cloud.access.replay import Block, Gone, Replay
+from cloud.access.sse import Encoder
+from cloud.access.subscription import (
+    Bounds,
+    Edge,
+    OnGap,
+    Plan,
+    Positions,
+    Request,
+    Source,
+    Start,
+    begin_anew,
+    begin_at,
+    fits,
+    normal,
+    padded,
+    partition_gap,
+    plan,
+    resume,
+)
+from cloud.access.tail import Tail
+from cloud.access.view import View
+from cloud.kafka import KafkaConfig
+from protocol.clock import Clock
+from protocol.cursor import CursorCodec
+from protocol.errors import Unavailable
+from protocol.lease import Subscription
+
+log = logging.getLogger("edgewake.access")
+
+KEEPER_S: Final = 1.0
+"""How often places are told that only filtered-out events moved, and idle streams looked for."""
+TICK_BYTES: Final = 1024 * 1024
+"""Bytes that arrive within a tick after which it is not waited for."""
+ADMIN_TIMEOUT_S: Final = 5.0
+BOUNDS_KEPT_S: Final = 0.5
+"""How long known bounds serve clients that come back all at once; before a gap is told they are asked anew."""
+
+
+class Full(Unavailable):
+    """A limit of this server is reached; another server, or later, will do."""
+
+
+@dataclass(eq=False)
+class Followed:
+    """A stream that is read. `latest` is where each partition ended when it was first followed."""
+
+    source: Source
+    tails: list[Tail]
+    latest: list[int]
+    readers: int = 0
+    idle_since: float = 0.0
+    closed: str | None = None
+    """Why it can be read no further; None while it can."""
+    views: set[View] = field(default_factory=set)
+    bytes: int = 0
+    """Of its tails."""
+
+    def live(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the live end."""
+        return tuple((max(tail.end, latest), 0) for tail, latest in zip(self.tails, self.latest, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a reader passed: a batch, gaps that it had to leap, or neither when it is at the end."""
+
+    batch: Batch | None = None
+    gaps: tuple[Event, ...] = ()
+
+
+class Hub:
+    """See the module. `run` must run while it is used."""
+
+    def __init__(
+        self,
+        config: HubConfig,
+        kafka_config: KafkaConfig,
+        *,
+        name: str,
+        codec: CursorCodec,
+        clock: Clock,
+        on_tick: Callable[[float], None] | None = None,
+    ) -> None:
+        """`on_tick` is told how many seconds each tick took."""
+        self.codec = codec
+        self.catalogue = Catalogue(kafka_config, name, clock)
+        self.decoder = Decoder(config.decoded_bytes)
+        self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes)
+        self.views: dict[tuple[Subscription, bool], View] = {}
+        self.followed: dict[str, Followed] = {}
+        self.records = 0
+        """Records that came since the start."""
+        self.tails_bytes = 0
+        self._config = config
+        self._clock = clock
+        self._admin: AdminClient = kafka.admin(kafka_config)
+        self._kafka_config = kafka_config
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reader: KafkaReader | None = None
+        self._reader_failed: asyncio.Future[None] | None = None
+        self._following = asyncio.Lock()
+        self._by_topic: dict[str, tuple[int, Followed]] = {}
+        self._on_tick = on_tick
+        self._assignment = 0
+        self._arrival = 0
+        self._tick: asyncio.TimerHandle | None = None
+        self._tick_bytes = 0
+        self._news: asyncio.Future[None] | None = None
+        self._bounds: dict[tuple[Source, ...], tuple[float, list[list[Bounds]]]] = {}
+
+    async def run(self) -> None:
+        """Read and keep until cancelled. A dead reader thread ends it with the thread's error."""
+        self._loop = asyncio.get_running_loop()
+        self._reader_failed = self._loop.create_future()
+        self._reader = KafkaReader(self._kafka_config, self._name, deliver=self._deliver, failed=self._fail)
+        self._reader.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.catalogue.run(), name="catalogue")
+                tasks.create_task(self._keep(), name="keeper")
+                tasks.create_task(_raised(self._reader_failed), name="kafka-reader")
+        finally:
+            await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        assert self._reader is not None
+        self._reader.stop()
+        self.replay.close()
+
+    # Streams: followed while somebody reads them.
+
+    async def open(self, subscription: Subscription) -> Plan:
+        """Follow the streams of a subscription. `close` the plan when done."""
+        wanted = normal(subscription)
+        while True:
+            await self._follow(wanted.streams)
+            # Between the last await and the count below nothing can drop them again.
+            found = [self.followed.get(name) for name in wanted.streams]
+            followed = [entry for entry in found if entry is not None]
+            if len(followed) == len(found):
+                break
+        opened = plan(wanted, [entry.source for entry in followed])
+        for entry in followed:
+            entry.readers += 1
+        return opened
+
+    def close(self, opened: Plan) -> None:
+        """Follow the plan's streams no longer for its sake."""
+        for source in opened.sources:
+            entry = self.followed.get(source.name)
+            if entry is not None and entry.source == source:
+                entry.readers -= 1
+                entry.idle_since = self._clock.monotonic_s()
+
+    async def _follow(self, names: tuple[str, ...]) -> None:
+        if all(name in self.followed for name in names):
+            return
+        async with self._following:
+            missing = tuple(name for name in names if name not in self.followed)
+            if missing:
+                if len(self.followed) + len(missing) > self._config.followed_max:
+                    raise Full(f"this server already follows {len(self.followed)} streams")
+                found = await self.catalogue.find(missing)
+                for entry in await self._begin(found):
+                    self._add(entry)
+
+    async def _begin(self, found: Sequence[Topic]) -> list[Followed]:
+        ids = await self._topic_ids([topic.topic for topic in found])
+        sources = tuple(Source(t.name, t.topic, t.is_query, ids[t.topic], t.partitions) for t in found)
+        bounds = await self._ask_bounds(sources)
+        back = self._config.tail_back_records
+        return [
+            Followed(source, [Tail(max(b.earliest, b.latest - back)) for b in kept], [b.latest for b in kept])
+            for source, kept in zip(sources, bounds, strict=True)
+        ]
+
+    def _add(self, entry: Followed) -> None:
+        assert self._reader is not None, "run first"
+        entry.idle_since = self._clock.monotonic_s()
+        self._assignment += 1
+        self.followed[entry.source.name] = entry
+        self._by_topic[entry.source.topic] = (self._assignment, entry)
+        self._reader.assign(_partitions(entry), self._assignment)
+
+    def _drop(self, entry: Followed) -> None:
+        assert self._reader is not None
+        if self.followed.get(entry.source.name) is entry:
+            del self.followed[entry.source.name]
+            del self._by_topic[entry.source.topic]
+            self.tails_bytes -= entry.bytes
+            self._reader.unassign(_partitions(entry))
+
+    def _give_up(self, entry: Followed, why: str) -> None:
+        """End all who read a stream; they come back with their cursors and are told what is lost."""
+        log.warning("stream %s: %s", entry.source.name, why, extra={"event": "stream.closed", "stream": entry.source.name})
+        entry.closed = why
+        self._drop(entry)
+        for view in list(entry.views):
+            view.close()
+        self._tell_news()
+
+    # What comes from Kafka.
+
+    def _deliver(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._take, assignments, batch)
+
+    def _fail(self, error: BaseException) -> None:
+        assert self._loop is not None
+        assert self._reader_failed is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._reader_failed.set_exception, error)
+
+    def _take(self, assignments: Mapping[str, int], batch: Iterable[Found]) -> None:
+        for topic, partition, found in batch:
+            assignment, entry = self._by_topic.get(topic, (None, None))
+            if entry is None or assignment != assignments.get(topic):
+                continue
+            self._take_one(entry, partition, found)
+        assert self._reader is not None
+        self._reader.taken()
+        if self._tick_bytes >= TICK_BYTES:
+            self._run_tick()
+        elif self._tick is None and self._tick_bytes:
+            assert self._loop is not None
+            self._tick = self._loop.call_later(self._config.tick_ms / 1000, self._run_tick)
+
+    def _take_one(self, entry: Followed, partition: int, found: Record | int | None) -> None:
+        match found:
+            case None:
+                self._give_up(entry, "what was to be read next is no longer kept")
+            case int(end):
+                entry.tails[partition].reaches(end)
+            case record:
+                self._arrival += 1
+                self.records += 1
+                record.arrival = self._arrival
+                added = entry.tails[partition].append(record)
+                entry.bytes += added
+                self.tails_bytes += added
+                self._tick_bytes += len(record.value) + 1
+                self._bound(entry)
+
+    def _bound(self, entry: Followed) -> None:
+        """Evict the oldest of the stream while it is over its bound, and of the largest while all are."""
+        while entry.bytes > self._config.tail_bytes:
+            self._evict(entry)
+        while self.tails_bytes > self._config.tails_bytes:
+            self._evict(max(self.followed.values(), key=lambda other: other.bytes))
+
+    def _evict(self, entry: Followed) -> None:
+        freed = min((tail for tail in entry.tails if len(tail)), key=lambda tail: tail.oldest().arrival).evict()
+        entry.bytes -= freed
+        self.tails_bytes -= freed
+
+    def _run_tick(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        self._tick_bytes = 0
+        began = self._clock.monotonic_s()
+        for view in self.views.values():
+            view.advance()
+        self._tell_news()
+        if self._on_tick is not None:
+            self._on_tick(self._clock.monotonic_s() - began)
+
+    def _tell_news(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    async def news(self) -> None:
+        """Wait until something came."""
+        if self._news is None:
+            self._news = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._news)
+
+    # Where to begin.
+
+    async def start(self, opened: Plan, request: Request) -> Start:
+        """Where a request begins; raises CursorError (garbage, forged, version) or Unavailable."""
+        if request.cursor is None:
+            return await self._start_without_cursor(opened, request.start)
+        cursor = self.codec.decode(request.cursor)
+        reason = fits(cursor, opened)
+        if reason is not None:
+            return begin_anew(reason, opened, await self.bounds(opened, fresh=True), request.on_gap)
+        positions = padded(cursor, opened)
+        if self._all_hot(opened, positions):
+            return Start(positions, "resumed")
+        found = resume(positions, opened, await self.bounds(opened), request.on_gap)
+        return found if not found.gaps else resume(positions, opened, await self.bounds(opened, fresh=True), request.on_gap)
+
+    async def _start_without_cursor(self, opened: Plan, start: Edge | int) -> Start:
+        if start is Edge.LATEST:
+            return Start(self.live(opened), "latest")
+        if start is Edge.EARLIEST:
+            return Start(begin_at(Edge.EARLIEST, await self.bounds(opened)), "earliest")
+        return Start(await self._at_time(opened, int(start)), "time")
+
+    def live(self, opened: Plan) -> Positions:
+        """The live end of a plan."""
+        return tuple(entry.live() for entry in self._entries(opened))
+
+    def _all_hot(self, opened: Plan, positions: Positions) -> bool:
+        pairs = zip(self._entries(opened), positions, strict=True)
+        return all(tail.has(p) and p[0] <= tail.end for entry, row in pairs for tail, p in zip(entry.tails, row, strict=True))
+
+    async def bounds(self, opened: Plan, *, fresh: bool = False) -> list[list[Bounds]]:
+        """What is kept of each partition of a plan."""
+        now = self._clock.monotonic_s()
+        asked, known = self._bounds.get(opened.sources, (-BOUNDS_KEPT_S, []))
+        if fresh or now - asked >= BOUNDS_KEPT_S:
+            known = await self._ask_bounds(opened.sources)
+            self._bounds = {key: value for key, value in self._bounds.items() if now - value[0] < BOUNDS_KEPT_S}
+            self._bounds[opened.sources] = (self._clock.monotonic_s(), known)
+        return known
+
+    async def _ask_bounds(self, sources: Sequence[Source]) -> list[list[Bounds]]:
+        places = _all_partitions(sources)
+        earliest = await self._offsets(places, OffsetSpec.earliest())
+        latest = await self._offsets(places, OffsetSpec.latest())
+        return [[Bounds(earliest[s.topic, p], latest[s.topic, p]) for p in range(s.partitions)] for s in sources]
+
+    async def _at_time(self, opened: Plan, ms: int) -> Positions:
+        """The first records that entered the cloud at `ms` or later; the end where there are none yet."""
+        found = await self._offsets(_all_partitions(opened.sources), OffsetSpec.for_timestamp(ms))
+        live = self.live(opened)
+        return tuple(
+            tuple((offset, 0) if (offset := found[source.topic, p]) >= 0 else live[i][p] for p in range(source.partitions))
+            for i, source in enumerate(opened.sources)
+        )
+
+    async def _offsets(self, places: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        """Ask the brokers. The end is the one of committed records."""
+        try:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(places, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
+            )
+            found = {place: await asyncio.wrap_future(future) for place, future in asked.items()}
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        return {(place.topic, place.partition): result.offset for place, result in found.items()}
+
+    async def _topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        try:
+            asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S)
+            return {name: str((await asyncio.wrap_future(future)).topic_id) for name, future in asked.items()}
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+
+    # Readers and views.
+
+    def reader(self, opened: Plan, positions: Positions) -> Reader:
+        """A reader of an open plan."""
+        return Reader(opened, [entry.tails for entry in self._entries(opened)], self.decoder, positions)
+
+    def _entries(self, opened: Plan) -> list[Followed]:
+        found = [self.followed.get(source.name) for source in opened.sources]
+        entries = [entry for entry in found if entry is not None and entry.source in opened.sources]
+        if len(entries) != len(found):
+            raise Unavailable("a stream was made anew; come again with your cursor")
+        return entries
+
+    async def next(self, reader: Reader, on_gap: OnGap = OnGap.EARLIEST, *, until: Positions | None = None) -> Passed:
+        """Go on by one batch, as far as `until` in the tails. An empty Passed: at the end, wait for `news`.
+
+        Cancelled or failed, the reader stands where it stood. Raises Unavailable.
+        """
+        self._entries(reader.plan)
+        cold = reader.cold()
+        if not cold:
+            batch = reader.read_tails(until)
+            return Passed(batch) if batch.steps or batch.end != batch.start else Passed()
+        at = cold[0]
+        try:
+            block = await self.replay.read(reader.key_of(at))
+        except Gone:
+            return Passed(gaps=(await self._leap(reader, at, on_gap),))
+        return self._through(reader, at, block)
+
+    def _through(self, reader: Reader, at: At, block: Block) -> Passed:
+        batch = reader.read_block(at, block.records, block.end)
+        if batch.end == batch.start:
+            raise Unavailable("an older record is not readable yet")
+        return Passed(batch)
+
+    async def _leap(self, reader: Reader, at: At, on_gap: OnGap) -> Event:
+        kept = (await self.bounds(reader.plan, fresh=True))[at[0]][at[1]]
+        before = reader.skip(at, kept.latest if on_gap is OnGap.LATEST else kept.earliest)
+        return partition_gap("retention", reader.plan.sources[at[0]].name, at[1], before, kept, on_gap)
+
+    def view(self, opened: Plan, *, checkpoint_events: bool) -> View:
+        """The shared view of an open plan; made at the live end when there is none. Raises Full. `leave` it when done."""
+        key = (opened.subscription, checkpoint_events)
+        view = self.views.get(key)
+        if view is not None and not view.closed and view.plan.sources == opened.sources:
+            return view
+        if len(self.views) >= self._config.views_max:
+            raise Full(f"this server already serves {len(self.views)} different subscriptions")
+        entries = self._entries(opened)
+        encoder = Encoder(self.codec, opened, checkpoint_events=checkpoint_events)
+        view = View(self.reader(opened, self.live(opened)), encoder, bytes_max=self._config.view_bytes)
+        self.views[key] = view
+        for entry in entries:
+            entry.views.add(view)
+        return view
+
+    def leave(self, view: View, *, checkpoint_events: bool) -> None:
+        """A client left; the last one takes the view with it."""
+        if view.clients:
+            return
+        key = (view.plan.subscription, checkpoint_events)
+        if self.views.get(key) is view:
+            del self.views[key]
+        for entry in self.followed.values():
+            entry.views.discard(view)
+
+    # Housekeeping.
+
+    async def _keep(self) -> None:
+        checked = 0
+        while True:
+            await self._clock.sleep(KEEPER_S)
+            for view in self.views.values():
+                view.tell()
+            self._drop_idle()
+            if self.catalogue.generation != checked:
+                checked = self.catalogue.generation
+                await self._check_identity()
+
+    def _drop_idle(self) -> None:
+        now = self._clock.monotonic_s()
+        for entry in list(self.followed.values()):
+            if entry.readers == 0 and now - entry.idle_since >= self._config.idle_s:
+                self._drop(entry)
+
+    async def _check_identity(self) -> None:
+        """Close streams whose topic was deleted, made anew or given more partitions."""
+        entries = list(self.followed.values())
+        known = self.catalogue.topics
+        for entry in entries:
+            topic = known.get(entry.source.name)
+            if topic is None or topic.topic != entry.source.topic:
+                self._give_up(entry, "its topic is no longer there")
+            elif topic.partitions != entry.source.partitions:
+                self._give_up(entry, f"its topic has {topic.partitions} partitions now")
+        left = [entry for entry in entries if entry.closed is None]
+        try:
+            ids = await self._topic_ids([entry.source.topic for entry in left]) if left else {}
+        except Unavailable:
+            return
+        for entry in left:
+            if ids[entry.source.topic] != entry.source.topic_id:
+                self._give_up(entry, "its topic was made anew")
+
+
+async def _raised(failed: asyncio.Future[None]) -> None:
+    await failed
+
+
+def _partitions(entry: Followed) -> list[TopicPartition]:
+    return [TopicPartition(entry.source.topic, p, tail.end) for p, tail in enumerate(entry.tails)]
+
+
+def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:
+    return [TopicPartition(source.topic, p) for source in sources for p in range(source.partitions)]

@@ -1,0 +1,132 @@
+"""The one Kafka reader of a process: a thread that reads all partitions somebody follows and hands batches to the event loop.
+
+Assigned by hand, never part of a group. What leaves, in batches of at most BATCH_BYTES (and the last record): (topic, partition, found),
+where `found` is a Record, the offset up to which nothing more is committed (int), or None when the partition's range is gone.
+At most BATCHES_AHEAD batches wait for the loop; then the thread waits, and librdkafka's own bounded queue fills, and so on to the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from cloud import kafka
+from cloud.access.events import Record, from_result_headers
+from cloud.kafka import KafkaConfig
+from protocol.topics import QUERY_PREFIX
+
+log = logging.getLogger("edgewake.access")
+
+BATCH_BYTES: Final = 256 * 1024
+BATCH_RECORDS: Final = 500
+BATCHES_AHEAD: Final = 2
+POLL_S: Final = 0.05
+"""Seconds that a new assignment waits at most."""
+GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+Found: TypeAlias = tuple[str, int, Record | int | None]
+Deliver: TypeAlias = Callable[[Mapping[str, int], Sequence[Found]], None]
+"""Gets the number of each topic's assignment, so that what came from an earlier one is told apart, and a batch."""
+
+CONSUMER: Final[dict[str, Any]] = {
+    "enable.partition.eof": True,  # tells how far nothing is left, transaction markers included
+    "queued.max.messages.kbytes": 4096,
+    "fetch.message.max.bytes": 1024 * 1024,
+}
+
+
+def found_in(message: Message) -> Found | None:
+    """What a message of the consumer says; None for passing trouble, which librdkafka mends by itself."""
+    error = message.error()
+    topic, partition = message.topic(), message.partition()
+    if error is None:
+        return topic, partition, _record(message, topic)
+    if error.code() == KafkaError._PARTITION_EOF:
+        return topic, partition, int(message.offset())
+    if error.code() in GONE:
+        return topic, partition, None
+    log.debug("Kafka reader: %s", error.str())
+    return None
+
+
+def _record(message: Message, topic: str) -> Record:
+    is_result = topic.startswith(QUERY_PREFIX)
+    is_watermark = is_result and from_result_headers(message.headers())
+    return Record(message.offset(), message.timestamp()[1], message.value() or b"", is_result, is_watermark)
+
+
+class KafkaReader:
+    """`assign` and `unassign` from any thread; `deliver` and `failed` are called in the reader's thread."""
+
+    def __init__(self, config: KafkaConfig, client_id: str, *, deliver: Deliver, failed: Callable[[BaseException], None]) -> None:
+        self._consumer: Consumer = kafka.consumer(config, client_id, **CONSUMER)
+        self._deliver = deliver
+        self._failed = failed
+        self._commands: queue.SimpleQueue[tuple[int | None, list[TopicPartition]]] = queue.SimpleQueue()
+        self._assignments: Mapping[str, int] = {}
+        self._room = threading.Semaphore(BATCHES_AHEAD)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="kafka-reader", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def assign(self, partitions: Sequence[TopicPartition], assignment: int) -> None:
+        """Read these of one topic too, from their offsets; what is delivered of them bears the assignment's number."""
+        self._commands.put((assignment, list(partitions)))
+
+    def unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these no longer."""
+        self._commands.put((None, list(partitions)))
+
+    def taken(self) -> None:
+        """The loop has taken a batch: there is room for another."""
+        self._room.release()
+
+    def stop(self) -> None:
+        """End and wait for it."""
+        self._stopping = True
+        self._room.release()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._obey()
+                batch = self._read()
+                if batch:
+                    self._room.acquire()
+                    self._deliver(self._assignments, batch)
+            self._consumer.close()
+        except BaseException as error:  # the loop must learn of it, whatever it is: a reader that died silently is the worst of all
+            self._failed(error)
+
+    def _obey(self) -> None:
+        while not self._commands.empty():
+            assignment, partitions = self._commands.get()
+            if assignment is None:
+                self._consumer.incremental_unassign(partitions)
+            else:
+                self._consumer.incremental_assign(partitions)
+                self._assignments = {**self._assignments, partitions[0].topic: assignment}
+
+    def _read(self) -> list[Found]:
+        batch: list[Found] = []
+        size = 0
+        wait_s = POLL_S
+        while size < BATCH_BYTES and len(batch) < BATCH_RECORDS:
+            message = self._consumer.poll(wait_s)
+            if message is None:
+                break
+            found = found_in(message)
+            if found is not None:
+                batch.append(found)
+                size += len(found[2].value) if isinstance(found[2], Record) else 0
+            wait_s = 0
+        return batch

@@ -1,0 +1,34 @@
+"""What an access server counts, for Prometheus. Names begin with `edgewake_access_`; labels come from closed lists."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+TICK_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+
+
+class Metrics:
+    """One server's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.clients = Gauge("edgewake_access_clients", "Streams open now", registry=self.registry)
+        self.behind = Gauge("edgewake_access_clients_behind", "Open streams that catch up", registry=self.registry)
+        self.views = Gauge("edgewake_access_views", "Different subscriptions open now", registry=self.registry)
+        self.followed = Gauge("edgewake_access_followed", "Streams and queries read from Kafka", registry=self.registry)
+        self.tail_bytes = Gauge("edgewake_access_tail_bytes", "Bytes of records kept in memory", registry=self.registry)
+        self.records = Gauge("edgewake_access_records", "Records read since the start", registry=self.registry)
+        self.unreadable = Gauge("edgewake_access_unreadable_records", "Records passed over since the start", registry=self.registry)
+        self.replayed = Gauge("edgewake_access_replayed_blocks", "Blocks of older records read since the start", registry=self.registry)
+        self.started = Counter("edgewake_access_started", "Streams opened, by where they began", ["how"], registry=self.registry)
+        self.ended = Counter("edgewake_access_ended", "Streams ended, by reason", ["why"], registry=self.registry)
+        self.refused = Counter("edgewake_access_refused", "Requests refused, by reason", ["code"], registry=self.registry)
+        self.gaps = Counter(
+            "edgewake_access_gaps", "Cursors that could not be continued exactly, by reason", ["reason"], registry=self.registry
+        )
+        self.sent_bytes = Counter("edgewake_access_sent_bytes", "Bytes of streams written", registry=self.registry)
+        self.tick = Histogram(
+            "edgewake_access_tick_seconds", "Time to encode what came in a tick", buckets=TICK_BUCKETS_S, registry=self.registry
+        )

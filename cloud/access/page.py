@@ -1,0 +1,36 @@
+"""The page: `cloud/page/` as static files, at `/` and `/page/…`, from the source tree or an installed wheel alike."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+REVALIDATE: Final = "no-cache"
+"""Ours change with each version and have no version in their names: always ask, ETag answers 304."""
+LIBRARY_CACHE: Final = "public, max-age=86400"
+SECURITY: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+
+
+def folder() -> Path:
+    """Where the page's files are."""
+    return Path(str(files("cloud"))) / "page"
+
+
+class Page(StaticFiles):
+    """The page's files with their caching."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = LIBRARY_CACHE if path.startswith("vendor/") else REVALIDATE
+        response.headers.update(SECURITY)
+        return response
+
+
+def index() -> Response:
+    """The page itself."""
+    return FileResponse(folder() / "index.html", headers={"Cache-Control": REVALIDATE, **SECURITY})

@@ -1,0 +1,66 @@
+"""Batches become bytes of `text/event-stream`: the one place that knows the format (WHATWG HTML 9.2).
+
+Lines end in LF, ids are ASCII, an event is always whole. A comment is `:` and one line end, because some clients take a comment with a
+blank line for an event; `retry` has no blank line either and travels with the block after it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from cloud.access.events import Event
+from cloud.access.reader import Batch
+from cloud.access.subscription import Plan, Positions
+from protocol.cursor import CursorCodec, CursorWriter
+
+HEARTBEAT: Final = b":\n"
+CONTENT_TYPE: Final = b"text/event-stream"
+
+
+class Encoder:
+    """Encodes what one plan shows. With `checkpoint_events` a cursor without an event is told as an event, not as a lone id."""
+
+    def __init__(self, codec: CursorCodec, plan: Plan, *, checkpoint_events: bool) -> None:
+        self._codec = codec
+        self._plan = plan
+        self._checkpoint_events = checkpoint_events
+
+    def cursor(self, positions: Positions) -> str:
+        """The cursor of a place."""
+        return self._codec.encode(self._plan.cursor(positions))
+
+    def events(self, batch: Batch) -> bytes:
+        """The events of a batch, each with its id."""
+        if not batch.steps:
+            return b""
+        writer = CursorWriter(self._codec, self._plan.cursor(batch.start))
+        parts = []
+        for step in batch.steps:
+            writer.move(step.stream, step.partition, step.position)
+            parts.append(block(step.event, writer.text()))
+        return b"".join(parts)
+
+    def checkpoint(self, positions: Positions) -> bytes:
+        """Tell a place without an event."""
+        cursor = self.cursor(positions)
+        if not self._checkpoint_events:
+            return b"id: %b\n\n" % cursor.encode()
+        return block(Event("checkpoint", {}, orjson.dumps({"cursor": cursor})), cursor.encode())
+
+    def gap(self, event: Event, positions: Positions) -> bytes:
+        """A gap, with the cursor from which it goes on."""
+        return block(event, self.cursor(positions).encode())
+
+
+def block(event: Event, cursor: bytes) -> bytes:
+    """One event. Its data is JSON in one line: neither CR nor LF can be in it."""
+    if event.kind:
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (cursor, event.kind.encode(), event.data)
+    return b"id: %b\ndata: %b\n\n" % (cursor, event.data)
+
+
+def retry(ms: int) -> bytes:
+    """How long a client that loses the connection should wait."""
+    return b"retry: %d\n" % ms

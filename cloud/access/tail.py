@@ -1,0 +1,83 @@
+"""The tail: the latest records of one partition in memory, within a bound of bytes. Readers pull from it by position.
+
+It is complete from `start` (inclusive) to `end` (exclusive): every committed record between has been seen, offsets that hold none
+(transaction markers, aborted records) included. Older positions are `cloud.access.replay`'s business. One event loop owns a tail.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from cloud.access.events import Record
+from protocol.cursor import Position
+
+RECORD_OVERHEAD_BYTES: Final = 300
+"""Memory of a record beside its value, roughly; counted so that many tiny records keep within the bound too."""
+_COMPACT_FROM: Final = 512
+
+
+class Tail:
+    """The latest records of a partition."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.end = start
+        self._records: list[Record] = []
+        self._offsets: list[int] = []
+        self._head = 0
+
+    def append(self, record: Record) -> int:
+        """Take the next record; the bytes it takes. One that was seen before is passed over."""
+        if record.offset < self.end:
+            return 0
+        self._records.append(record)
+        self._offsets.append(record.offset)
+        self.end = record.offset + 1
+        return len(record.value) + RECORD_OVERHEAD_BYTES
+
+    def reaches(self, end: int) -> None:
+        """Nothing more is committed before `end`."""
+        self.end = max(self.end, end)
+
+    def evict(self) -> int:
+        """Give the oldest record up; the bytes it took."""
+        record = self._records[self._head]
+        self._head += 1
+        self.start = record.offset + 1
+        self._records[self._head - 1] = _EVICTED
+        if self._head >= _COMPACT_FROM and self._head * 2 > len(self._records):
+            del self._records[: self._head], self._offsets[: self._head]
+            self._head = 0
+        return len(record.value) + RECORD_OVERHEAD_BYTES
+
+    def __len__(self) -> int:
+        return len(self._records) - self._head
+
+    def oldest(self) -> Record:
+        """The record that `evict` would give up."""
+        return self._records[self._head]
+
+    def has(self, position: Position) -> bool:
+        """Is everything from `position` on to be had here?"""
+        return position[0] >= self.start
+
+    def read_from(self, position: Position) -> Iterator[Record]:
+        """Records from `position` on; the first may be one whose events were partly passed."""
+        for i in range(self._index(position[0]), len(self._records)):
+            yield self._records[i]
+
+    def same_place(self, a: Position, b: Position) -> bool:
+        """Do two positions have the same events before them? Offsets without records between them make no difference."""
+        if a == b:
+            return True
+        if a[1] or b[1] or not (self.start <= min(a[0], b[0]) and max(a[0], b[0]) <= self.end):
+            return False
+        return self._index(a[0]) == self._index(b[0])
+
+    def _index(self, offset: int) -> int:
+        return bisect_left(self._offsets, offset, self._head)
+
+
+_EVICTED: Final = Record(-1, 0, b"", is_result=False)
