@@ -23,6 +23,7 @@ from edge.event_log import EventLog, LogStatus
 from edge.intake import Intake, LogSink, OneWaySink
 from edge.log_codec import Reading
 from edge.log_store import OutFrame
+from edge.memory import give_back
 from edge.sources.source import Source
 from edge.uplink import Uplink
 from protocol.clock import Clock
@@ -70,6 +71,7 @@ class Agent:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
                 sources = [self._begin(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
+                give_back()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
@@ -122,9 +124,8 @@ class Agent:
     # how it is
 
     async def _write_status(self) -> None:
-        """The log is asked in a thread: a slow disk must not stop the uplink."""
         while True:
-            self._log_status = await asyncio.to_thread(self._events.status)
+            self._log_status = await self._events.ask_status()
             self._say(running=True)
             await self._clock.sleep(self._config.uplink.status_interval_s)
 

@@ -82,8 +82,8 @@ class LogConfig(Config):
     """At the quota the oldest readings make room and the cloud is told by a gap (drop_oldest), or no new ones are taken (refuse)."""
     wal_bytes_max: int = Field(default=64 << 20, ge=4 << 20)
     """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
-    reserve_bytes: int = Field(default=512 << 10, ge=0)
-    """Disk space kept aside, so that acknowledged readings can be deleted on a full disk."""
+    reserve_bytes: int = Field(default=8 << 20, ge=0)
+    """Disk space kept aside, so that sending and deleting go on when the disk is full: twice the usual write-ahead log."""
 
 
 class UplinkConfig(Config):

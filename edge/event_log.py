@@ -166,6 +166,11 @@ class EventLog:
         """Ask the log how it is. Blocks for as long as one transaction takes."""
         return self._ask(self._status)
 
+    async def ask_status(self) -> LogStatus:
+        """`status` without blocking the loop."""
+        answer: LogStatus = await asyncio.wrap_future(self._writer.ask(self._status))
+        return answer
+
     def _status(self, store: LogStore) -> LogStatus:
         lost = {name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")}
         backlog, _ = store.backlog()

@@ -25,6 +25,8 @@ PAGE_CACHE_KIB: Final = 1024
 """SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
 CHECKPOINT_BYTES: Final = 4 << 20
 """Size of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
+BUSY_S: Final = 0.05
+"""How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are accepted."""
 
 MIGRATIONS: Final = (
     """
@@ -54,7 +56,7 @@ MIGRATIONS: Final = (
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     try:
         _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
         _pragma(db, "journal_mode", "WAL", "wal")
@@ -62,7 +64,6 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         _pragma(db, "mmap_size", "0", 0)
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
         db.execute("PRAGMA wal_autocheckpoint = 0")  # its errors would be swallowed; the writer checkpoints by itself
-        db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
         migrate(db)
     except BaseException:
         db.close()

@@ -407,7 +407,7 @@ class LogStore:
         """(first position, accepted at, batch) of rows whose CRC holds, from a position on."""
         query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first >= ? ORDER BY first"
         for place, count, at, crc, body in self._db.execute(query, (stream.id, first)):
-            if checksum(body, stream.id, place, count) == crc and place + count - 1 <= stream.last:
+            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= stream.last:
                 yield place, at, Batch(count, body)
 
     def _put_gap(self, draft: _Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap) -> OutFrame:
@@ -430,7 +430,7 @@ class LogStore:
         place = (stream.id, key.epoch, key.frame)
         query = "SELECT seq, count, gap, content_type, crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
         seq, count, gap, content_type, crc, payload = self._db.execute(query, place).fetchone()
-        if checksum(payload, *place) == crc:
+        if isinstance(payload, bytes) and checksum(payload, *place) == crc:
             draft.frames.append(OutFrame(key, payload, content_type, count, gap))
             draft.outstanding[key] = len(payload)
             return
@@ -441,10 +441,10 @@ class LogStore:
 
     # housekeeping
 
-    def checkpoint(self, *, truncate: bool = False) -> bool:
-        """Copy the write-ahead log into the file; False where a reader is in the way."""
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False where a reader is in the way."""
         self._failpoint("checkpointing")
-        busy, *_ = self._db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchone()
+        busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._mark.sync()
         return not busy
 

@@ -7,8 +7,8 @@
 One turn takes all that waits, so the slower the disk, the more readings share an fsync. What a turn does:
 
 * durable first: a reading is accepted when its COMMIT returned, a frame may be sent when its bytes are committed;
-* disk full: the turn is kept and tried again; meanwhile acknowledged frames are deleted with the space of the reserve file, and queues that
-  fill up refuse; nothing is acknowledged that is not stored;
+* disk full: the turn is kept and tried again, queues that fill up refuse, and nothing is acknowledged that is not stored. Meanwhile
+  sending and deleting go on in the space of the reserve file;
 * an I/O error: that connection is never used again. The log is opened anew, checkpointed (which writes and syncs every page once more), and
   only its commit number decides whether the turn is done again.
 
@@ -106,9 +106,11 @@ class LogWriter:
         self._stopping = False
         self._idle = False
         self._held: Work | None = None
+        self._checkpoint_from = CHECKPOINT_BYTES
         self.state = LogState.GOOD
         self.store = opener()
-        self._keep_reserve()
+        if not self._keep_reserve():
+            log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
         self._thread.start()
 
@@ -237,6 +239,8 @@ class LogWriter:
             self._upkeep()
             return not over
         self._failpoint("received")
+        if self.state is LogState.FULL and not self._make_room():
+            return self._keep_for_later(work)
         done = self._commit(work)
         if done is None:
             return self._keep_for_later(work)
@@ -245,7 +249,7 @@ class LogWriter:
         self._on_done(done.frames)
         if done.dropped:
             log.warning("the quota cost %d readings", done.dropped, extra={"event": "log.quota", "readings": done.dropped})
-        if self.store.wal_bytes() >= CHECKPOINT_BYTES:
+        if self.store.wal_bytes() >= self._checkpoint_from:
             self._checkpoint()
         return True
 
@@ -332,22 +336,38 @@ class LogWriter:
             return self.store.apply(work)
         except (sqlite3.OperationalError, OSError) as error:
             if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                self._say(LogState.FULL)
-                self._free_on_full_disk(work)
+                self._on_full_disk(work)
                 return None
             self._open_again(error)
         return Done((), 0) if self.store.commit > before else None  # it may have been stored after all
 
-    def _free_on_full_disk(self, work: Work) -> None:
-        """Give up the reserve, so that what the cloud has can be deleted and the file's pages are free again."""
+    def _on_full_disk(self, work: Work) -> None:
+        """Give up the reserve; deletions are taken out of the work, since they go first now."""
+        self._say(LogState.FULL)
         self._reserve.unlink(missing_ok=True)
-        acknowledged = [(key, rejected) for key, rejected in work.freed if rejected is None]
+        with self._lock:
+            self._freed = [*work.freed, *self._freed]
+            self._held = Work(work.readings, work.positions, (), work.sending)
+
+    def _make_room(self) -> bool:
+        """On a full disk: use the reserve to shrink the write-ahead log, delete what the cloud has, send on. Is the reserve back?
+
+        New readings wait for that: what they would take of the reserve could never be deleted again.
+        """
+        with self._lock:
+            freed, self._freed = self._freed, []
+            sending = self._sending
         try:
-            if acknowledged:
-                self.store.apply(Work(freed=acknowledged))
-            self.store.checkpoint(truncate=True)
+            self.store.checkpoint()
+            if freed or self._can_frame():
+                self._on_done(self.store.apply(Work(freed=freed, sending=sending)).frames)
+                self.store.checkpoint()
         except sqlite3.OperationalError as error:
-            log.warning("no room to delete either: %s", error, extra={"event": "log.full"})
+            with self._lock:
+                self._freed = freed + self._freed
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                self._open_again(error)
+        return self._keep_reserve()
 
     def _open_again(self, error: Exception) -> None:
         """Never try again on the same connection: what a failed fsync left behind is unknown.
@@ -361,7 +381,7 @@ class LogWriter:
         while True:
             try:
                 self.store = self._opener()
-                self.store.checkpoint(truncate=True)
+                self.store.checkpoint()
             except (sqlite3.OperationalError, OSError) as again:
                 log.error("the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"})
                 if self._stopping:
@@ -373,7 +393,7 @@ class LogWriter:
     def _keep_for_later(self, work: Work) -> bool:
         """The next turn tries again; when stopping, this was never accepted and is let go."""
         with self._lock:
-            self._held = work
+            self._held = self._held or work
             if self._stopping:
                 lost = sum(map(len, work.readings.values()))
                 log.error("stopped with %d readings that could not be stored", lost, extra={"event": "log.not_stored", "readings": lost})
@@ -385,27 +405,30 @@ class LogWriter:
             log.log(level, "the event log is %s", state, extra={"event": f"log.{state}"})
         self.state = state
 
-    def _keep_reserve(self) -> None:
-        """Space that is ours when the disk is full."""
+    def _keep_reserve(self) -> bool:
+        """Space that is ours when the disk is full; False where there is none to be had."""
         if self._config.reserve_bytes == 0 or self._reserve.exists():
-            return
+            return True
         try:
             with self._reserve.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self._config.reserve_bytes)
-        except OSError as error:
+        except OSError:
             self._reserve.unlink(missing_ok=True)
-            log.warning(
-                "no space for a reserve of %d bytes: %s", self._config.reserve_bytes, error.strerror, extra={"event": "log.no_reserve"}
-            )
+            return False
+        return True
 
     # upkeep
 
     def _checkpoint(self) -> None:
+        """Copy and empty the write-ahead log. Where a reader is in the way, not again before it has grown as much once more."""
         try:
-            self.store.checkpoint(truncate=self.store.wal_bytes() >= 2 * CHECKPOINT_BYTES)
+            done = self.store.checkpoint()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                self._open_again(error)
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                return
+            self._open_again(error)
+            done = True
+        self._checkpoint_from = CHECKPOINT_BYTES + (0 if done else self.store.wal_bytes())
 
     def _upkeep(self) -> None:
         """Nothing else to do: shrink what can shrink."""

@@ -1,0 +1,43 @@
+"""`edgewake tail`: follow streams or queries in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM…")
+@click.option(
+    "--server", "servers", multiple=True, default=["http://127.0.0.1:8700"], show_default=True, help="Repeat for several, tried in turn."
+)
+@click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
+@click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
+@click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, an ISO 8601 time, or ms since 1970.")
+@click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Keep the place here and go on from it next time.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
+def tail(
+    streams: tuple[str, ...],
+    servers: tuple[str, ...],
+    where: str | None,
+    select: str | None,
+    start: str,
+    cursor_file: Path | None,
+    count: int | None,
+) -> None:
+    """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON lines when piped.
+
+    Reconnects and resumes by itself. Gaps and reconnects are told on standard error.
+    """
+    from pydantic import ValidationError
+
+    from edge.client.tail import Tail, run
+    from protocol.lease import Subscription
+
+    try:
+        subscription = Subscription(streams=streams, where=where, select=select)
+    except ValidationError as error:
+        raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
+    sys.exit(run(Tail(servers, subscription, start, cursor_file, count)))
