@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from deploy.jars import LOCK
+from deploy.kafka_node import VERSION
 
 SETS: Final = {
     # The second jar lets Kafka's log lines out: its own POM leaves the choice of a logging back end to the user. The ! keeps its
     # parent POM from choosing the versions of everything else.
-    "kafka": ("org.apache.kafka:kafka_2.13:4.3.1+org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!", None),
+    "kafka": (f"org.apache.kafka:kafka_2.13:{VERSION}+org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!", None),
     # The token provider is resolvable at 4.0.0 only, the same classes; what Spark's wheel already holds is left out.
     "spark": (
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",

@@ -16,6 +16,8 @@ from typing import Final
 
 from protocol.errors import LocalError
 
+VERSION: Final = "4.3.1"
+"""Of the jars, and of the image in compose.yaml."""
 HEAP_MIB: Final = 320
 """Kafka's heap for a demo on one machine: the live set after 50 topics is about 120 MiB (measured)."""
 _FORMAT_S: Final = 60

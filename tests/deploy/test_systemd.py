@@ -1,0 +1,60 @@
+"""The systemd units."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from deploy import cli
+
+UNITS = Path(cli.__file__).parent / "systemd"
+
+
+def unit(name: str) -> ConfigParser:
+    """A unit, parsed."""
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string((UNITS / name).read_text())
+    return parser
+
+
+@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
+    """With the command's path made ours, since systemd wants it to exist."""
+    assert shutil.which("systemd-analyze"), "systemd-analyze is missing: apt-get install systemd"
+    instance = tmp_path / name.replace("@", "@bridge")
+    edgewake = Path(sys.executable).with_name("edgewake")
+    instance.write_text((UNITS / name).read_text().replace("/opt/edgewake/bin/edgewake", str(edgewake)))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", instance], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if instance.name in line]) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
+def test_what_is_started_is_a_command_of_ours(name: str) -> None:
+    words = unit(name)["Service"]["ExecStart"].replace("%i", "bridge").split()
+    assert words[1] in cli.HELP
+    assert words[2:] == ["--config", f"/etc/edgewake/{words[1]}.toml"]
+
+
+@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
+def test_a_wrong_configuration_is_not_tried_again_and_everything_else_is(name: str) -> None:
+    service = unit(name)["Service"]
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
+
+
+def test_the_agent_is_never_given_up_because_it_may_be_far_away() -> None:
+    assert unit("edgewake-agent.service")["Unit"]["StartLimitIntervalSec"] == "0"
+
+
+@pytest.mark.parametrize(("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30)])
+def test_the_unit_is_hardened(name: str, worst: int) -> None:
+    """systemd's own measure of exposure, in tenths: 100 is a unit without any protection."""
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", f"--threshold={worst}", UNITS / name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-300:]
