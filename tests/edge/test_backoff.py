@@ -1,0 +1,29 @@
+"""How long to wait."""
+
+from __future__ import annotations
+
+import random
+
+from edge.backoff import SETTLED_S, Backoff
+
+
+def test_waits_double_up_to_the_bound_and_at_least_half_of_each_is_waited() -> None:
+    backoff = Backoff(0.2, 30, random.Random(1))
+    for bound in (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30):
+        assert bound / 2 <= backoff.next_s() <= bound
+
+
+def test_a_thousand_devices_spread_over_half_the_wait() -> None:
+    waits = sorted(Backoff(10, 10, random.Random(seed)).next_s() for seed in range(1000))
+    assert waits[0] < 5.1
+    assert waits[-1] > 9.9
+
+
+def test_only_a_connection_that_held_is_forgiven() -> None:
+    backoff = Backoff(0.2, 30, random.Random(1))
+    for _ in range(10):
+        backoff.next_s()
+        backoff.held(SETTLED_S - 1)
+    assert backoff.next_s() >= 15
+    backoff.held(SETTLED_S)
+    assert backoff.next_s() <= 0.2

@@ -1,0 +1,52 @@
+"""The agent's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.config import AgentConfig
+from protocol.config import load
+from protocol.errors import ConfigError
+
+GOOD = 'device = "d1"\ndata_dir = "/tmp/x"\n'
+
+
+def loaded(tmp_path: Path, text: str) -> AgentConfig:
+    path = tmp_path / "agent.toml"
+    path.write_text(text, "utf-8")
+    return load(AgentConfig, path)
+
+
+def test_two_keys_are_enough(tmp_path: Path) -> None:
+    assert loaded(tmp_path, GOOD).uplink.inflight_frames_max == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GOOD + "[log]\nlinger = 2\n", "log.linger: unknown key; did you mean 'linger_ms'"),
+        (GOOD + '[uplink]\nack_timeout_s = "10 s"\n', "uplink.ack_timeout_s = '10 s'"),
+        ('device = "a/b"\ndata_dir = "/tmp/x"\n', "device = 'a/b'"),
+        ('data_dir = "/tmp/x"\n', "device: missing"),
+        (GOOD + '[[source]]\ntype = "host_metric"\nstream = "s"\n', "host_metrics"),
+        (GOOD + '[[source]]\ntype = "host_metrics"\nstream = "Not OK"\n', "expected 1-64 of a-z"),
+        (GOOD + '[[source]]\ntype = "json_lines"\nstream = "s"\n' * 2, "standard input"),
+        (GOOD + '[[source]]\ntype = "file_tail"\nstream = "s"\npath = "/x"\n' * 2, "tailed twice"),
+        (GOOD + "[log]\nquota_bytes = 1048576\n[uplink]\ninflight_bytes_max = 1048576\n", "log.quota_bytes"),
+        (GOOD + "[uplink]\nbackoff_min_s = 60\n", "longer than its bound"),
+        (GOOD + '[mqtt]\ncert_file = "/c"\n', "belong together"),
+    ],
+)
+def test_a_wrong_key_is_named_with_what_was_expected(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, text)
+    assert says in str(caught.value)
+
+
+def test_every_key_is_documented() -> None:
+    """A docstring or a comment after each field but the self-evident."""
+    source = Path("edge/config.py").read_text("utf-8")
+    for key in ("linger_ms", "quota_bytes", "wal_bytes_max", "ack_timeout_s", "inflight_frames_max", "drain_s", "poll_s", "interval_s"):
+        assert '"""' in source.partition(f"    {key}:")[2].splitlines()[1], key

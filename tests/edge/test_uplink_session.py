@@ -1,0 +1,205 @@
+"""What the uplink decides, without I/O."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from edge.log_store import FrameKey, OutFrame
+from edge.uplink_session import TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from protocol.ack import Ack, AckToken
+from protocol.errors import LocalError, RejectReason, RemoteError
+
+KEPT = Ack(AckToken(0, 1))
+
+
+def out(frame: int = 1, stream: str = "speed", gap: str | None = None) -> OutFrame:
+    return OutFrame(FrameKey(stream, 7, frame), b"{}", "type", 1, gap)
+
+
+def streaming(*frames: OutFrame) -> UplinkSession:
+    session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35)
+    connect(session)
+    session.hand_over(frames)
+    return session
+
+
+def connect(session: UplinkSession) -> None:
+    for event in (UplinkEvent.CONNECT, UplinkEvent.CONNECTED, UplinkEvent.SUBSCRIBED):
+        session.move(event)
+
+
+def send(session: UplinkSession, now_s: float = 0, limit: int = 100) -> list[int]:
+    """Send all that is due; the frame numbers. The packet id is the frame's number."""
+    numbers = []
+    for frame in session.to_send(now_s, limit):
+        session.sent(frame.key, frame.key.frame)
+        numbers.append(frame.key.frame)
+    return numbers
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(UplinkState, UplinkEvent)))
+def test_every_pair_of_state_and_event_is_in_the_table_or_raises(state: UplinkState, event: UplinkEvent) -> None:
+    session = UplinkSession(ack_timeout_s=1, ack_timeout_max_s=1)
+    session.state = state
+    expected = TRANSITIONS.get((state, event))
+    if expected is None:
+        with pytest.raises(LocalError):
+            session.move(event)
+        assert session.state is state
+    else:
+        assert session.move(event) is expected
+
+
+def test_nothing_is_sent_before_the_acknowledgements_are_subscribed() -> None:
+    session = UplinkSession(ack_timeout_s=1, ack_timeout_max_s=1)
+    session.move(UplinkEvent.CONNECT)
+    session.move(UplinkEvent.CONNECTED)
+    session.hand_over([out()])
+    assert send(session) == []
+    session.move(UplinkEvent.SUBSCRIBED)
+    assert send(session) == [1]
+
+
+def test_frames_are_sent_once_in_order_within_the_limit() -> None:
+    session = streaming(out(1), out(2), out(3))
+    assert send(session, limit=2) == [1, 2]
+    assert send(session) == [3]
+    assert send(session) == []
+
+
+@pytest.mark.parametrize("reason", [0x00, 0x10, 0x80, 0x87, 0x97])
+def test_a_puback_frees_nothing_whatever_it_says(reason: int) -> None:
+    session = streaming(out())
+    send(session)
+    assert session.on_puback(1, reason, now_s=0) == out().key
+    assert len(session) == 1
+    assert session.refused_by_broker == (reason != 0)
+
+
+def test_silence_of_the_cloud_after_the_puback_sends_again_with_doubled_patience_up_to_its_bound() -> None:
+    session = streaming(out())
+    send(session)
+    assert send(session, now_s=1000) == []  # the broker has not answered: TCP delivers or the connection dies
+    now_s = 1000.0
+    for patience_s in (10, 20, 35, 35):
+        session.on_puback(1, 0, now_s)
+        assert session.next_due_s() == now_s + patience_s
+        assert send(session, now_s + patience_s - 0.1) == []
+        now_s += patience_s
+        assert send(session, now_s) == [1]
+    assert session.resent == 4
+
+
+def test_after_a_reconnect_all_that_is_not_acknowledged_is_sent_again_in_order() -> None:
+    session = streaming(out(1), out(2), out(3))
+    send(session)
+    session.on_puback(1, 0, 0)
+    session.on_ack(out(2).key, KEPT)
+    session.move(UplinkEvent.LOST)
+    connect(session)
+    assert send(session) == [1, 3]
+
+
+def test_an_old_puback_of_a_packet_id_used_anew_is_not_taken_for_the_new_one() -> None:
+    session = streaming(out(1))
+    send(session)
+    session.move(UplinkEvent.LOST)
+    connect(session)
+    assert session.on_puback(1, 0, 0) is None
+
+
+def test_an_acknowledgement_frees_once() -> None:
+    session = streaming(out())
+    send(session)
+    assert session.on_ack(out().key, KEPT) == Freed(out().key, None)
+    assert session.on_ack(out().key, KEPT) is None
+
+
+def test_a_refusal_frees_with_its_reason() -> None:
+    session = streaming(out())
+    assert session.on_ack(out().key, Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "speed")) == Freed(
+        out().key, RejectReason.FIELD_TYPE, "speed"
+    )
+
+
+def test_a_frame_handed_over_again_is_not_sent_twice() -> None:
+    session = streaming(out())
+    send(session)
+    session.hand_over([out()])
+    assert send(session) == []
+
+
+def test_a_gap_that_takes_a_frames_number_is_sent() -> None:
+    session = streaming(out())
+    send(session)
+    session.hand_over([out(gap="rejected")])
+    assert send(session) == [1]
+
+
+def test_correlation_data_names_the_frame_and_nothing_else_is_read() -> None:
+    assert key_of(correlation(out(12).key)) == out(12).key
+    for data in (None, b"", b"a|b|c", b"speed|1", b"\xff|1|2"):
+        with pytest.raises(RemoteError):
+            key_of(data)
+
+
+class Sessions(RuleBasedStateMachine):
+    """Any order of events: a frame is in flight from its hand-over to its acknowledgement, and new frames go out in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = streaming()
+        self.now_s = 0.0
+        self.handed: set[int] = set()
+        self.acked: set[int] = set()
+        self.sent_here: set[int] = set()
+
+    @rule(count=st.integers(1, 3))
+    def hand_over(self, count: int) -> None:
+        numbers = range(len(self.handed) + 1, len(self.handed) + count + 1)
+        self.handed |= set(numbers)
+        self.session.hand_over(out(n) for n in numbers)
+
+    @rule(limit=st.integers(0, 5))
+    def send(self, limit: int) -> None:
+        numbers = send(self.session, self.now_s, limit)
+        assert len(numbers) <= limit
+        assert not set(numbers) & self.acked
+        fresh = [n for n in numbers if n not in self.sent_here]
+        assert fresh == sorted(fresh)
+        self.sent_here |= set(numbers)
+
+    @rule(data=st.data(), reason=st.sampled_from([0, 0x10, 0x97]))
+    def puback(self, data: st.DataObject, reason: int) -> None:
+        self.session.on_puback(data.draw(st.integers(1, 20)), reason, self.now_s)
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.handed)))
+        assert (self.session.on_ack(out(number).key, KEPT) is None) == (number in self.acked)
+        self.acked.add(number)
+
+    @rule()
+    def reconnect(self) -> None:
+        self.session.move(UplinkEvent.LOST)
+        assert send(self.session, self.now_s) == []
+        connect(self.session)
+        self.sent_here = set()
+
+    @rule(seconds=st.floats(0, 50))
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @invariant()
+    def in_flight_is_what_was_not_acknowledged(self) -> None:
+        assert len(self.session) == len(self.handed - self.acked)
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
