@@ -59,6 +59,8 @@ class Item:
     bytes: int
     payload: Any = None
     late: bool = False
+    held_at_s: float = 0.0
+    """Monotonic clock, when it was held; set by the Placer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,13 @@ class State:
     """NUMBERED: bit i stands for number next - 1 - i."""
     touched_ms: int = 0
     held: dict[int, Item] = field(default_factory=dict)
-    """By first number. Not kept: held frames are read again."""
+    """By first number, in the order they came. Not kept: held frames are read again."""
     held_bytes: int = 0
-    held_since_s: float = 0.0
-    """Monotonic clock, when the frame whose turn it is was first missed."""
+
+    @property
+    def held_since_s(self) -> float:
+        """When the frame that waits longest was held; there is one."""
+        return next(iter(self.held.values())).held_at_s
 
     def encode(self) -> bytes:
         """A row of `ew.sequence`."""
@@ -185,7 +190,7 @@ class Placer:
         out: list[Emission] = []
         for key, state in list(self._holding.items()):
             while state.held and now_s - state.held_since_s >= self._bounds.hold_s:
-                self._release(key, state, out, now_s, now_ms, "time")
+                self._release(key, state, out, now_ms, "time")
         return out
 
     @property
@@ -235,8 +240,8 @@ class Placer:
             self._hold(key, state, item, now_s)
         else:
             self._pass_overlapping(key, state, item, out, now_ms)
-            self._release_run(key, state, out, now_s, now_ms)
-        self._keep_bounds(key, state, out, now_s, now_ms)
+            self._release_run(key, state, out, now_ms)
+        self._keep_bounds(key, state, out, now_ms)
         return out
 
     def _place_old(self, key: Key, state: State, item: Item, now_ms: int) -> list[Emission]:
@@ -273,9 +278,8 @@ class Placer:
         if first in state.held:
             self.outcomes["repeat"] += 1
             return
-        if not state.held:
-            state.held_since_s = now_s
-            self._holding[key] = state
+        item.held_at_s = now_s
+        self._holding[key] = state
         state.held[first] = item
         state.held_bytes += item.bytes
         self.held_bytes += item.bytes
@@ -291,26 +295,22 @@ class Placer:
             del self._holding[key]
         return item
 
-    def _release_run(self, key: Key, state: State, out: list[Emission], now_s: float, now_ms: int) -> None:
-        """Pass on what is held and whose turn it is now; what waits on waits for another frame, from now on."""
-        moved = False
+    def _release_run(self, key: Key, state: State, out: list[Emission], now_ms: int) -> None:
+        """Pass on what is held and whose turn it is now."""
         while state.next in state.held:
             item = self._unhold(key, state, state.next)
             self._advance(key, state, item.placement, now_ms)
             self.outcomes["released"] += 1
             out.append(item)
-            moved = True
-        if moved:
-            state.held_since_s = now_s
 
-    def _keep_bounds(self, key: Key, state: State, out: list[Emission], now_s: float, now_ms: int) -> None:
+    def _keep_bounds(self, key: Key, state: State, out: list[Emission], now_ms: int) -> None:
         while state.held and (len(state.held) > self._bounds.frames or state.held_bytes > self._bounds.bytes):
-            self._release(key, state, out, now_s, now_ms, "size")
+            self._release(key, state, out, now_ms, "size")
         while self.held_bytes > self._bounds.bytes_total:
             longest, oldest = min(self._holding.items(), key=lambda pair: pair[1].held_since_s)
-            self._release(longest, oldest, out, now_s, now_ms, "total")
+            self._release(longest, oldest, out, now_ms, "total")
 
-    def _release(self, key: Key, state: State, out: list[Emission], now_s: float, now_ms: int, why: str) -> None:
+    def _release(self, key: Key, state: State, out: list[Emission], now_ms: int, why: str) -> None:
         """Wait no longer for the frames before the first one that is held: say them missing and go on."""
         device, epoch, stream, _ = key
         first = min(state.held)
@@ -325,7 +325,7 @@ class Placer:
         self._remember_missing(state, gap.first, gap.last)
         state.next, state.next_seq = first, seq
         self._touch(key, state, now_ms)
-        self._release_run(key, state, out, now_s, now_ms)
+        self._release_run(key, state, out, now_ms)
 
     def _remember_missing(self, state: State, first: int, last: int) -> None:
         state.missing.append((first, last))

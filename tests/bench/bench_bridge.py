@@ -1,0 +1,150 @@
+"""How fast the bridge takes messages, acknowledged end to end, and how fast the sequencer puts them in order.
+
+Broker, Kafka, bridge and devices share the machine. `python -m tests.bench.bench_bridge [--runs 3] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+import uvloop
+from confluent_kafka import Consumer, TopicPartition
+
+from cloud import kafka
+from cloud.sequencer.sequencer import GROUP
+from protocol import topics
+from tests.bench.load import READINGS, Load, frame_messages, reading_messages
+from tests.services import Process, part, run_kafka, run_mosquitto, wait_until
+
+DEVICES = 50
+FRAMES = 400
+READING_MESSAGES = 2500
+WINDOW_FRAMES = 10
+WINDOW_READINGS = 40
+READY = '"event":"part.ready"'
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder), arguments.runs)
+    for figure in figures:
+        floor = f"   floor {figure['floor']:>9,.0f}" if figure["floor"] else ""
+        print(f"{figure['name']:<44} {figure['value']:>12,.1f} {figure['unit']:<12}{floor}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+def measure(folder: Path, runs: int) -> list[dict[str, object]]:
+    """Start what is needed, run, and stop it again."""
+    found: dict[tuple[str, str, float | None], list[float]] = defaultdict(list)
+    frames, readings = frame_messages(FRAMES), reading_messages(READING_MESSAGES)
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(run_mosquitto(folder / "mosquitto"))
+        node = stack.enter_context(run_kafka(folder / "kafka"))
+        text = f'[mqtt]\nport = {broker.port}\n[kafka]\nbootstrap = "{node.bootstrap}"\n'
+        bridge = stack.enter_context(_part("bridge", folder, text))
+        config = kafka.KafkaConfig(bootstrap=node.bootstrap)
+        reader = kafka.consumer(config, "bench", group=GROUP)
+        stack.callback(reader.close)
+        _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
+        _sequence(folder, node.bootstrap, reader)
+        for i in range(runs):
+            load = _run(Load(broker.port, "bench_frames", f"f{i}", DEVICES, WINDOW_FRAMES, frames))
+            rate = DEVICES * FRAMES / load.took_s
+            found["bridge: frames of 100", "frames/s", None].append(rate)
+            found["bridge: readings in frames of 100", "readings/s", 600_000].append(rate * READINGS)
+            _latency(found, "bridge: frame acknowledged", load)
+            found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, reader).rate)
+            load = _run(Load(broker.port, "bench_readings", f"r{i}", DEVICES, WINDOW_READINGS, readings))
+            found["bridge: one-reading messages", "messages/s", 25_000].append(DEVICES * READING_MESSAGES / load.took_s)
+            _latency(found, "bridge: message acknowledged", load)
+            found["bridge: resident memory", "MiB", None].append(_rss_mib(bridge))
+            sequenced = _sequence(folder, node.bootstrap, reader)
+            found["sequencer: one-reading records", "records/s", None].append(sequenced.rate)
+            found["sequencer: resident memory", "MiB", None].append(sequenced.rss_mib)
+    return [
+        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
+        for (name, unit, floor), values in found.items()
+    ]
+
+
+class _Run(Load):
+    took_s: float = 0.0
+
+
+def _run(load: Load) -> _Run:
+    run = _Run(**{name: getattr(load, name) for name in ("port", "stream", "run", "devices", "window", "messages")})
+    run.took_s = uvloop.run(run.go())
+    return run
+
+
+def _latency(found: dict[tuple[str, str, float | None], list[float]], name: str, load: Load) -> None:
+    ordered = sorted(load.latencies_s)
+    for percent in (50, 99):
+        found[f"{name}, p{percent}, full window", "ms", None].append(ordered[len(ordered) * percent // 100] * 1000)
+
+
+def _part(name: str, folder: Path, text: str) -> _Started:
+    config = folder / f"{name}.toml"
+    config.write_text(f'name = "{name}-1"\n{text}')
+    process = part(name, config, folder / f"{name}.log")
+    process.start()
+    seen = process.output().count(READY)
+    wait_until(lambda: process.output().count(READY) > seen or not process.is_running(), f"{name} serves")
+    return _Started(process)
+
+
+class _Started(contextlib.AbstractContextManager[Process]):
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def __enter__(self) -> Process:
+        return self.process
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stop() == 0, self.process.output()[-2000:]
+
+
+class _Sequenced:
+    rate: float
+    rss_mib: float
+
+
+def _sequence(folder: Path, bootstrap: str, reader: Consumer) -> _Sequenced:
+    """Start the sequencer on what waits for it, until it has committed everything."""
+    partitions = range(kafka.partition_count(reader, topics.UP))
+    ends = {p: reader.get_watermark_offsets(TopicPartition(topics.UP, p), timeout=10)[1] for p in partitions}
+    waiting = sum(ends.values()) - sum(_committed(reader, ends).values())
+    result = _Sequenced()
+    with _part("sequencer", folder, f'[kafka]\nbootstrap = "{bootstrap}"\n') as process:
+        start = time.perf_counter()
+        wait_until(lambda: _committed(reader, ends) == ends, "the sequencer has passed on everything", timeout_s=60)
+        result.rate = waiting / (time.perf_counter() - start)
+        result.rss_mib = _rss_mib(process)
+    return result
+
+
+def _committed(reader: Consumer, ends: dict[int, int]) -> dict[int, int]:
+    places = reader.committed([TopicPartition(topics.UP, p) for p in ends], timeout=10)
+    return {place.partition: max(place.offset, 0) for place in places}
+
+
+def _rss_mib(process: Process) -> float:
+    return float(psutil.Process(process.pid).memory_info().rss) / (1 << 20)
+
+
+if __name__ == "__main__":
+    main()

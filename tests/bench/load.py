@@ -1,0 +1,137 @@
+"""Devices for the bridge's benchmark: each keeps a window of messages in flight and waits for the end-to-end acknowledgement of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import mqtt5
+
+from protocol import topics
+from protocol.frame import Frame, compress, encode
+from protocol.mqtt import PacketReader
+
+READINGS = 100
+T0 = 1_790_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a device sends."""
+
+    payload: bytes
+    content_type: str | None
+
+
+def frame_messages(count: int) -> list[Message]:
+    """Frames 1 to `count` of 100 readings with four fields, as an agent sends them."""
+    return [Message(*compress(encode(_frame(number)))) for number in range(1, count + 1)]
+
+
+def _frame(number: int) -> Frame:
+    seq = (number - 1) * READINGS + 1
+    fields = {
+        name: [round(50 + ((seq + i) * step) % 997 / 10, 2) for i in range(READINGS)]
+        for name, step in (("speed", 7), ("lat", 13), ("lon", 29), ("battery", 3))
+    }
+    return Frame(1, number, seq, [T0 + (seq + i) * 1000 for i in range(READINGS)], fields)
+
+
+def reading_messages(count: int) -> list[Message]:
+    """Plain readings of about 90 bytes, numbered."""
+    return [
+        Message(b'{"t":%d,"seq":%d,"speed":51.23,"lat":53.123456,"lon":-6.123456,"battery":77}' % (T0 + i, i), None)
+        for i in range(1, count + 1)
+    ]
+
+
+@dataclass
+class Load:
+    """One run: so many devices, each with the same messages and a window."""
+
+    port: int
+    stream: str
+    run: str
+    devices: int
+    window: int
+    messages: Sequence[Message]
+    latencies_s: list[float] = field(default_factory=list)
+
+    async def go(self) -> float:
+        """Seconds from the first publish to the last acknowledgement."""
+        loop = asyncio.get_running_loop()
+        devices = [_Device(f"{self.run}-{i}", self) for i in range(self.devices)]
+        for device in devices:
+            await loop.create_connection(lambda device=device: device, "127.0.0.1", self.port)  # type: ignore[misc]
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(device.ready for device in devices))
+        start = time.perf_counter()
+        for device in devices:
+            device.pump()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(device.finished for device in devices))
+        took = time.perf_counter() - start
+        for device in devices:
+            device.transport.close()
+        return took
+
+
+class _Device(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self, name: str, load: Load) -> None:
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.load = load
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.finished: asyncio.Future[None] = loop.create_future()
+        self.sent = 0
+        self.in_flight: dict[bytes, float] = {}
+        self.reader = PacketReader()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(mqtt5.ConnectPacket(self.name, clean_start=True).write())
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        for packet in self.reader.feed(data):
+            match packet:
+                case mqtt5.PublishPacket():
+                    assert b"rejected" not in packet.payload, packet.payload
+                    self.load.latencies_s.append(now - self.in_flight.pop(packet.correlation_data or b""))
+                case mqtt5.ConnAckPacket():
+                    pattern = mqtt5.TopicFilter(topics.ack(self.name), max_qos=mqtt5.QoS.AT_MOST_ONCE)
+                    self.transport.write(mqtt5.SubscribePacket(1, [pattern]).write())
+                case mqtt5.SubAckPacket():
+                    self.ready.set_result(None)
+        if self.sent == len(self.load.messages) and not self.in_flight and not self.finished.done():
+            self.finished.set_result(None)
+        elif self.ready.done():
+            self.pump()
+
+    def pump(self) -> None:
+        out = []
+        now = time.perf_counter()
+        topic, answer = topics.up(self.name, self.load.stream), topics.ack(self.name)
+        while self.sent < len(self.load.messages) and len(self.in_flight) < self.load.window:
+            message = self.load.messages[self.sent]
+            self.sent += 1
+            correlation = b"%d" % self.sent
+            self.in_flight[correlation] = now
+            out.append(
+                mqtt5.PublishPacket(
+                    topic,
+                    message.payload,
+                    qos=mqtt5.QoS.AT_LEAST_ONCE,
+                    packet_id=self.sent % 60_000 + 1,
+                    content_type=message.content_type,
+                    response_topic=answer,
+                    correlation_data=correlation,
+                ).write()
+            )
+        if out and not self.finished.done():
+            self.transport.write(b"".join(out))
