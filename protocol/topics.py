@@ -17,6 +17,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
+    ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.sketches *      minute summaries, key = stream|field|minute
     ew.leases *        leases of sleeping clients, key = lease id
     ew.late            readings that came after their window was final, counted
@@ -41,14 +42,15 @@ STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
+LANES: Final = "ew.lanes"
 SKETCHES: Final = "ew.sketches"
 LEASES: Final = "ew.leases"
 LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
 QUERY_PREFIX: Final = "ew.q."
 
-COMPACTED: Final = frozenset({SEQUENCE, STREAMS, DEVICES, QUERIES, PROGRESS, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, STREAMS, DEVICES, QUERIES, PROGRESS, SKETCHES, LEASES, LATE})
+COMPACTED: Final = frozenset({SEQUENCE, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES, LATE})
 """Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one."""
 
 

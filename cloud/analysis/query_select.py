@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from sqlglot import exp
 
-from cloud.analysis.expressions import Expression, Field, Kind, Scope, number, translate
+from cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, Scope, number, translate
 from cloud.analysis.query_plan import Aggregate, Key, Query, Unpivot
 from protocol.errors import QueryError
 from protocol.names import FIELD_PATTERN, RESERVED_FIELDS
@@ -228,7 +228,7 @@ class SelectReader:
         if [extra for extra, value in node.args.items() if value and extra not in ("this", "big_int")]:
             raise QueryError(f"{clause}: {function} takes one argument")
         if function == "count":
-            return Aggregate(name, "count", _place(self._numbers, translate(node.this, self._scope, clause)[0]))
+            return Aggregate(name, "count", _place(self._numbers, _countable(*translate(node.this, self._scope, clause))))
         return Aggregate(name, function, _place(self._numbers, self._number(node.this, clause, function)))
 
     def _number(self, node: exp.Expr, clause: str, function: str) -> Expression:
@@ -244,6 +244,13 @@ def _types_of(name: str, streams: Mapping[str, Stream]) -> Mapping[str, Kind]:
         known = ", ".join(sorted(streams)[:20]) or "none yet"
         raise UnknownStream(f"FROM: unknown stream {name!r}: " + (f"did you mean {close[0]!r}?" if close else f"known are {known}"))
     return {field: info.type for field, info in streams[name].fields.items()}
+
+
+def _countable(expression: Expression, kind: Kind) -> Expression:
+    """What can be counted in a slot of numbers: 1 for what is there and is no number itself."""
+    if kind in (None, FieldType.NUMBER):
+        return expression
+    return Call("case", (Call("is_null", (expression,)), Literal(None), Literal(1.0)))
 
 
 class UnknownStream(QueryError):

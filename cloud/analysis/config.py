@@ -1,0 +1,34 @@
+"""The configuration of the analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from cloud.kafka import KafkaConfig
+from protocol.config import Config
+
+
+class AnalysisConfig(Config):
+    """What `edgewake analysis` needs to know."""
+
+    data_dir: Path = Path("analysis")
+    """Checkpoints (with the state) and the lake of summaries. Local, and kept as long as the streams: without it all is computed anew."""
+    jars_dir: Path = Path("jars")
+    """Spark's Kafka connector: all *.jar in it."""
+    master: str = "local[2]"
+    """Where Spark runs: local[N] or spark://host:port."""
+    driver_memory: str = Field(default="1g", pattern=r"^\d+[mg]$")
+    """Heap of the driver's JVM."""
+    trigger_ms: int = Field(default=1000, ge=0, le=60_000)
+    """Least time from one micro-batch of a stream to the next. A batch costs 0.1 to 0.25 CPU seconds however small it is."""
+    batch_records_max: int = Field(default=20_000, ge=1)
+    """Records (frames) of a micro-batch; bounds memory and the length of a batch when the analysis has fallen behind."""
+    state_partitions: int = Field(default=2, ge=1, le=64)
+    """Partitions of the state, fixed by the first start on data_dir. Two cost 40 ms a batch more than one and use two cores."""
+    summary_interval_s: int = Field(default=15, ge=0)
+    """Seconds from one update of the minute summaries to the next; 0 keeps none."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Prometheus metrics on this port; none without it."""
+    kafka: KafkaConfig = KafkaConfig()

@@ -1,0 +1,41 @@
+"""From Kafka records to frames in columns, and from frames to readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from cloud.analysis.clock_correction import corrected
+from protocol.stream import FieldType
+
+_ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
+
+
+def decode(records: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
+    """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
+
+    In: value (protocol/record.py). Out: device, sent_at, received_at, t array<bigint>, fields struct<name: array>.
+    """
+    columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
+    schema = f"device string, sent_at bigint, received_at bigint, t array<bigint>, fields struct<{columns or '`-`:string'}>"
+    body = F.from_json(F.col("value").cast("string"), schema)
+    return records.select(body.alias("body")).select("body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
+
+
+def rows(fields: Mapping[str, FieldType]) -> Column:
+    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all of them."""
+    columns = [F.coalesce(F.col(f"fields.`{name}`"), F.array().cast(f"array<{_ELEMENT[kind]}>")) for name, kind in sorted(fields.items())]
+    return F.arrays_zip(F.col("t").alias("t"), *[column.alias(name) for name, column in zip(sorted(fields), columns, strict=True)])
+
+
+def readings(frames: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str]) -> DataFrame:
+    """One row for each reading, with corrected event time.
+
+    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, the fields, the columns `keep`.
+    """
+    names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
+    each = frames.select("device", "received_at", "shift", *keep, F.explode(rows(fields)).alias("reading"))
+    return each.select("device", corrected(F.col("reading.t")).alias("t"), *names, *keep)

@@ -1,0 +1,21 @@
+"""Named places where the process may die, for tests that show what survives it.
+
+EDGEWAKE_FAILPOINT=name:n kills this process with SIGKILL the n-th time that `reach(name)` is called. Without the variable nothing happens.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+_reached: dict[str, int] = {}
+
+
+def reach(name: str) -> None:
+    """Die here, if that was asked for."""
+    wanted, _, count = os.environ.get("EDGEWAKE_FAILPOINT", "").partition(":")
+    if wanted != name:
+        return
+    _reached[name] = _reached.get(name, 0) + 1
+    if _reached[name] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

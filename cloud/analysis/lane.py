@@ -1,0 +1,240 @@
+"""A running lane: one Spark query, and what is done with each of its micro-batches.
+
+Exactly once: a batch's results, its progress and the lane's record are one Kafka transaction. Spark repeats a batch whose end it did not
+see; the lane's record then says that it was emitted, and it is only computed again, for the state. A restart waits for the transaction
+that is under way, so no batch is ever emitted by two.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cloud.analysis import emit, failpoint, late
+from cloud.analysis.checkpoint import offsets_of
+from cloud.analysis.config import AnalysisConfig
+from cloud.analysis.lane_record import LaneRecord, begin, is_new
+from cloud.analysis.pipeline import LaneKind, LanePlan, partials_of
+from cloud.analysis.query_plan import Registered
+from cloud.analysis.transaction import Ends, Transactions, read_lane_record
+from cloud.kafka import KafkaConfig
+from protocol import topics
+from protocol.clock import Clock
+from protocol.query import Progress, QueryState
+
+log = logging.getLogger("edgewake.analysis")
+
+FETCH_TIMEOUT_MS: Final = 20_000
+"""How long a task waits for Kafka before the lane is started anew."""
+
+
+class Stopped(Exception):
+    """The lane was asked to stop; the batch is computed again later."""
+
+
+def source(session: SparkSession, kafka: KafkaConfig, topic: str, records_max: int) -> DataFrame:
+    """Committed records of a stream, from the earliest on; stops loudly when retention took what was not read yet."""
+    return (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .option("subscribe", topic)
+        .option("kafka.isolation.level", "read_committed")
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", str(records_max))
+        .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
+        .load()
+    )
+
+
+@dataclass
+class Counters:
+    """What a lane has done since it was made; for metrics."""
+
+    batches: int = 0
+    readings: int = 0
+    results: int = 0
+    late: int = 0
+    flagged: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the plan measured of a batch (late.observe)."""
+
+    frames: int
+    readings: int
+    top: int | None
+    flagged: int
+    late: str
+
+
+@dataclass
+class Lane:
+    """A lane: `start`, then look at `error` now and then, then `stop`."""
+
+    session: SparkSession
+    config: AnalysisConfig
+    plan: LanePlan
+    clock: Clock
+    counters: Counters = field(default_factory=Counters)
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.plan.stream}-{self.plan.kind}"
+        self.topic = topics.stream_topic(self.plan.stream)
+        self.checkpoint = self.config.data_dir / "checkpoints" / self.plan.stream / self.plan.kind
+        self._query: StreamingQuery | None = None
+        self._started = threading.Event()
+        self._turn = threading.Lock()
+        self._stopping = False
+        self._transactions: Transactions
+        self._ends: Ends
+        self._record: LaneRecord
+        self._last_batch_s = clock_s(self.clock)
+
+    def start(self) -> None:
+        """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
+        self._transactions = Transactions(self.config.kafka, self.name)
+        self._ends = Ends(self.config.kafka, self.topic)
+        record = read_lane_record(self.config.kafka, f"{self.plan.stream}|{self.plan.kind}".encode())
+        changed = partials_of(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max), self.plan)
+        self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+        self._query = (
+            changed.writeStream.queryName(self.name)
+            .foreachBatch(self._process)
+            .option("checkpointLocation", str(self.checkpoint))
+            .outputMode("update")
+            .trigger(processingTime=f"{self.config.trigger_ms} milliseconds")
+            .start()
+        )
+        self._record = begin(record, stream=self.plan.stream, lane=self.plan.kind, checkpoint=str(self._query.id))
+        self._started.set()
+
+    def error(self) -> str | None:
+        """Why it ended by itself; None while it runs."""
+        if self._query is None or self._query.isActive:
+            return None
+        exception = self._query.exception()
+        return "the Spark query ended" if exception is None else " ".join(str(exception).split())[:2000]
+
+    def stop(self) -> None:
+        """Wait for the transaction under way, then end the Spark query."""
+        with self._turn:
+            self._stopping = True
+        if self._query is not None:
+            self._query.stop()
+        self._started.set()
+        if hasattr(self, "_ends"):
+            self._ends.close()
+
+    def offsets(self) -> dict[int, int]:
+        """Partition → first offset whose results are not committed yet."""
+        return self._record.offsets
+
+    def _process(self, changed: DataFrame, batch: int) -> None:
+        self._started.wait()
+        with self._turn:
+            if self._stopping:
+                raise Stopped(self.name)
+            rows = changed.toArrow()  # runs the batch
+            if batch > self._record.batch:
+                self._emit(rows, self._observed(), batch)
+            self.counters.batches += 1
+
+    def _observed(self) -> Observed:
+        # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
+        assert self._query is not None
+        observed: Any = self._query._jsq.streamingQuery().lastExecution().observedMetrics()
+        row = json.loads(observed.get(late.OBSERVED).get().json())
+        return Observed(row["frames"], row.get("readings") or 0, row.get("top"), row["flagged"], row["late"])
+
+    def _emit(self, rows: pa.Table, observed: Observed, batch: int) -> None:
+        record, queries = self._record, self.plan.queries
+        offsets = offsets_of(self.checkpoint, batch, self.topic)
+        tops = [top for top in (record.top, observed.top) if top is not None]
+        step = emit.Batch(revision=record.base + batch, top_before=record.top, top=max(tops, default=None))
+        results = list(emit.results(rows.to_pylist(), queries, self.plan.ranks, step))
+        found = emit.late_readings(late.late_counts(observed.late), queries, step) if is_new(record, offsets) else {}
+        after = record.model_copy(
+            update={
+                "batch": batch,
+                "top": step.top,
+                "offsets": offsets,
+                "late": {r.label: record.late.get(r.label, 0) + sum(found.get(r.label, {}).values()) for r in queries},
+            }
+        )
+        progress = self._progress(after, observed, step)
+        outputs = [*results, *emit.watermarks(queries, step), *emit.late_outputs(found, queries, step), *progress]
+        self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
+        failpoint.reach("analysis.committed")
+        self._record = after
+        self._count(observed, len(results), sum(sum(ends.values()) for ends in found.values()))
+
+    def _progress(self, record: LaneRecord, observed: Observed, step: emit.Batch) -> list[emit.Output]:
+        now_s = clock_s(self.clock)
+        rate = observed.readings / max(now_s - self._last_batch_s, 0.001)
+        self._last_batch_s = now_s
+        lag = self._ends.lag(record.offsets)
+        return [
+            progress_output(
+                Progress(
+                    query=registered.query.name,
+                    stream=record.stream,
+                    state=QueryState.RUNNING,
+                    batch=step.revision,
+                    watermark=emit.watermark(registered.query, step.top),
+                    offsets=record.offsets,
+                    lag=lag,
+                    readings_per_s=round(rate, 1),
+                    late=record.late.get(registered.label, 0),
+                    updated_at=self.clock.now_ms(),
+                )
+            )
+            for registered in self.plan.queries
+        ]
+
+    def _count(self, observed: Observed, results: int, late_readings: int) -> None:
+        self.counters.readings += observed.readings
+        self.counters.results += results
+        self.counters.late += late_readings
+        self.counters.flagged += observed.flagged
+
+
+def clock_s(clock: Clock) -> float:
+    """Seconds that only grow."""
+    return clock.monotonic_s()
+
+
+def progress_output(progress: Progress) -> emit.Output:
+    """A query's progress as a record."""
+    return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())
+
+
+def plans_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, Any]]) -> Mapping[tuple[str, LaneKind], LanePlan]:
+    """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
+    sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
+    lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
+    for each in sorted_queries:
+        kind = LaneKind.SKETCH if each.query.has_sketches else LaneKind.PLAIN
+        lanes.setdefault((each.query.stream, kind), []).append(each)
+    return {(stream, kind): _plan(stream, kind, queries, fields[stream]) for (stream, kind), queries in lanes.items()}
+
+
+def _plan(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Any]) -> LanePlan:
+    used = sorted({name for each in queries for name in each.query.fields})
+    return LanePlan(stream, kind, tuple((name, types[name]) for name in used), tuple(queries))
+
+
+def checkpoint_dir(data_dir: Path, stream: str, kind: LaneKind) -> Path:
+    """Where a lane's state and place are kept."""
+    return data_dir / "checkpoints" / stream / kind

@@ -1,0 +1,62 @@
+"""The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is read from them.
+
+The state's schema is fixed: NUMBERS_PER_TAG slots of count, sum, min, max, and in a sketch lane one HLL, one KLL and one frequent-items
+sketch. They are Apache DataSketches, binary compatible with those of its other languages. Output mode is `update`: each micro-batch
+gives the rows that it changed. State goes when the stream's event time passes a row's `expires`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from cloud.analysis.query_plan import NUMBERS_PER_TAG
+from cloud.analysis.tags import TAG_COLUMNS
+
+HLL_LOG2_BUCKETS: Final = 14
+"""2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""
+KLL_K: Final = 200
+"""Rank error about 1.3 % (single-sided, 99 %); DataSketches' default."""
+TOP_ITEMS_MAX: Final = 1024
+"""Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never missed (0.75 of the map is used)."""
+
+
+def aggregate(tagged: DataFrame, *, sketches: bool) -> DataFrame:
+    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, with sketches also hll, kll, top."""
+    made = [F.count(F.lit(1)).alias("readings"), *numbers()]
+    if sketches:
+        made += sketch_columns("item", "quantity", "top_item")
+    return tagged.groupBy(*TAG_COLUMNS).agg(*made)
+
+
+def numbers() -> list[Column]:
+    """The slots of numbers."""
+    made = []
+    for i in range(NUMBERS_PER_TAG):
+        x = f"x_{i}"
+        made += [F.count(x).alias(f"count_{i}"), F.sum(x).alias(f"sum_{i}"), F.min(x).alias(f"min_{i}"), F.max(x).alias(f"max_{i}")]
+    return made
+
+
+def sketch_columns(item: str, quantity: str, top_item: str) -> list[Column]:
+    """The three sketches."""
+    return [
+        F.hll_sketch_agg(item, HLL_LOG2_BUCKETS).alias("hll"),
+        F.kll_sketch_agg_double(quantity, KLL_K).alias("kll"),
+        F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias("top"),
+    ]
+
+
+def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFrame:
+    """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an empty sketch), `top` (array)."""
+    kept = [name for name in partials.columns if name not in ("expires", "hll", "kll", "top")]
+    if "hll" not in partials.columns:
+        return partials.select(*kept)
+    asked = F.array(*[F.lit(float(rank)) for rank in ranks or (0.5,)])
+    quantiles = F.when(F.kll_sketch_get_n_double("kll") > 0, F.kll_sketch_get_quantile_double("kll", asked))
+    # Null counts as an item, so one more is asked for, and it is left out at the end.
+    top = F.call_function("approx_top_k_estimate", F.col("top"), F.lit(k + 1))
+    return partials.select(*kept, F.hll_sketch_estimate("hll").alias("distinct"), quantiles.alias("quantiles"), top.alias("top"))

@@ -1,0 +1,110 @@
+"""The Spark session, with the reasons of its settings beside them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from protocol.errors import ConfigError
+
+_STREAMING: Final = "spark.sql.streaming"
+_STATE: Final = f"{_STREAMING}.stateStore"
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Fields are JSON names: `Speed` is not `speed`.
+    "spark.sql.caseSensitive": "true",
+    # A null where a division or cast fails; an exception would stop the stream for everybody.
+    "spark.sql.ansi.enabled": "false",
+    # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
+    "spark.sql.adaptive.enabled": "false",
+    # The sketch aggregates fall back to sorting at 128 groups by default, which is ten times slower.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # A batch writes its changes, not a snapshot; the snapshot follows in the background.
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
+    f"{_STATE}.rocksdb.maxMemoryUsageMB": "96",
+    f"{_STATE}.rocksdb.writeBufferSizeMB": "16",
+    # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
+    f"{_STREAMING}.noDataMicroBatches.enabled": "false",
+    f"{_STREAMING}.minBatchesToRetain": "10",
+    f"{_STREAMING}.numRecentProgressUpdates": "5",
+    f"{_STREAMING}.metricsEnabled": "false",
+    # Hadoop's local file system starts `chmod` and writes a .crc for each file of the checkpoint: 60 ms a batch. These two do not.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
+    # A long batch of one stream must not hold up the short ones of the others.
+    "spark.scheduler.mode": "FAIR",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.sql.codegen.cache.maxEntries": "400",
+}
+
+_JVM: Final = (
+    "-XX:+UseParallelGC -XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=160m -Xss4m -Dio.netty.tryReflectionSetAccessible=true"
+)
+
+
+def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int) -> SparkSession:
+    """Start the JVM and the session; raises ConfigError where the connector's jars are missing."""
+    jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
+    if not any("spark-sql-kafka" in jar for jar in jars):
+        raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    work_dir.mkdir(parents=True, exist_ok=True)
+    log4j = work_dir / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    builder = SparkSession.builder.appName("edgewake").master(master)
+    settings = _SETTINGS | {
+        "spark.jars": ",".join(jars),
+        "spark.driver.memory": driver_memory,
+        "spark.driver.host": "127.0.0.1" if master.startswith("local") else _own_host(),
+        "spark.driver.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.local.dir": str(work_dir),
+        "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
+        "spark.sql.shuffle.partitions": str(state_partitions),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _own_host() -> str:
+    import socket
+
+    return socket.gethostname()
+
+
+def jvm_pid(session: SparkSession) -> int:
+    """Process id of the driver's JVM."""
+    return int(session.sparkContext._gateway.proc.pid)
+
+
+def kill_jvm(session: SparkSession) -> None:
+    """End the JVM at once; what it had not finished is done again from the checkpoint."""
+    try:
+        os.kill(jvm_pid(session), signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+_LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%throwable{5}
+logger.query.name = org.apache.spark.sql.execution.streaming
+logger.query.level = off
+"""

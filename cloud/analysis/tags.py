@@ -1,0 +1,159 @@
+"""Shared execution: each reading is tagged with every (query, window, key) that it belongs to, so one aggregation serves all queries.
+
+A tag is a row of the state: which query, which window, which key, and the values for its slots. A query whose aggregates need more than
+NUMBERS_PER_TAG expressions (or several sketches of a kind) gets several tags for each window, told apart by `part`. Hopping windows and
+UNPIVOT are more tags as well. Tags are fixed when the lane starts; the state's schema never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from cloud.analysis.columns import Resolve, as_text, column
+from cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, fields_of, substitute
+from cloud.analysis.query_plan import NUMBERS_PER_TAG, Query, Registered
+
+TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
+
+Keys = tuple[tuple[str, Expression], ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """One row that a reading becomes."""
+
+    id: int
+    part: int
+    hops: int
+    """How many slides before the reading's latest window this one begins."""
+    query: Query
+    where: Expression | None
+    keys: Keys
+    numbers: tuple[Expression, ...]
+    distinct: tuple[Expression, Kind] | None
+    quantile: Expression | None
+    top: tuple[Expression, Kind] | None
+
+
+def tags_of(registered: Registered) -> Iterator[Tag]:
+    """All tags of a query."""
+    query = registered.query
+    for values in variants(query):
+        where = _where(query, values)
+        keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
+        for part in range(query.parts):
+            numbers = query.numbers[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]
+            for hops in range(query.size_ms // query.slide_ms):
+                yield Tag(
+                    id=registered.id,
+                    part=part,
+                    hops=hops,
+                    query=query,
+                    where=where,
+                    keys=keys,
+                    numbers=tuple(substitute(number, values) for number in numbers),
+                    distinct=_item(query.distinct, part, values),
+                    quantile=None if part >= len(query.quantiles) else substitute(query.quantiles[part], values),
+                    top=_item(query.tops, part, values),
+                )
+
+
+def variants(query: Query) -> list[Mapping[str, Expression]]:
+    """What the two names of an UNPIVOT stand for, field by field; one empty mapping without UNPIVOT."""
+    unpivot = query.unpivot
+    if unpivot is None:
+        return [{}]
+    return [{unpivot.value: Field(field), unpivot.metric: Literal(field)} for field in unpivot.fields]
+
+
+def _where(query: Query, values: Mapping[str, Expression]) -> Expression | None:
+    where = None if query.where is None else substitute(query.where, values)
+    if query.unpivot is None:
+        return where
+    present: Expression = Call("not", (Call("is_null", (values[query.unpivot.value],)),))
+    return present if where is None else Call("and", (present, where))
+
+
+def _item(items: Sequence[tuple[Expression, Kind]], part: int, values: Mapping[str, Expression]) -> tuple[Expression, Kind] | None:
+    if part >= len(items):
+        return None
+    expression, kind = items[part]
+    return substitute(expression, values), kind
+
+
+def passes(query: Query, resolve: Resolve) -> Column:
+    """Does a reading count in the query at all?"""
+    conditions = [where for values in variants(query) if (where := _where(query, values)) is not None]
+    built: Column | None = None
+    for condition in conditions:
+        built = column(condition, resolve) if built is None else built | column(condition, resolve)
+    return F.lit(True) if built is None else F.coalesce(built, F.lit(False))
+
+
+def key_columns(tags: Sequence[Tag]) -> Mapping[Keys, str]:
+    """A column name (no field can have it) for each distinct key of the lane: queries with equal keys share the work."""
+    return {keys: f"$key_{i}" for i, keys in enumerate(dict.fromkeys(tag.keys for tag in tags))}
+
+
+def of_the_frame(keys: Keys) -> bool:
+    """Is the key the same for all readings of a frame? Then it is made once a frame."""
+    return all(set(fields_of(expression)) <= {"device"} for _, expression in keys)
+
+
+def key_json(keys: Keys, resolve: Resolve) -> Column:
+    """The key as a JSON object, nulls included."""
+    if not keys:
+        return F.lit("{}")
+    return F.to_json(F.struct(*[column(expression, resolve).alias(name) for name, expression in keys]), {"ignoreNullFields": "false"})
+
+
+def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool) -> DataFrame:
+    """One row for each tag of each reading.
+
+    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also item, quantity, top_item.
+    """
+    late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
+    keyed = readings.select("*", *late_keys)
+    each = keyed.select(F.explode(F.array(*[_tag(tag, names[tag.keys], sketches=sketches) for tag in tags])).alias("tag"))
+    # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness.
+    expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
+    values = [f"x_{i}" for i in range(NUMBERS_PER_TAG)] + (["item", "quantity", "top_item"] if sketches else [])
+    return each.where(F.col("tag").isNotNull()).select(expires, *[f"tag.{name}" for name in (*TAG_COLUMNS[1:], *values)])
+
+
+def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:
+    query = tag.query
+    t = F.col("t")
+    start = t - F.pmod(t, F.lit(query.slide_ms).cast("bigint")) - tag.hops * query.slide_ms
+    end = start + query.size_ms
+    columns = [
+        (end + query.lateness_ms).alias("expires_ms"),
+        F.lit(tag.id).cast("bigint").alias("query"),
+        F.lit(tag.part).alias("part"),
+        start.alias("window_start"),
+        end.alias("window_end"),
+        F.col(key).alias("key"),
+        *[_double(_at(tag.numbers, i)).alias(f"x_{i}") for i in range(NUMBERS_PER_TAG)],
+    ]
+    if sketches:
+        columns += [_text(tag.distinct).alias("item"), _double(tag.quantile).alias("quantity"), _text(tag.top).alias("top_item")]
+    tag_struct = F.struct(*columns)
+    return tag_struct if tag.where is None else F.when(column(tag.where, F.col), tag_struct)
+
+
+def _at(items: Sequence[T], i: int) -> T | None:
+    return items[i] if i < len(items) else None
+
+
+def _double(expression: Expression | None) -> Column:
+    return (F.lit(None) if expression is None else column(expression, F.col)).cast("double")
+
+
+def _text(item: tuple[Expression, Kind] | None) -> Column:
+    return (F.lit(None) if item is None else as_text(column(item[0], F.col), item[1])).cast("string")

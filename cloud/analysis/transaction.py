@@ -1,0 +1,89 @@
+"""One Kafka transaction for each micro-batch: results, progress and the lane's record stand together or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from cloud import kafka
+from cloud.analysis.emit import Output
+from cloud.analysis.lane_record import LaneRecord
+from cloud.kafka import KafkaConfig
+from protocol import topics
+from protocol.errors import Unavailable
+from protocol.result import KIND_HEADER
+
+log = logging.getLogger("edgewake.analysis")
+
+COMMIT_TIMEOUT_S: Final = 30.0
+"""How long a transaction's end is waited for before the lane starts anew and looks whether it happened."""
+
+
+class Transactions:
+    """The producer of one lane. A later process with the same lane fences this one: two drivers can never both emit."""
+
+    def __init__(self, config: KafkaConfig, lane: str) -> None:
+        self._producer = kafka.transactional_producer(config, f"edgewake-analysis-{lane}")
+        try:
+            self._producer.init_transactions(COMMIT_TIMEOUT_S)
+        except KafkaException as error:
+            raise Unavailable(f"Kafka at {config.bootstrap}: {error.args[0].str()}") from error
+
+    def write(self, outputs: Iterable[Output]) -> None:
+        """Write all or nothing; raises KafkaException, after which this object is of no use any more."""
+        self._producer.begin_transaction()
+        for output in outputs:
+            self._produce(output)
+        self._producer.commit_transaction(COMMIT_TIMEOUT_S)
+
+    def _produce(self, output: Output) -> None:
+        headers: Mapping[str, bytes] = {} if output.kind is None else {KIND_HEADER: output.kind}
+        while True:
+            try:
+                self._producer.produce(output.topic, output.value, output.key, headers=dict(headers))
+                self._producer.poll(0)
+                return
+            except BufferError:  # librdkafka's queue is full: wait for the broker
+                self._producer.poll(0.1)
+
+
+def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
+    """The lane's last record. Call after `Transactions` is made: it ends what a dead predecessor left open. Raises Unavailable."""
+    found: list[bytes | None] = [None]
+
+    def keep(name: str, value: bytes | None) -> None:
+        if name.encode() == key:
+            found[0] = value
+
+    reader = kafka.TableReader(config, "analysis-lanes", topics.LANES, on_change=keep)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    return None if found[0] is None else LaneRecord.model_validate_json(found[0])
+
+
+class Ends:
+    """Where a topic ends, so that the lag can be told."""
+
+    def __init__(self, config: KafkaConfig, topic: str) -> None:
+        self._consumer = kafka.consumer(config, "analysis-ends")
+        self._topic = topic
+
+    def lag(self, offsets: Mapping[int, int]) -> int | None:
+        """Records from `offsets` to the ends; None where Kafka does not say."""
+        try:
+            ends = [
+                (offset, self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=2.0)[1])
+                for partition, offset in offsets.items()
+            ]
+        except KafkaException:
+            return None
+        return int(sum(max(0, end - offset) for offset, end in ends))
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()

@@ -1,0 +1,42 @@
+"""One Spark session for all tests of the analysis; each test has streams, queries and checkpoints of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.analysis.config import AnalysisConfig
+from cloud.analysis.session import start_session
+from cloud.kafka import KafkaConfig
+from protocol.stream import FieldType
+from tests.analysis.support import Analysis, Feed, unique
+
+
+@pytest.fixture(scope="session")
+def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session, as the analysis starts it."""
+    work_dir = tmp_path_factory.mktemp("spark")
+    session = start_session(jars_dir=spark_jars, work_dir=work_dir, master="local[2]", driver_memory="1g", state_partitions=1)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def analysis(spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, tmp_path: Path) -> Analysis:
+    """Where lanes run."""
+    return Analysis(spark, AnalysisConfig(data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=0, kafka=kafka_config))
+
+
+@pytest.fixture
+def new_feed(kafka_config: KafkaConfig) -> Callable[[Mapping[str, FieldType]], Feed]:
+    """Makes a stream with these fields."""
+    return lambda types: Feed(kafka_config, unique("s"), types)
+
+
+@pytest.fixture
+def feed(new_feed: Callable[[Mapping[str, FieldType]], Feed]) -> Feed:
+    """A stream with a number, a text and a boolean."""
+    return new_feed({"speed": FieldType.NUMBER, "load": FieldType.NUMBER, "street": FieldType.STRING, "on": FieldType.BOOLEAN})

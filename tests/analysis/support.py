@@ -1,0 +1,221 @@
+"""What the tests of the analysis share: streams filled by hand, lanes run to their end, results read back, and an oracle."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from cloud import kafka
+from cloud.analysis.config import AnalysisConfig
+from cloud.analysis.lane import Lane, plans_of
+from cloud.analysis.query_file import parse
+from cloud.analysis.query_plan import Registered
+from cloud.kafka import KafkaConfig
+from protocol import frame, record, topics
+from protocol.clock import SystemClock
+from protocol.stream import FieldInfo, FieldType, Stream
+from tests.services import wait_until
+
+T0 = 1_790_000_040_000
+"""The beginning of a minute."""
+_names = itertools.count()
+
+
+def unique(prefix: str) -> str:
+    """A name that no other test uses."""
+    return f"{prefix}_{time.time_ns() % 10**9}_{next(_names)}"
+
+
+def sql(stream: str, select: str, group: str, *, name: str | None = None, lateness: str = "30 seconds", where: str = "") -> str:
+    """A query file."""
+    return f"-- name: {name or unique('q')}\n-- lateness: {lateness}\nSELECT {select} FROM {stream} {where} GROUP BY {group}"
+
+
+@dataclass
+class Feed:
+    """A stream that a test fills: `send` makes one frame."""
+
+    config: KafkaConfig
+    name: str
+    types: Mapping[str, FieldType]
+    producer: Producer = field(init=False)
+    frames: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    """Every reading, flat, for the oracle."""
+
+    def __post_init__(self) -> None:
+        kafka.ensure_topics(self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES])
+        self.producer = kafka.producer(self.config, "test-feed")
+
+    @property
+    def stream(self) -> Stream:
+        """The catalogue's entry."""
+        return Stream(name=self.name, fields={name: FieldInfo(type=kind) for name, kind in self.types.items()})
+
+    def send(
+        self, t: Sequence[int], *, device: str = "d1", sent_at: int | None = None, received_at: int | None = None, **fields: Sequence[Any]
+    ) -> None:
+        """Produce one frame; received when its last reading was made, unless told."""
+        received_at = max(t) if received_at is None else received_at
+        self.frames[device] += 1
+        body = frame.encode(frame.Frame(1, self.frames[device], 1, list(t), {name: list(column) for name, column in fields.items()}))
+        value = record.encode(
+            device=device, stream=self.name, mode=record.Mode.ACK, sent_at=sent_at, received_at=received_at, frame_bytes=body
+        )
+        self.producer.produce(topics.stream_topic(self.name), value, device)
+        for i, at in enumerate(t):
+            self.sent.append({"device": device, "t": at} | {name: column[i] for name, column in fields.items() if column[i] is not None})
+
+    def raw(self, value: bytes) -> None:
+        """Produce any bytes."""
+        self.producer.produce(topics.stream_topic(self.name), value, "d1")
+
+    def flush(self) -> None:
+        """Wait until Kafka has all."""
+        assert self.producer.flush(30) == 0
+
+
+def registered(*files: str, streams: Sequence[Stream], at: int = 1) -> list[Registered]:
+    """Query files as registered queries."""
+    catalogue = {stream.name: stream for stream in streams}
+    return [Registered(parse(text, catalogue), at + i) for i, text in enumerate(files)]
+
+
+@dataclass
+class Analysis:
+    """A Spark session and where its lanes keep what they keep."""
+
+    session: SparkSession
+    config: AnalysisConfig
+
+    def lane(self, queries: Sequence[Registered], streams: Sequence[Stream]) -> Lane:
+        """The one lane of these queries, not started."""
+        types = {stream.name: {name: info.type for name, info in stream.fields.items()} for stream in streams}
+        (plan,) = plans_of(queries, types).values()
+        kafka.ensure_topics(self.config.kafka, [topics.query_topic(each.query.name) for each in queries])
+        return Lane(self.session, self.config, plan, SystemClock())
+
+    def with_config(self, **changes: Any) -> Analysis:
+        """The same with another configuration."""
+        return replace(self, config=self.config.model_copy(update=changes))
+
+    @contextmanager
+    def running(self, queries: Sequence[Registered], feed: Feed) -> Iterator[Lane]:
+        """A lane that has computed all that the feed sent before."""
+        lane = self.lane(queries, [feed.stream])
+        lane.start()
+        try:
+            catch_up(lane, feed)
+            yield lane
+        finally:
+            lane.stop()
+
+    def run(self, queries: Sequence[Registered], feed: Feed) -> None:
+        """Compute all that the feed sent, and stop."""
+        with self.running(queries, feed):
+            pass
+
+
+def catch_up(lane: Lane, feed: Feed) -> None:
+    """Wait until the lane has committed everything that was sent."""
+    feed.flush()
+    ends = topic_ends(feed.config, topics.stream_topic(feed.name))
+    wanted = {partition: end for partition, end in ends.items() if end}
+
+    def done() -> bool:
+        assert lane.error() is None, lane.error()
+        offsets = lane.offsets()
+        return all(offsets.get(partition, 0) >= end for partition, end in wanted.items())
+
+    wait_until(done, f"the lane has computed {wanted}")
+
+
+def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
+    """Partition → offset after the last committed record."""
+    reader = kafka.consumer(config, "test-ends")
+    try:
+        partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
+        return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    finally:
+        reader.close()
+
+
+@dataclass(frozen=True)
+class Read:
+    """A record as a test reads it back."""
+
+    key: bytes
+    value: dict[str, Any]
+    kind: bytes | None
+
+
+def read(config: KafkaConfig, topic: str) -> list[Read]:
+    """Every committed record of a topic, partition by partition."""
+    found: list[Read] = []
+    reader = kafka.consumer(config, "test-reader", **{"enable.partition.eof": True})
+    try:
+        partitions = set(reader.list_topics(topic, timeout=10).topics[topic].partitions)
+        reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        deadline = time.monotonic() + 30
+        while partitions:
+            assert time.monotonic() < deadline, f"{topic}: no end of {partitions}"
+            message = reader.poll(0.1)
+            if message is None:
+                continue
+            if message.error() is not None:
+                partitions.discard(message.partition())
+            elif message.value() is not None:
+                headers = kafka.headers_of(message)
+                found.append(Read(message.key(), json.loads(message.value()), headers.get("kind")))
+    finally:
+        reader.close()
+    return found
+
+
+def results(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
+    """Every result of a query, each revision."""
+    return [row.value for row in read(config, topics.query_topic(query)) if row.kind == b"result"]
+
+
+def watermarks(config: KafkaConfig, query: str) -> list[int]:
+    """What a query announced."""
+    return [row.value["watermark"] for row in read(config, topics.query_topic(query)) if row.kind == b"watermark"]
+
+
+def truth(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """(window_start, keys …) → the row with the highest revision."""
+    latest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        place = (row["window_start"], *(row[key] for key in keys))
+        if place not in latest or latest[place]["revision"] <= row["revision"]:
+            latest[place] = dict(row)
+    return latest
+
+
+def windows(
+    readings: Sequence[Mapping[str, Any]], size_ms: int, slide_ms: int, key: Callable[[Mapping[str, Any]], tuple[Any, ...]], value: str
+) -> dict[tuple[Any, ...], list[float]]:
+    """The oracle: (window_start, key …) → values, by trying every window, without our arithmetic."""
+    found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for reading in readings:
+        start = 0 - (0 - reading["t"] // slide_ms) * slide_ms
+        while start > reading["t"] - size_ms:
+            if start <= reading["t"] < start + size_ms and value in reading:
+                found[(start, *key(reading))].append(reading[value])
+            start -= slide_ms
+    return dict(found)
+
+
+def data_file(*parts: str) -> Path:
+    """A recorded set beside the repository."""
+    return Path(__file__).resolve().parents[3].joinpath("shared", "data", *parts)
