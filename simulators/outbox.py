@@ -31,7 +31,8 @@ class Outbox:
     """Messages on their way, by lane."""
 
     def __init__(self, *, window: int, lane_window: int, capacity: int, resend_after_s: float = RESEND_AFTER_S) -> None:
-        self._window = window
+        self.window = window
+        """Messages in flight at once."""
         self._lane_window = lane_window
         self._capacity = capacity
         self._resend_after_s = resend_after_s
@@ -81,7 +82,7 @@ class Outbox:
         if self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s:
             key, _ = self._in_flight.popitem(last=False)
             self.resent += 1
-        elif self._ready and len(self._in_flight) < self._window:
+        elif self._ready and len(self._in_flight) < self.window:
             key = self._ready.popleft()
         else:
             return None

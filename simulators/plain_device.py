@@ -90,7 +90,7 @@ class PlainDevice:
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
 
     def _client(self) -> aiomqtt.Client:
-        return aiomqtt.Client(
+        client = aiomqtt.Client(
             self._broker.host,
             self._broker.port,
             identifier=self._client_id,
@@ -98,7 +98,11 @@ class PlainDevice:
             keepalive=KEEPALIVE_S,
             timeout=5.0,
             max_queued_incoming_messages=ACKS_QUEUED_MAX,
+            max_inflight_messages=self.outbox.window,
         )
+        # It warns of more than ten publishes that wait for their PUBACK; here a whole window may.
+        client.pending_calls_threshold = self.outbox.window
+        return client
 
     async def _serve(self, client: aiomqtt.Client) -> None:
         self._subscribed.clear()

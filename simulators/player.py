@@ -24,6 +24,8 @@ OUTBOX_MAX: Final = 2000
 """Readings read from the file and not yet acknowledged; then the file waits."""
 IN_FLIGHT_MAX: Final = 256
 """Readings on the way at once, all devices together."""
+IN_FLIGHT_AT_FULL_SPEED: Final = 64
+"""Readings of one device on their way at once, where nobody asked for a pace: far fewer than the sequencer can put right (1024)."""
 BAD_ROWS_SHOWN: Final = 5
 
 

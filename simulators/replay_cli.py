@@ -62,17 +62,15 @@ def _speed(_context: click.Context, _option: click.Parameter, value: str) -> flo
 )
 @click.option(
     "--in-flight",
-    default=1,
-    show_default=True,
     type=click.IntRange(1, 512),
-    help="Readings of one device on their way at once. More is faster, but two bridges may then swap neighbours.",
+    help="Readings of one device on their way at once; default: 1, at full speed 64. With more than 1 two bridges may swap neighbours.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
 @click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
 def replay(
     file: Path, stream: str | None, device: str | None, device_field: str | None, time_field: str | None, time_format: str, zone: str,
     every_s: float, columns: str | None, file_format: str, speed: float | None, times: str, in_order: bool, limit: int | None,
-    patience_s: float, in_flight: int, host: str, port: int,
+    patience_s: float, in_flight: int | None, host: str, port: int,
 ) -> None:  # fmt: skip
     r"""Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all.
 
@@ -84,16 +82,20 @@ def replay(
     import random
 
     from protocol.clock import SystemClock
+    from protocol.log import set_up
     from simulators.plain_device import Broker
-    from simulators.player import Player, PlayPlan
+    from simulators.player import IN_FLIGHT_AT_FULL_SPEED, Player, PlayPlan
     from simulators.recorded import Tally, UnreadableFile
     from simulators.replay import Columns, Pace, legal_device, legal_stream
     from simulators.run import until_stopped
 
     name = file.name.split(".")[0]
+    set_up()
     tally = Tally()
     clock = SystemClock()
-    plan = PlayPlan(Broker(host, port), legal_stream(stream or name), patience_s, in_flight)
+    plan = PlayPlan(
+        Broker(host, port), legal_stream(stream or name), patience_s, in_flight or (IN_FLIGHT_AT_FULL_SPEED if speed is None else 1)
+    )
     try:
         meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)
         readings = _readings(file, file_format, columns, tally, meaning, time_field, limit, in_order)
