@@ -18,12 +18,12 @@ import hmac
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cloud.push import wake_policy, webhook
-from cloud.push.leases import LeaseWriter, NotOwner
+from cloud.push.leases import NotOwner
 from cloud.push.metrics import Metrics
 from cloud.push.wake_policy import Waiting
 from cloud.push.watch import Seen, Watch, Watched
@@ -35,8 +35,23 @@ log = logging.getLogger("edgewake.push")
 
 RETRY_KAFKA_S: Final = 1.0
 """Between attempts to keep a lease or to read on while Kafka is away."""
+CATCH_UP_S: Final = 5.0
+"""How long a step of reading what is there already may take before the wake-up goes out with what was counted."""
 WAIT_MAX_S: Final = 3600.0
 """No wait is longer, so that a wall clock that was set forward is noticed within an hour."""
+
+
+class Store(Protocol):
+    """Where leases are kept: `cloud.push.leases.LeaseWriter`."""
+
+    async def put(self, lease: Lease) -> None:
+        """Keep a lease; returns when it is durable. Raises Unavailable or NotOwner."""
+
+    async def remove(self, lease_id: str) -> None:
+        """Forget a lease. Raises Unavailable or NotOwner."""
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises NotOwner."""
 
 
 class Standby(EdgewakeError):
@@ -66,6 +81,34 @@ class _Tended:
     watched: Watched | None
     task: asyncio.Task[None] | None = None
 
+    def close_watch(self) -> None:
+        """Read no further; the next read opens anew."""
+        if self.watched is not None:
+            self.watched.close()
+            self.watched = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was read since the place that the client was told of."""
+
+    cursor: str
+    waiting: Waiting = field(default_factory=Waiting)
+    previews: list[Mapping[str, Any]] = field(default_factory=list)
+    more: bool = True
+    """There may be more to be read at once."""
+
+    def add(self, seen: Seen, now: int) -> None:
+        """Count what was seen."""
+        oldest = self.waiting.oldest_at
+        if oldest is None and seen.count:
+            oldest = now if seen.first_at is None else min(now, seen.first_at)
+        count, gap = self.waiting.count + seen.count, self.waiting.gap or seen.gap
+        self.waiting = Waiting(count, oldest, gap)
+        self.previews += seen.previews
+        self.cursor = seen.cursor
+        self.more = seen.more
+
 
 class Proxy:
     """All leases of this process. Every method runs on the event loop."""
@@ -88,7 +131,7 @@ class Proxy:
         self._random_bytes = random_bytes
         self._leases_max = leases_max
         self._metrics = metrics
-        self._writer: LeaseWriter | None = None
+        self._writer: Store | None = None
         self._writing: asyncio.Task[None] | None = None
         self._tended: dict[str, _Tended] = {}
         self._granting = 0
@@ -101,7 +144,7 @@ class Proxy:
         """Does this proxy have the leases?"""
         return self._writer is not None
 
-    def owned(self, leases: Mapping[str, Lease], writer: LeaseWriter) -> None:
+    def owned(self, leases: Mapping[str, Lease], writer: Store) -> None:
         """Go on with these leases."""
         log.info("took over %d leases", len(leases), extra={"event": "push.owned", "leases": len(leases)})
         self._writer = writer
@@ -111,19 +154,22 @@ class Proxy:
         self._metrics.active.set(1)
 
     def lost(self) -> None:
-        """Stop: the leases are another's."""
-        if self._writer is None:
-            return
-        log.warning("another proxy takes over the leases", extra={"event": "push.lost"})
-        self._writer = None
+        """The leases are another's: stop tending."""
+        if self.active:
+            log.warning("the leases are another proxy's now", extra={"event": "push.lost"})
+            self._stop()
+
+    def _stop(self) -> list[asyncio.Task[None]]:
+        tasks = [task for task in [self._writing, *(tended.task for tended in self._tended.values())] if task is not None]
+        for task in tasks:
+            task.cancel()
+        self._writer = self._writing = None
+        self._tended.clear()
         self._metrics.active.set(0)
         self._metrics.leases.set(0)
-        for task in [self._writing, *(tended.task for tended in self._tended.values())]:
-            if task is not None:
-                task.cancel()
-        self._tended.clear()
+        return tasks
 
-    async def _write(self, writer: LeaseWriter) -> None:
+    async def _write(self, writer: Store) -> None:
         try:
             await writer.run()
         except NotOwner as error:
@@ -140,9 +186,7 @@ class Proxy:
 
     async def close(self) -> None:
         """Stop tending; the leases stay in Kafka."""
-        tasks = [task for task in [self._writing, *(tended.task for tended in self._tended.values())] if task is not None]
-        self.lost()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._stop(), return_exceptions=True)
 
     # What clients ask for
 
@@ -159,9 +203,11 @@ class Proxy:
             lease, token = self._new_lease(request)
             await self._caller.check(str(request.endpoint.url))
             watched = await self._watch.open(request.subscription, request.cursor)
-            await self._keep_new(writer, lease)
-            if self._writer is not writer:
-                raise Standby("the leases went to another proxy; ask it")
+            try:
+                await self._keep_new(writer, lease)
+            except BaseException:
+                watched.close()
+                raise
             self._tend(_Tended(lease, watched))
         finally:
             self._granting -= 1
@@ -186,7 +232,7 @@ class Proxy:
             expires_at=now + request.ttl_s * 1000,
         ), token
 
-    async def _keep_new(self, writer: LeaseWriter, lease: Lease) -> None:
+    async def _keep_new(self, writer: Store, lease: Lease) -> None:
         try:
             await writer.put(lease)
         except Unavailable:
@@ -195,6 +241,8 @@ class Proxy:
             raise
         except NotOwner as error:
             raise Standby("the leases went to another proxy; ask it") from error
+        if self._writer is not writer:
+            raise Standby("the leases went to another proxy; ask it")
 
     def get(self, lease_id: str, token: str) -> Lease:
         """A lease, for who holds its token. Raises Standby or NoSuchLease."""
@@ -221,7 +269,7 @@ class Proxy:
             tended.task.cancel()
             await asyncio.gather(tended.task, return_exceptions=True)
 
-    def _owner(self) -> LeaseWriter:
+    def _owner(self) -> Store:
         if self._writer is None:
             raise Standby("this proxy stands by or is starting; another one has the leases")
         return self._writer
@@ -239,6 +287,8 @@ class Proxy:
         self._tended[tended.lease.id] = tended
         self._metrics.leases.set(len(self._tended))
         tended.task = asyncio.create_task(self._guarded(tended), name=f"lease-{tended.lease.id}")
+        # Not a `finally` of the task: one that is cancelled before its first step runs none.
+        tended.task.add_done_callback(lambda _: tended.close_watch())
 
     async def _guarded(self, tended: _Tended) -> None:
         try:
@@ -270,39 +320,49 @@ class Proxy:
                 await self._fix_next(tended)
             else:
                 await self._try(tended)
-        tended.watched = None
+        tended.close_watch()
         await asyncio.Event().wait()
 
     async def _fix_next(self, tended: _Tended) -> None:
-        watched = await self._watched(tended)
-        if watched is None:
-            return
+        """Read on until a wake-up is due, then fix it: durable before its first attempt."""
         lease = tended.lease
-        waiting, previews, cursor = Waiting(), list[Mapping[str, Any]](), lease.woken_to or lease.request.cursor
-        wake = lease.request.wake
-        while True:
-            now = self._clock.now_ms()
-            due = wake_policy.wake_due_at(wake, waiting, last_wake_at=lease.last_wake_at, now=now)
-            if due is not None and due <= now:
-                break
-            timeout_s = WAIT_MAX_S if due is None else min(WAIT_MAX_S, (due - now) / 1000)
-            room = wake_policy.COUNT_MAX - waiting.count
-            seen = await self._read(watched, timeout_s, room, wake.preview_events - len(previews))
-            if seen is None:
-                continue
-            waiting = _added(waiting, seen, self._clock.now_ms())
-            previews += seen.previews
-            cursor = seen.cursor
-        if waiting.capped:
-            cursor = watched.skip_to_end()  # the wake-up says that there is more, so it covers all there is
-        await self._keep(tended, lease.model_copy(update={"pending": self._wake(lease, waiting, previews, cursor)}))
+        found = _Found(lease.woken_to or lease.request.cursor)
+        while not await self._found_enough(tended, found):
+            pass
+        if tended.watched is None:
+            return
+        if found.waiting.capped:
+            found.cursor = tended.watched.skip_to_end()  # the wake-up says that there is more, so it covers all there is
+        await self._keep(tended, lease.model_copy(update={"pending": self._wake(lease, found)}))
 
-    async def _watched(self, tended: _Tended) -> Watched | None:
-        """The watch at the place that the client was told of; a place that cannot be resumed any more ends the lease's wake-ups."""
+    async def _found_enough(self, tended: _Tended, found: _Found) -> bool:
+        """Read one step on; is a wake-up due now, or can none ever be?"""
+        lease, now = tended.lease, self._clock.now_ms()
+        wake = lease.request.wake
+        due = wake_policy.wake_due_at(wake, found.waiting, last_wake_at=lease.last_wake_at, now=now)
+        catching_up = found.more and not found.waiting.capped
+        if due is not None and due <= now and not catching_up:
+            return True
+        timeout_s = CATCH_UP_S if catching_up else WAIT_MAX_S if due is None else min(WAIT_MAX_S, (due - now) / 1000)
+        if found.waiting.capped:
+            await self._clock.sleep(timeout_s)
+            return False
+        watched = await self._watched(tended, found.cursor)
+        if watched is None:
+            return True
+        seen = await self._read(tended, watched, timeout_s, wake.preview_events - len(found.previews))
+        if seen is None:
+            found.more = False
+        else:
+            found.add(seen, self._clock.now_ms())
+        return False
+
+    async def _watched(self, tended: _Tended, cursor: str) -> Watched | None:
+        """The watch, opened at `cursor` where there is none; None where the place cannot be resumed any more, which ends the calls."""
         while tended.watched is None:
             lease = tended.lease
             try:
-                tended.watched = await self._watch.open(lease.request.subscription, lease.woken_to or lease.request.cursor)
+                tended.watched = await self._watch.open(lease.request.subscription, cursor)
             except Unavailable as error:
                 log.warning("lease %s: %s", lease.id, error, extra={"event": "push.watch_away"})
                 await self._clock.sleep(RETRY_KAFKA_S)
@@ -311,20 +371,20 @@ class Proxy:
                 return None
         return tended.watched
 
-    async def _read(self, watched: Watched, timeout_s: float, events_max: int, previews_max: int) -> Seen | None:
-        if events_max <= 0:  # counting has stopped; wait for the wake-up to be due
-            await self._clock.sleep(timeout_s)
-            return None
+    async def _read(self, tended: _Tended, watched: Watched, timeout_s: float, previews_max: int) -> Seen | None:
         try:
             async with asyncio.timeout(timeout_s):
-                return await watched.next(events_max=events_max, previews_max=previews_max)
+                return await watched.next(previews_max=previews_max)
         except TimeoutError:
             return None
-        except Unavailable:
+        except Unavailable as error:
+            log.info("lease %s: %s; opening it anew", tended.lease.id, error, extra={"event": "push.watch_reopened"})
+            tended.close_watch()
             await self._clock.sleep(RETRY_KAFKA_S)
             return None
 
-    def _wake(self, lease: Lease, waiting: Waiting, previews: list[Mapping[str, Any]], cursor: str) -> PendingWake:
+    def _wake(self, lease: Lease, found: _Found) -> PendingWake:
+        waiting = found.waiting
         capped = lease.waiting_capped or waiting.capped
         count = lease.waiting + waiting.count
         now = self._clock.now_ms()
@@ -336,8 +396,8 @@ class Proxy:
             "gap": waiting.gap,
             "streams": list(lease.request.subscription.streams),
         }
-        body = webhook.wake_body(facts, previews, at_ms=now)
-        return PendingWake(number=lease.wakes + 1, body=body, to=cursor, count=count, capped=capped, made_at=now)
+        body = webhook.wake_body(facts, found.previews, at_ms=now)
+        return PendingWake(number=lease.wakes + 1, body=body, to=found.cursor, count=count, capped=capped, made_at=now)
 
     async def _try(self, tended: _Tended) -> None:
         lease = tended.lease
@@ -390,13 +450,6 @@ class Proxy:
             else:
                 tended.lease = lease
                 return None
-
-
-def _added(waiting: Waiting, seen: Seen, now: int) -> Waiting:
-    oldest = waiting.oldest_at
-    if oldest is None and seen.count:
-        oldest = now if seen.first_at is None else min(now, seen.first_at)
-    return replace(waiting, count=waiting.count + seen.count, oldest_at=oldest, gap=waiting.gap or seen.gap)
 
 
 def _taken(lease: Lease, pending: PendingWake, now: int) -> Lease:

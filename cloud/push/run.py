@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from cloud import web
+from cloud.access.config import cursor_codec
 from cloud.kafka import KafkaConfig
 from cloud.push.app import make_app
 from cloud.push.hub_watch import HubWatch
@@ -66,7 +67,7 @@ async def run(settings: PushConfig) -> None:
     listener = web.bind(settings.host, settings.port)
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
-    watch = HubWatch(settings.kafka, settings.cursor_key_file, name=settings.name)
+    watch = HubWatch(settings.kafka, cursor_codec(settings.cursor_key_file), clock, name=settings.name)
     proxy = Proxy(watch, caller, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=Metrics(registry))
     member = Membership(settings.kafka, settings.name, on_owned=proxy.owned, on_lost=proxy.lost, rng=rng)
     try:

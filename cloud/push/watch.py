@@ -26,16 +26,21 @@ class Seen:
     """When the first of them entered the cloud, ms since 1970 UTC; None where unknown."""
     gap: bool = False
     """Part of the range is lost."""
+    more: bool = False
+    """More is there already."""
 
 
 class Watched(Protocol):
     """One subscription from one place on. Not shared."""
 
-    async def next(self, *, events_max: int, previews_max: int) -> Seen:
-        """Wait until the place moves. May be cancelled: what was not returned comes again. Raises Unavailable."""
+    async def next(self, *, previews_max: int) -> Seen:
+        """Wait until the place moves. May be cancelled: what was not returned comes again. Raises Unavailable: then open anew."""
 
     def skip_to_end(self) -> str:
         """Go to the end as it is now, without reading; the cursor of it. Raises Unavailable."""
+
+    def close(self) -> None:
+        """Leave."""
 
 
 class Watch(Protocol):

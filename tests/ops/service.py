@@ -1,0 +1,48 @@
+"""A running operations API, as a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.services import Process, free_ports, part
+
+KEY = "test-key-0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Ops:
+    """Where it is."""
+
+    url: str
+    client: httpx.Client
+    """With the key."""
+    process: Process
+
+
+@contextmanager
+def running(bootstrap: str, directory: Path) -> Iterator[Ops]:
+    """Start `edgewake ops`, wait until its tables are read, stop it."""
+    (port,) = free_ports(1)
+    key_file, config = directory / "ops.key", directory / "ops.toml"
+    key_file.write_text(KEY + "\n")
+    config.write_text(f'port = {port}\nkey_file = "{key_file}"\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    url = f"http://127.0.0.1:{port}"
+    with (
+        part("ops", config, directory / "ops.log") as process,
+        httpx.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=20) as client,
+    ):
+        process.wait_for('"event":"part.ready"')
+        _until_ready(client, process)
+        yield Ops(url, client, process)
+
+
+def _until_ready(client: httpx.Client, process: Process) -> None:
+    from tests.services import wait_until
+
+    wait_until(lambda: client.get("/readyz").status_code == 200 or not process.is_running(), "the tables are read")
+    assert process.is_running(), process.output()

@@ -1,0 +1,157 @@
+"""Running access servers and push proxies, and the readings they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from confluent_kafka import Producer
+
+from cloud import kafka
+from protocol import record as records
+from protocol import topics
+from protocol.frame import Frame, encode
+from protocol.record import Mode
+from protocol.stream import FieldInfo, FieldType, Stream
+from tests.services import Process, free_ports, part, wait_until
+
+RECEIVED_AT = 1_790_000_000_000
+
+
+@dataclass
+class Readings:
+    """Writes readings 1, 2, 3 … of one stream, as the sequencer does."""
+
+    config: kafka.KafkaConfig
+    stream: str
+    producer: Producer
+    written: int = 0
+
+    def add(self, count: int = 1, *, per_frame: int = 1) -> None:
+        """So many more, on the partition of their device."""
+        for _ in range(count // per_frame):
+            first = self.written + 1
+            t = [RECEIVED_AT + first + i for i in range(per_frame)]
+            frame = Frame(epoch=1, frame=first, seq=first, t=t, fields={"n": [first + i for i in range(per_frame)]})
+            device = f"dev-{first % 3}"
+            value = records.encode(
+                device=device, stream=self.stream, mode=Mode.ACK, sent_at=None, received_at=RECEIVED_AT, frame_bytes=encode(frame)
+            )
+            self.producer.produce(topics.stream_topic(self.stream), key=device, value=value)
+            self.written += per_frame
+        assert self.producer.flush(10) == 0
+
+
+def readings(config: kafka.KafkaConfig, stream: str) -> Readings:
+    """A new stream."""
+    producer = kafka.producer(config, "test-push")
+    kafka.ensure_topics(config, [topics.STREAMS, topics.stream_topic(stream)])
+    declared = Stream(name=stream, fields={"n": FieldInfo(type=FieldType.NUMBER)})
+    producer.produce(topics.STREAMS, key=stream, value=declared.model_dump_json().encode())
+    return Readings(config, stream, producer)
+
+
+@contextmanager
+def serving(name: str, bootstrap: str, directory: Path, **more: object) -> Iterator[Service]:
+    """`edgewake access` or `edgewake push`, ready."""
+    (port,) = free_ports(1)
+    keys = directory / "cursor.keys"
+    if not keys.exists():
+        keys.write_text(f"1 {'ab' * 32}\n")
+    lines = [f'name = "{name}-1"', f"port = {port}", f'cursor_key_file = "{keys}"']
+    lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
+    config = directory / f"{name}-{port}.toml"
+    config.write_text("\n".join(lines) + f'\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    service = Service(f"http://127.0.0.1:{port}", part(name, config, directory / f"{name}-{port}.log"))
+    with service.process:
+        service.until_ready()
+        yield service
+
+
+@dataclass
+class Service:
+    """Where it is."""
+
+    url: str
+    process: Process
+
+    def until_ready(self) -> None:
+        """Wait until /readyz says so."""
+        wait_until(self._is_ready, f"{self.url} is ready", timeout_s=40)
+
+    def _is_ready(self) -> bool:
+        assert self.process.is_running(), self.process.output()[-3000:]
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def restart(self) -> None:
+        """Start it again after a kill."""
+        self.process.start()
+        self.until_ready()
+
+
+@dataclass
+class Reader:
+    """A client of the access server: reads SSE, keeps the cursor of the last event."""
+
+    url: str
+    stream: str
+    cursor: str | None = None
+    seen: list[int] = None  # type: ignore[assignment]
+    gaps: list[dict[str, Any]] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.seen, self.gaps = [], []
+
+    async def read(self, *, until: int, start: str = "latest") -> None:
+        """Read, from the cursor on, until `n` = `until` of every reading was seen or 20 s are over."""
+        async with asyncio.timeout(20), self._blocks(start) as blocks:
+            async for block in blocks:
+                self._take(block)
+                if len(self.seen) >= until:
+                    return
+
+    async def stand(self) -> None:
+        """Connect, take the first cursor, and leave."""
+        async with asyncio.timeout(20), self._blocks("latest") as blocks:
+            async for block in blocks:
+                self._take(block)
+                if self.cursor is not None:
+                    return
+
+    @asynccontextmanager
+    async def _blocks(self, start: str) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+        headers = {"Last-Event-ID": self.cursor} if self.cursor else {}
+        address = f"{self.url}/v1/streams/{self.stream}/events"
+        async with (
+            httpx.AsyncClient(timeout=20) as client,
+            client.stream("GET", address, params={"from": start}, headers=headers) as response,
+        ):
+            assert response.status_code == 200, await response.aread()
+            yield _blocks_of(response)
+
+    def _take(self, block: dict[str, str]) -> None:
+        if "data" in block and "event" not in block:
+            self.seen.append(json.loads(block["data"])["n"])
+        if block.get("event") == "gap":
+            self.gaps.append(json.loads(block["data"]))
+        self.cursor = block.get("id", self.cursor)
+
+
+async def _blocks_of(response: httpx.Response) -> AsyncIterator[dict[str, str]]:
+    block: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if not line and block:
+            yield block
+            block = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            block[name] = value

@@ -1,0 +1,314 @@
+"""A client reads, sleeps, is woken and goes on: access server, proxy, Kafka and receiver are real, and the proxy is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cloud import kafka as kafka_clients
+from cloud.kafka import KafkaConfig
+from protocol import topics
+from protocol.lease import Lease
+from tests.push.receiver import receiving
+from tests.push.service import Reader, Readings, Service, readings, serving
+from tests.services import Kafka, wait_until
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("push")
+
+
+@pytest.fixture(scope="module")
+def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
+    with serving("access", kafka.bootstrap, directory) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka: Kafka, directory: Path) -> Iterator[Service]:
+    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"]) as service:
+        yield service
+
+
+@pytest.fixture
+def push(proxy: Service) -> Service:
+    """The proxy, started again where a test before killed it."""
+    if not proxy.process.is_running():
+        proxy.restart()
+    return proxy
+
+
+@pytest.fixture
+def stream(kafka_config: KafkaConfig) -> Readings:
+    return readings(kafka_config, f"push_{uuid.uuid4().hex[:12]}")
+
+
+def lease_body(client: Reader, url: str, **more: Any) -> dict[str, Any]:
+    subscription = {"streams": [client.stream], **({"where": more.pop("where")} if "where" in more else {})}
+    wake = {"min_interval_s": 0.5, **more.pop("wake", {})}
+    return {"subscription": subscription, "cursor": client.cursor, "endpoint": {"url": url}, "wake": wake, **more}
+
+
+async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
+    async with httpx.AsyncClient(timeout=30) as client:
+        response = await client.post(f"{push.url}/v1/leases", json=body)
+    assert response.status_code == 201, response.text
+    return response.json()
+
+
+async def wake_up(push: Service, lease: dict[str, Any]) -> None:
+    async with httpx.AsyncClient(timeout=30) as client:
+        response = await client.delete(f"{push.url}/v1/leases/{lease['id']}", headers={"Authorization": f"Bearer {lease['token']}"})
+    assert response.status_code == 204, response.text
+
+
+async def test_a_client_that_slept_is_woken_and_sees_every_event_once(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    stream.add(5)
+    await client.read(until=5, start="earliest")
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        assert receiver.connections == 0
+        stream.add(3)
+        (call, *_) = await receiver.got(1)
+        body = call.verified(lease["secret"])
+        assert (body["lease"], body["cursor"], body["streams"]) == (lease["id"], client.cursor, [stream.stream])
+        assert 1 <= body["count"] <= 3
+        await wake_up(push, lease)
+    stream.add(2)
+    await client.read(until=10)
+    assert (sorted(client.seen), client.gaps) == (list(range(1, 11)), [])
+
+
+async def test_a_proxy_that_is_killed_while_a_client_sleeps_wakes_it_after_its_restart(
+    access: Service, push: Service, stream: Readings
+) -> None:
+    client = Reader(access.url, stream.stream)
+    stream.add(2)
+    await client.read(until=2, start="earliest")
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        push.process.kill()
+        stream.add(4)
+        push.restart()
+        (call, *_) = await receiver.got(1)
+        assert call.verified(lease["secret"])["count"] == 4
+        await wake_up(push, lease)
+    await client.read(until=6)
+    assert (sorted(client.seen), client.gaps) == (list(range(1, 7)), [])
+
+
+async def test_a_proxy_that_is_killed_during_its_call_repeats_it_with_the_same_id_and_body(
+    access: Service, push: Service, stream: Readings
+) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with receiving() as receiver:
+        receiver.answer = lambda n: None if n == 0 else (204, {})
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        stream.add(1)
+        await receiver.got(1)
+        push.process.kill()
+        stream.add(3)
+        push.restart()
+        first, again, later, *_ = await receiver.got(3)
+        assert (again.id, again.body) == (first.id, first.body)
+        assert again.verified(lease["secret"])["count"] == 1
+        assert later.id != first.id
+        assert later.verified(lease["secret"])["count"] == 4
+        await wake_up(push, lease)
+
+
+async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
+    access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
+) -> None:
+    """The control: the same story with the lease taken out of Kafka must fail, else the test above proves nothing."""
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        push.process.kill()
+        producer = kafka_clients.producer(kafka_config, "control")
+        producer.produce(topics.LEASES, key=lease["id"], value=None, partition=0)
+        assert producer.flush(10) == 0
+        stream.add(4)
+        push.restart()
+        with pytest.raises(TimeoutError):
+            await receiver.got(1, timeout_s=5)
+
+
+async def test_a_second_proxy_takes_over_from_one_that_is_killed(
+    access: Service, push: Service, stream: Readings, kafka: Kafka, directory: Path
+) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        other = directory / "second"
+        other.mkdir(exist_ok=True)
+        (other / "cursor.keys").write_text((directory / "cursor.keys").read_text())
+        push.process.kill()
+        with serving("push", kafka.bootstrap, other, allow_hosts=["127.0.0.1"]) as second:
+            stream.add(2)
+            (call, *_) = await receiver.got(1)
+            assert call.verified(lease["secret"])["count"] == 2
+            await wake_up(second, lease)
+
+
+async def test_only_events_that_the_filter_wants_wake(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    async with (
+        httpx.AsyncClient(timeout=20) as http,
+        http.stream("GET", f"{access.url}/v1/streams/{stream.stream}/events", params={"where": "n > 3"}) as response,
+    ):
+        async for line in response.aiter_lines():
+            if line.startswith("id: "):
+                client.cursor = line.removeprefix("id: ")
+                break
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url, where="n > 3"))
+        stream.add(3)
+        await asyncio.sleep(0.5)  # not a wait for something: nothing may come
+        assert receiver.connections == 0
+        stream.add(2)
+        calls = await receiver.got(1)
+        assert calls[0].verified(lease["secret"])["events"][0]["n"] > 3
+        await wake_up(push, lease)
+
+
+async def test_a_client_far_behind_is_told_how_much_waits(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    stream.add(6000, per_frame=10)
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        (call, *_) = await receiver.got(1)
+        body = call.verified(lease["secret"])
+        assert (body["count"], body["capped"]) == (6000, False)
+        assert len(call.body) <= 3072
+        await wake_up(push, lease)
+
+
+async def test_a_range_that_is_gone_is_told_by_the_wake_up(
+    access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
+) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    stream.add(30)
+    _delete_before_end(kafka_config, topics.stream_topic(stream.stream))
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url, wake={"min_events": 100}))
+        (call, *_) = await receiver.got(1)
+        assert call.verified(lease["secret"])["gap"] is True
+        await wake_up(push, lease)
+
+
+def _delete_before_end(config: KafkaConfig, topic: str) -> None:
+    admin = kafka_clients.admin(config)
+    reader = kafka_clients.consumer(config, "test-delete")
+    try:
+        places = [kafka_clients.TopicPartition(topic, p) for p in range(kafka_clients.partition_count(admin, topic))]
+        for place in places:
+            place.offset = reader.get_watermark_offsets(place, timeout=10)[1]
+    finally:
+        reader.close()
+    for future in admin.delete_records(places).values():
+        future.result()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "title"),
+    [
+        ({"cursor": "garbage"}, "cursor garbage"),
+        ({"cursor": "v9.abc"}, "cursor version"),
+        ({"cursor": "v1." + "A" * 80}, "cursor forged"),
+        ({"endpoint": {"url": "http://10.0.0.1/hook"}}, "endpoint refused"),
+        ({"endpoint": {"url": "https://169.254.169.254/latest"}}, "endpoint refused"),
+        ({"endpoint": {"url": "https://user:pw@example.com/"}}, "endpoint refused"),
+        ({"endpoint": {"url": "http://127.0.0.1:9/x", "secret": "whsec_short"}}, "secret"),
+        ({"ttl_s": 1}, "invalid"),
+        ({"wake": {"min_events": 0}}, "invalid"),
+        ({"more": 1}, "invalid"),
+        ({"subscription": {"streams": []}}, "invalid"),
+        ({"subscription": {"streams": ["no_such_stream_at_all"]}}, "unknown stream"),
+        ({"where": "n >"}, "filter"),
+    ],
+)
+async def test_what_cannot_be_granted_is_refused_with_its_reason(
+    access: Service, push: Service, stream: Readings, change: dict[str, Any], title: str
+) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    body = lease_body(client, "http://127.0.0.1:9/hook")
+    if "where" in change:
+        body["subscription"]["where"] = change["where"]
+    else:
+        body |= change
+    async with httpx.AsyncClient(timeout=30) as http:
+        response = await http.post(f"{push.url}/v1/leases", json=body)
+    assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), response.text
+    assert response.json()["title"] == title, response.text
+
+
+async def test_a_cursor_of_another_subscription_is_refused(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with httpx.AsyncClient(timeout=30) as http:
+        response = await http.post(f"{push.url}/v1/leases", json=lease_body(client, "http://127.0.0.1:9/hook", where="n > 3"))
+    assert (response.status_code, response.json()["title"]) == (422, "cursor subscription")
+
+
+async def test_a_lease_is_looked_at_and_ended_with_its_token_only(
+    access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
+) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    lease = await sleep_with(push, lease_body(client, "http://127.0.0.1:9/hook"))
+    address = f"{push.url}/v1/leases/{lease['id']}"
+    assert httpx.get(address).status_code == 401
+    assert httpx.get(address, headers={"Authorization": "Bearer wrong"}).status_code == 404
+    found = httpx.get(address, headers={"Authorization": f"Bearer {lease['token']}"}).json()
+    assert "secret" not in found
+    assert "token" not in found
+    assert found["cursor"] == client.cursor
+    kept = _kept(kafka_config, lease["id"])
+    assert lease["token"] not in kept.model_dump_json()
+    await wake_up(push, lease)
+    assert httpx.get(address, headers={"Authorization": f"Bearer {lease['token']}"}).status_code == 404
+
+
+def _kept(config: KafkaConfig, lease_id: str) -> Lease:
+    rows: dict[str, bytes | None] = {}
+    table = kafka_clients.TableReader(config, "test-leases", topics.LEASES, on_change=rows.__setitem__)
+    try:
+        table.read_all()
+    finally:
+        table.close()
+    return Lease.model_validate_json(rows[lease_id] or b"")
+
+
+async def test_metrics_and_health_are_there(push: Service) -> None:
+    assert httpx.get(f"{push.url}/healthz").status_code == 200
+    text = httpx.get(f"{push.url}/metrics").text
+    for name in ("edgewake_push_leases", "edgewake_push_wakes_total", "edgewake_push_active 1.0"):
+        assert name in text
+
+
+def test_the_proxy_stops_within_five_seconds(kafka: Kafka, tmp_path: Path) -> None:
+    import time
+
+    with serving("push", kafka.bootstrap, tmp_path) as service:
+        begun = time.monotonic()
+        assert service.process.stop() == 0
+        assert time.monotonic() - begun < 5
+    wait_until(lambda: not service.process.is_running(), "it is gone")
