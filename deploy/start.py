@@ -212,17 +212,29 @@ def addresses(plan: Plan) -> str:
     if plan.has("mosquitto"):
         lines.append(f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>")
     lines.append(f"  data and logs     {plan.data}")
-    if plan.has("access"):
-        edgewake = _edgewake()
-        lines += ["", "Try in another terminal:", f"  curl -N {page}/v1/streams/host_10s/events"]
-        lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50' --url {page}")
-        if plan.has("ops"):
-            lines.append(f"  {edgewake} query add {EXAMPLE_QUERY} --url http://127.0.0.1:{ports.ops} --key {key}")
-    return "\n".join([*lines, "", "Ctrl-C stops everything."])
+    return "\n".join([*lines, *commands(plan), "", "Ctrl-C stops everything."])
+
+
+def commands(plan: Plan) -> list[str]:
+    """Three commands to try."""
+    if not plan.has("access"):
+        return []
+    page, edgewake, ports = f"http://127.0.0.1:{plan.ports.access(0)}", _edgewake(), plan.ports
+    lines = ["", "Try in another terminal:", f"  curl -N {page}/v1/streams/host_10s/events"]
+    lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50' --server {page}")
+    if plan.has("ops"):
+        ops = f"--ops http://127.0.0.1:{ports.ops} --key-file {_short(plan.ops_key_file)}"
+        lines.append(f"  {edgewake} query {ops} add {_short(EXAMPLE_QUERY)} --access {page}")
+    return lines
+
+
+def _short(path: Path) -> str:
+    """As seen from here, where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
 
 
 def _edgewake() -> str:
     """How this user calls us: by name where it is on PATH, else by its path."""
     script = Path(sys.executable).with_name("edgewake")
     on_path = any(Path(folder) == script.parent for folder in os.get_exec_path())
-    return "edgewake" if on_path or not script.exists() else os.path.relpath(script)
+    return "edgewake" if on_path or not script.exists() else _short(script)

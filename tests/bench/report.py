@@ -1,0 +1,166 @@
+"""Runs every benchmark, prints one table, and writes docs/benchmarks.md and docs/benchmarks.json.
+
+`python -m tests.bench.report [--runs 3] [--only NAME]`. A figure is the median of its runs; the last column says where it misses its floor.
+Exit code 1 where a benchmark failed or a floor was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deploy import java, kafka_node, mosquitto
+
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs"
+TIMEOUT_S = 1800
+AT_MOST = ("MiB", "ms", "s", "MB", "µs", "x", "×")
+"""Units of which less is better: their floor is a ceiling."""
+LIBRARIES = ("confluent-kafka", "fastapi", "mqtt5", "orjson", "pydantic", "pyspark", "uvicorn", "uvloop", "zstandard")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure."""
+
+    bench: str
+    name: str
+    value: float
+    unit: str
+    floor: float | None = None
+    rival: str | float | None = None
+    runs: Sequence[float] = field(default=())
+
+    @property
+    def met(self) -> bool:
+        """Is the floor reached (or there is none)?"""
+        if self.floor is None:
+            return True
+        return self.value <= self.floor if self.unit in AT_MOST else self.value >= self.floor
+
+
+def benches() -> list[str]:
+    """Names of the benchmarks that exist."""
+    return sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
+
+
+def measure(name: str, runs: int) -> list[Figure]:
+    """Run one benchmark in a process of its own, so that none leaves memory or threads to the next; raises CalledProcessError."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "figures.json"
+        command = [sys.executable, "-m", f"tests.bench.bench_{name}", "--runs", str(runs), "--json", str(out)]
+        subprocess.run(command, check=True, timeout=TIMEOUT_S)
+        return [figure(name, row) for row in json.loads(out.read_text())]
+
+
+def figure(bench: str, row: Mapping[str, Any]) -> Figure:
+    """A row of a benchmark's JSON."""
+    return Figure(bench, row["name"], float(row["value"]), row["unit"], row.get("floor"), row.get("rival"), row.get("runs", ()))
+
+
+def machine() -> dict[str, str]:
+    """Where it was measured."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "CPU": f"{psutil.cpu_count()} cores, {_processor()}",
+        "memory": f"{psutil.virtual_memory().total / (1 << 30):.0f} GiB",
+        "system": f"{platform.freedesktop_os_release().get('PRETTY_NAME', platform.system())}, Linux {platform.release()}",
+        "Python": platform.python_version(),
+        "Java": str(java.version(java.ensure())),
+        "Kafka": kafka_node.VERSION,
+        "Mosquitto": ".".join(map(str, mosquitto.version(mosquitto.ensure()) or ())),
+        "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
+        "revision": _revision(),
+    }
+
+
+def _processor() -> str:
+    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _revision() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def number(value: float) -> str:
+    """Three significant digits at least, thousands apart."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
+
+
+def cells(figure: Figure) -> list[str]:
+    """A row of the table."""
+    sign = "≤" if figure.unit in AT_MOST else "≥"
+    floor = "" if figure.floor is None else f"{sign} {number(figure.floor)}"
+    spread = f"{number(min(figure.runs))} – {number(max(figure.runs))}" if figure.runs else ""
+    rival = "" if figure.rival is None else figure.rival if isinstance(figure.rival, str) else number(figure.rival)
+    return [figure.name, number(figure.value), figure.unit, floor, spread, rival, "" if figure.met else "missed"]
+
+
+HEAD = ["what", "median", "unit", "floor", "runs", "others", ""]
+
+
+def markdown(figures: Sequence[Figure], where: Mapping[str, str], failed: Sequence[str]) -> str:
+    """docs/benchmarks.md."""
+    lines = ["# Benchmarks", "", "Written by `make bench`. Each figure is the median of its runs; everything shares one machine:", ""]
+    lines += [f"* {key}: {value}" for key, value in where.items()]
+    for bench in dict.fromkeys(figure.bench for figure in figures):
+        lines += ["", f"## {bench}", "", f"| {' | '.join(HEAD)} |", "|---|---:|---|---:|---|---|---|"]
+        lines += [f"| {' | '.join(cells(figure))} |" for figure in figures if figure.bench == bench]
+    lines += ["", *(f"`{name}` failed and has no figures." for name in failed)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """For a terminal."""
+    rows = [HEAD, *map(cells, figures)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    left = {0, 2, 4, 5, 6}
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def main() -> None:
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; nothing is written then.")
+    arguments = parser.parse_args()
+    figures, failed = [], []
+    for name in arguments.only or benches():
+        print(f"\n== {name}", flush=True)
+        try:
+            figures += measure(name, arguments.runs)
+        except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
+            print(f"{name} failed: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
+    where = machine()
+    print("\n" + "\n".join(f"{key}: {value}" for key, value in where.items()) + "\n\n" + table(figures))
+    if not arguments.only:
+        DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, failed), "utf-8")
+        rows = [vars(figure) | {"met": figure.met} for figure in figures]
+        DOCS.joinpath("benchmarks.json").write_text(
+            json.dumps({"machine": where, "figures": rows, "failed": failed}, indent=1) + "\n", "utf-8"
+        )
+    sys.exit(1 if failed or not all(figure.met for figure in figures) else 0)
+
+
+if __name__ == "__main__":
+    main()
