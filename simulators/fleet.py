@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -51,26 +52,31 @@ class Fleet:
         self._clock = clock
         self._rng = rng
         self._epoch = clock.now_ms() // 1000
-        self._connected = 0
+        self._connected: set[str] = set()
+        self._all_connected: bool | None = None
         self._ready = False
         self._vehicles = world.vehicles
         self.devices = {vehicle.name: self._device(plan.prefix + vehicle.name) for vehicle in world.vehicles}
 
     def _device(self, name: str) -> PlainDevice:
         outbox = Outbox(window=1, lane_window=1, capacity=WAITING_MAX)
-        return PlainDevice(name, self._plan.broker, outbox, clock=self._clock, rng=self._rng, on_change=self._count)
+        return PlainDevice(name, self._plan.broker, outbox, clock=self._clock, rng=self._rng, on_change=partial(self._changed, name))
 
-    def _count(self, connected: bool) -> None:
+    def _changed(self, name: str, connected: bool) -> None:
         """Say once per change of the whole, not once per vehicle."""
-        before = self._connected
-        self._connected += 1 if connected else -1
-        if self._connected == len(self.devices) and not self._ready:
+        (self._connected.add if connected else self._connected.discard)(name)
+        all_connected = len(self._connected) == len(self._vehicles)
+        if all_connected is self._all_connected or (connected and not all_connected):
+            return
+        begins, self._all_connected = not self._ready, all_connected
+        where = f"{self._plan.broker.host}:{self._plan.broker.port}"
+        if not all_connected:
+            log.warning("the broker at %s is away; readings wait", where, extra={"event": "mqtt.disconnected"})
+        elif begins:
             self._ready = True
-            log.info("%d vehicles drive and send", len(self.devices), extra={"event": "part.ready", "vehicles": len(self.devices)})
-        elif self._connected == len(self.devices):
+            log.info("%d vehicles drive and send", len(self._vehicles), extra={"event": "part.ready", "vehicles": len(self._vehicles)})
+        else:
             log.info("all vehicles are connected again", extra={"event": "mqtt.connected"})
-        elif before == len(self.devices):
-            log.warning("vehicles lose the broker; their readings wait", extra={"event": "mqtt.disconnected"})
 
     async def run(self) -> None:
         """Drive and send until cancelled."""

@@ -49,7 +49,10 @@ class Counts:
 
 
 class PlainDevice:
-    """A client id, its connection and its outbox. `on_change(connected)` is called when the connection comes or goes."""
+    """A client id, its connection and its outbox.
+
+    `on_change(connected)` is called when the connection comes, goes, or fails for the first time.
+    """
 
     def __init__(
         self, client_id: str, broker: Broker, outbox: Outbox, *, clock: Clock, rng: random.Random, on_change: Callable[[bool], None]
@@ -61,6 +64,7 @@ class PlainDevice:
         self._on_change = on_change
         self._due = asyncio.Event()
         self._subscribed: set[str] = set()
+        self._connected: bool | None = None
         self.outbox = outbox
         self.counts = Counts()
         self.settled = asyncio.Event()
@@ -75,19 +79,23 @@ class PlainDevice:
         """Connect, send, and connect again, until cancelled."""
         backoff_s = BACKOFF_S_MIN
         while True:
-            connected = False
             try:
                 async with self._client() as client:
-                    connected, backoff_s = True, BACKOFF_S_MIN
-                    self._on_change(True)
+                    backoff_s = BACKOFF_S_MIN
+                    self._change(True)
                     await self._serve(client)
             except* aiomqtt.MqttError:
-                pass
-            if connected:
-                self.outbox.disconnected()
-                self._on_change(False)
+                self._change(False)
             await self._clock.sleep(self._rng.uniform(BACKOFF_S_MIN / 2, backoff_s))
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
+
+    def _change(self, connected: bool) -> None:
+        if connected is self._connected:
+            return
+        if self._connected:
+            self.outbox.disconnected()
+        self._connected = connected
+        self._on_change(connected)
 
     def _client(self) -> aiomqtt.Client:
         client = aiomqtt.Client(
