@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from cloud.kafka import KafkaConfig
 from tests.page.world import AccessServer, Writer
 from tests.services import run_kafka
 
 CHROMIUM = "/usr/bin/chromium"
+PATIENCE_S = 60
+"""A loaded machine is slow; what does not happen at all fails a little later."""
+expect.set_options(timeout=PATIENCE_S * 1000)
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -31,10 +34,10 @@ def writer(page_kafka: KafkaConfig) -> Writer:
     return Writer(page_kafka)
 
 
-@pytest.fixture
-def server(page_kafka: KafkaConfig, writer: Writer, tmp_path: Path) -> Iterator[AccessServer]:
-    """An access server on it."""
-    access = AccessServer(page_kafka, tmp_path).start()
+@pytest.fixture(scope="session")
+def one_server(page_kafka: KafkaConfig, writer: Writer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessServer]:
+    """The one access server that the tests share."""
+    access = AccessServer(page_kafka, tmp_path_factory.mktemp("page-access")).start()
     try:
         yield access
     finally:
@@ -42,6 +45,12 @@ def server(page_kafka: KafkaConfig, writer: Writer, tmp_path: Path) -> Iterator[
 
 
 @pytest.fixture
+def server(one_server: AccessServer) -> AccessServer:
+    """An access server that serves, whatever the test before did to it."""
+    return one_server if one_server.process.is_running() else one_server.start()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
     async with async_playwright() as playwright:
@@ -63,13 +72,13 @@ class Visit:
         found: dict[str, Any] = await self.page.evaluate("window.edgewake.stats")
         return found
 
-    async def until(self, condition: str, argument: Any = None, *, timeout_s: float = 60) -> None:
+    async def until(self, condition: str, argument: Any = None, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a JavaScript function of the stats (and `argument`) holds."""
         script = f"(argument) => window.edgewake && (({condition})(window.edgewake.stats, argument))"
         await self.page.wait_for_function(script, arg=argument, timeout=timeout_s * 1000, polling=100)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     """The page, open."""
     context = await browser.new_context(viewport={"width": 1440, "height": 900})

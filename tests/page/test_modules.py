@@ -8,6 +8,9 @@ import pytest
 
 from tests.page.conftest import Visit
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+"""One browser serves all tests of the page."""
+
 TALLY = """async (events) => {
   const { Tally } = await import("/page/tally.js");
   const tally = new Tally(0);

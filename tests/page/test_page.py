@@ -11,6 +11,9 @@ from playwright.async_api import expect
 from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Town, Writer
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+"""One browser serves all tests of the page."""
+
 MINUTE = 60_000
 HAS_ALL = """(stats, wanted) => Object.entries(wanted).every(([key, last]) => stats.series[key]?.last >= last)"""
 
@@ -117,7 +120,7 @@ async def test_names_from_streams_are_text_and_never_markup(visit: Visit, writer
 
 async def test_a_part_that_is_not_heard_turns_stale(visit: Visit, writer: Writer):
     writer.reading("part_status", "supervisor", numbered=False, part="silent", state="ready", pid=1, restarts=0)
-    await expect(visit.page.locator('tr[data-part="silent"]')).to_have_attribute("data-state", "stale", timeout=20_000)
+    await expect(visit.page.locator('tr[data-part="silent"]')).to_have_attribute("data-state", "stale")
 
 
 async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer):

@@ -66,7 +66,8 @@ class Writer:
         """Make a query known and its topic."""
         registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
         kafka.ensure_topics(self.config, [topics.query_topic(query)])
-        self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
+        with self._lock:
+            self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
         if stream not in self._declared:
