@@ -52,7 +52,8 @@ def town(out: Path | None) -> None:
     """Write the town's map as GeoJSON: roads with name and class, river, parks, charging stations."""
     import orjson
 
-    from simulators.town import geojson, make
+    from simulators.town import geojson
+    from simulators.town_maker import make
 
     data = orjson.dumps(geojson(make()), option=orjson.OPT_APPEND_NEWLINE)
     if out is None:

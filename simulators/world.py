@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from simulators.town import Town, make
+from simulators.town import Town
+from simulators.town_maker import make
 from simulators.vehicles import Vehicle
 
 VEHICLES_MAX: Final = 1000

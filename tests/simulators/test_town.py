@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from simulators import town
+from simulators import town, town_maker
 
-TOWN = town.make()
+TOWN = town_maker.make()
 
 
 def test_every_junction_is_reached_from_every_other():
@@ -37,7 +37,7 @@ def test_a_street_ends_exactly_at_its_junctions():
 def test_only_bridges_cross_the_river():
     """Seen by the side of the water on which each end lies."""
     for edge in TOWN.edges:
-        assert town._crosses_river(edge.points) == edge.bridge, edge.street
+        assert town_maker._crosses_river(edge.points) == edge.bridge, edge.street
 
 
 def test_there_are_bridges_a_ring_road_and_charging_stations():
@@ -64,8 +64,8 @@ def test_a_degree_of_latitude_is_as_long_as_on_the_ellipsoid():
 
 def test_the_map_is_the_same_each_time_and_small():
     first = json.dumps(town.geojson(TOWN), separators=(",", ":"))
-    town.make.cache_clear()
-    assert json.dumps(town.geojson(town.make()), separators=(",", ":")) == first
+    town_maker.make.cache_clear()
+    assert json.dumps(town.geojson(town_maker.make()), separators=(",", ":")) == first
     assert len(first) < 200_000
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulators import vehicles as v
-from simulators.town import LIMIT_KMH, make, to_plane
+from simulators.town import LIMIT_KMH, to_plane
+from simulators.town_maker import make
 from simulators.world import World
 
 TOWN = make()
