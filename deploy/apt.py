@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from threading import Lock
 from typing import Final
 
 from protocol.errors import LocalError
 
 _APT_S: Final = 600
 """Seconds that one apt call may take."""
+_ONE_AT_A_TIME: Final = Lock()
+"""apt waits for dpkg's lock but not for that of its lists."""
 _ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
@@ -21,15 +24,19 @@ def install(packages: Sequence[str], *, what: str, may_install: bool | None = No
         may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
     if not may_install:
         raise LocalError(f"{what} is missing; install it, on Debian or Ubuntu with: sudo apt-get install {packages[-1]}")
+    with _ONE_AT_A_TIME:
+        problem = _update_and_install(packages)
+    if problem:
+        raise LocalError(f"{what} is missing and could not be installed: {problem}")
+
+
+def _update_and_install(packages: Sequence[str]) -> str:
+    """The problem, empty where there was none. Old lists may do where the update fails."""
     problem = _apt("update")
     for package in packages:
         if _knows(package):
-            problem = _apt("install", "--yes", "--no-install-recommends", package)
-            break
-    else:
-        problem = problem or f"apt knows no package {' or '.join(packages)}"
-    if problem:
-        raise LocalError(f"{what} is missing and could not be installed: {problem}")
+            return _apt("install", "--yes", "--no-install-recommends", package)
+    return problem or f"apt knows no package {' or '.join(packages)}"
 
 
 def _knows(package: str) -> bool:

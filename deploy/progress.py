@@ -93,6 +93,8 @@ class Steps:
     def step(self, text: str) -> Iterator[Step]:
         """A step around a block."""
         step = self.begin(text)
+        if not self._is_terminal:
+            self.say(f"… {text}")
         try:
             yield step
         except BaseException:
