@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,8 +21,7 @@ from cloud.analysis import emit, failpoint, late
 from cloud.analysis.checkpoint import offsets_of
 from cloud.analysis.config import AnalysisConfig
 from cloud.analysis.lane_record import LaneRecord, begin, is_new
-from cloud.analysis.pipeline import LaneKind, LanePlan, partials_of
-from cloud.analysis.query_plan import Registered
+from cloud.analysis.pipeline import Job, LaneKind
 from cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from cloud.kafka import KafkaConfig
 from protocol import topics
@@ -65,7 +62,6 @@ class Counters:
     results: int = 0
     late: int = 0
     flagged: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,40 +81,46 @@ class Lane:
 
     session: SparkSession
     config: AnalysisConfig
-    plan: LanePlan
+    job: Job
     clock: Clock
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
-        self.name = f"{self.plan.stream}-{self.plan.kind}"
-        self.topic = topics.stream_topic(self.plan.stream)
-        self.checkpoint = self.config.data_dir / "checkpoints" / self.plan.stream / self.plan.kind
+        self.name = f"{self.job.stream}-{self.job.kind}"
+        self.topic = topics.stream_topic(self.job.stream)
+        self.checkpoint = self.config.data_dir / "checkpoints" / self.job.stream / self.job.kind
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
         self._stopping = False
+        self._batches_before = self.counters.batches
         self._transactions: Transactions
         self._ends: Ends
         self._record: LaneRecord
-        self._last_batch_s = clock_s(self.clock)
+        self._last_batch_s = self.clock.monotonic_s()
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
         self._transactions = Transactions(self.config.kafka, self.name)
         self._ends = Ends(self.config.kafka, self.topic)
-        record = read_lane_record(self.config.kafka, f"{self.plan.stream}|{self.plan.kind}".encode())
-        changed = partials_of(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max), self.plan)
+        record = read_lane_record(self.config.kafka, f"{self.job.stream}|{self.job.kind}".encode())
+        changed = self.job.graph(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
             .foreachBatch(self._process)
             .option("checkpointLocation", str(self.checkpoint))
             .outputMode("update")
-            .trigger(processingTime=f"{self.config.trigger_ms} milliseconds")
+            .trigger(processingTime=f"{self._trigger_ms()} milliseconds")
             .start()
         )
-        self._record = begin(record, stream=self.plan.stream, lane=self.plan.kind, checkpoint=str(self._query.id))
+        self._record = begin(record, stream=self.job.stream, lane=self.job.kind, checkpoint=str(self._query.id))
+        # Said before the first batch, which comes only with the next record of the stream.
+        self._transactions.write(self._progress(self._record))
         self._started.set()
+
+    def _trigger_ms(self) -> int:
+        return self.config.summary_interval_s * 1000 if self.job.kind is LaneKind.SUMMARY else self.config.trigger_ms
 
     def error(self) -> str | None:
         """Why it ended by itself; None while it runs."""
@@ -136,6 +138,11 @@ class Lane:
         self._started.set()
         if hasattr(self, "_ends"):
             self._ends.close()
+
+    @property
+    def finished(self) -> int:
+        """Batches that it finished since it was started."""
+        return self.counters.batches - self._batches_before
 
     def offsets(self) -> dict[int, int]:
         """Partition → first offset whose results are not committed yet."""
@@ -159,31 +166,33 @@ class Lane:
         return Observed(row["frames"], row.get("readings") or 0, row.get("top"), row["flagged"], row["late"])
 
     def _emit(self, rows: pa.Table, observed: Observed, batch: int) -> None:
-        record, queries = self._record, self.plan.queries
+        record, queries = self._record, self.job.queries
         offsets = offsets_of(self.checkpoint, batch, self.topic)
         tops = [top for top in (record.top, observed.top) if top is not None]
         step = emit.Batch(revision=record.base + batch, top_before=record.top, top=max(tops, default=None))
-        results = list(emit.results(rows.to_pylist(), queries, self.plan.ranks, step))
+        results = self.job.outputs(rows, step)
         found = emit.late_readings(late.late_counts(observed.late), queries, step) if is_new(record, offsets) else {}
         after = record.model_copy(
             update={
                 "batch": batch,
                 "top": step.top,
                 "offsets": offsets,
-                "late": {r.label: record.late.get(r.label, 0) + sum(found.get(r.label, {}).values()) for r in queries},
+                "late": record.late | {label: record.late.get(label, 0) + sum(ends.values()) for label, ends in found.items()},
             }
         )
-        progress = self._progress(after, observed, step)
-        outputs = [*results, *emit.watermarks(queries, step), *emit.late_outputs(found, queries, step), *progress]
+        outputs = [*results, *emit.late_outputs(found, queries, step), *self._progress(after, self._rate(observed))]
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         failpoint.reach("analysis.committed")
         self._record = after
         self._count(observed, len(results), sum(sum(ends.values()) for ends in found.values()))
 
-    def _progress(self, record: LaneRecord, observed: Observed, step: emit.Batch) -> list[emit.Output]:
-        now_s = clock_s(self.clock)
+    def _rate(self, observed: Observed) -> float:
+        now_s = self.clock.monotonic_s()
         rate = observed.readings / max(now_s - self._last_batch_s, 0.001)
         self._last_batch_s = now_s
+        return round(rate, 1)
+
+    def _progress(self, record: LaneRecord, rate: float | None = None) -> list[emit.Output]:
         lag = self._ends.lag(record.offsets)
         return [
             progress_output(
@@ -191,16 +200,16 @@ class Lane:
                     query=registered.query.name,
                     stream=record.stream,
                     state=QueryState.RUNNING,
-                    batch=step.revision,
-                    watermark=emit.watermark(registered.query, step.top),
+                    batch=record.revision,
+                    watermark=emit.watermark(registered.query, record.top),
                     offsets=record.offsets,
                     lag=lag,
-                    readings_per_s=round(rate, 1),
+                    readings_per_s=rate,
                     late=record.late.get(registered.label, 0),
                     updated_at=self.clock.now_ms(),
                 )
             )
-            for registered in self.plan.queries
+            for registered in self.job.queries
         ]
 
     def _count(self, observed: Observed, results: int, late_readings: int) -> None:
@@ -210,31 +219,6 @@ class Lane:
         self.counters.flagged += observed.flagged
 
 
-def clock_s(clock: Clock) -> float:
-    """Seconds that only grow."""
-    return clock.monotonic_s()
-
-
 def progress_output(progress: Progress) -> emit.Output:
     """A query's progress as a record."""
     return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())
-
-
-def plans_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, Any]]) -> Mapping[tuple[str, LaneKind], LanePlan]:
-    """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
-    sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
-    lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
-    for each in sorted_queries:
-        kind = LaneKind.SKETCH if each.query.has_sketches else LaneKind.PLAIN
-        lanes.setdefault((each.query.stream, kind), []).append(each)
-    return {(stream, kind): _plan(stream, kind, queries, fields[stream]) for (stream, kind), queries in lanes.items()}
-
-
-def _plan(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Any]) -> LanePlan:
-    used = sorted({name for each in queries for name in each.query.fields})
-    return LanePlan(stream, kind, tuple((name, types[name]) for name in used), tuple(queries))
-
-
-def checkpoint_dir(data_dir: Path, stream: str, kind: LaneKind) -> Path:
-    """Where a lane's state and place are kept."""
-    return data_dir / "checkpoints" / stream / kind

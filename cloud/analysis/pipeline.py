@@ -7,14 +7,16 @@ records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from cloud.analysis import late, partials, tags
+from cloud.analysis import emit, late, partials, tags
 from cloud.analysis.clock_correction import correct
 from cloud.analysis.decode import decode, readings
 from cloud.analysis.query_plan import Registered
@@ -22,15 +24,32 @@ from protocol.stream import FieldType
 
 
 class LaneKind(StrEnum):
-    """Queries without sketches must not pay for sketches, so a stream has up to two lanes, each a Spark query with its checkpoint."""
+    """Queries without sketches must not pay for sketches, and summaries must delay neither: each lane is a Spark query of its own."""
 
     PLAIN = "plain"
     SKETCH = "sketch"
+    SUMMARY = "summary"
+
+
+class Job(Protocol):
+    """What a lane runs. An equal job needs no restart."""
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def kind(self) -> LaneKind: ...
+    @property
+    def queries(self) -> tuple[Registered, ...]: ...
+    def graph(self, records: DataFrame) -> DataFrame:
+        """In: a Kafka source's `value`. Out: a streaming frame, to be run in update mode."""
+
+    def outputs(self, rows: pa.Table, batch: emit.Batch) -> list[emit.Output]:
+        """The records that a micro-batch's changed rows become."""
 
 
 @dataclass(frozen=True, slots=True)
-class LanePlan:
-    """What one lane computes. An equal plan needs no restart."""
+class QueryJob:
+    """All queries of one stream and kind."""
 
     stream: str
     kind: LaneKind
@@ -49,20 +68,23 @@ class LanePlan:
         """Largest k of all approx_top_k."""
         return max((int(a.parameter) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
 
+    def graph(self, records: DataFrame) -> DataFrame:
+        """See Job; out: partials.estimate."""
+        fields: Mapping[str, FieldType] = dict(self.fields)
+        sketches = self.kind is LaneKind.SKETCH
+        all_tags = [tag for registered in self.queries for tag in tags.tags_of(registered)]
+        keys = tags.key_columns(all_tags)
 
-def partials_of(records: DataFrame, plan: LanePlan) -> DataFrame:
-    """The whole graph. In: a Kafka source's `value`. Out: see partials.estimate; streaming, to be run in update mode."""
-    fields: Mapping[str, FieldType] = dict(plan.fields)
-    sketches = plan.kind is LaneKind.SKETCH
-    all_tags = [tag for registered in plan.queries for tag in tags.tags_of(registered)]
-    keys = tags.key_columns(all_tags)
+        frames = correct(decode(records, fields))
+        frames = late.observe(frames, [registered.query for registered in self.queries], fields)
+        frames = with_event_time(frames)
+        frames, kept = _frame_keys(frames, keys)
+        tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
+        return partials.estimate(partials.aggregate(tagged, sketches=sketches), ranks=self.ranks, k=self.top_k)
 
-    frames = correct(decode(records, fields))
-    frames = late.observe(frames, [registered.query for registered in plan.queries], fields)
-    frames = with_event_time(frames)
-    frames, kept = _frame_keys(frames, keys)
-    tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
-    return partials.estimate(partials.aggregate(tagged, sketches=sketches), ranks=plan.ranks, k=plan.top_k)
+    def outputs(self, rows: pa.Table, batch: emit.Batch) -> list[emit.Output]:
+        """See Job: results, then watermarks."""
+        return [*emit.results(rows.to_pylist(), self.queries, self.ranks, batch), *emit.watermarks(self.queries, batch)]
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
@@ -76,3 +98,18 @@ def with_event_time(frames: DataFrame) -> DataFrame:
 def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataFrame, list[str]]:
     made = {name: tags.key_json(key, F.col) for key, name in keys.items() if tags.of_the_frame(key)}
     return frames.withColumns(made) if made else frames, list(made)
+
+
+def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueryJob]:
+    """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
+    sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
+    lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
+    for each in sorted_queries:
+        kind = LaneKind.SKETCH if each.query.has_sketches else LaneKind.PLAIN
+        lanes.setdefault((each.query.stream, kind), []).append(each)
+    return {(stream, kind): _job(stream, kind, queries, fields[stream]) for (stream, kind), queries in lanes.items()}
+
+
+def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob:
+    used = sorted({name for each in queries for name in each.query.fields})
+    return QueryJob(stream, kind, tuple((name, types[name]) for name in used), tuple(queries))

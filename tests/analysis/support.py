@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from cloud import kafka
 from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.lane import Lane, plans_of
+from cloud.analysis.lane import Lane
+from cloud.analysis.pipeline import jobs_of
 from cloud.analysis.query_file import parse
 from cloud.analysis.query_plan import Registered
 from cloud.kafka import KafkaConfig
@@ -101,9 +102,9 @@ class Analysis:
     def lane(self, queries: Sequence[Registered], streams: Sequence[Stream]) -> Lane:
         """The one lane of these queries, not started."""
         types = {stream.name: {name: info.type for name, info in stream.fields.items()} for stream in streams}
-        (plan,) = plans_of(queries, types).values()
+        (job,) = jobs_of(queries, types).values()
         kafka.ensure_topics(self.config.kafka, [topics.query_topic(each.query.name) for each in queries])
-        return Lane(self.session, self.config, plan, SystemClock())
+        return Lane(self.session, self.config, job, SystemClock())
 
     def with_config(self, **changes: Any) -> Analysis:
         """The same with another configuration."""

@@ -1,0 +1,46 @@
+"""`edgewake analysis`: the continuous queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="analysis.toml")
+@click.option("--verbose", is_flag=True, help="Log more.")
+def analysis(config_file: Path, verbose: bool) -> None:
+    """Run the continuous queries (Spark)."""
+    import logging
+    import os
+    import random
+    import signal
+    import sys
+    import threading
+
+    from cloud.analysis.config import AnalysisConfig
+    from cloud.analysis.run import run
+    from protocol.clock import SystemClock
+    from protocol.config import load
+    from protocol.errors import ConfigError
+    from protocol.log import set_up
+
+    set_up(verbose=verbose)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    log = logging.getLogger("edgewake.analysis")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    code = 0
+    try:
+        run(load(AnalysisConfig, config_file), clock=SystemClock(), rng=random.Random(), stop=stop)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        code = 2
+    except Exception as error:
+        log.exception("the analysis ends: %s", error, extra={"event": "part.failed"})
+        code = 1
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)  # the gateway's threads would wait for a JVM that is gone

@@ -1,0 +1,89 @@
+"""Which queries run: decided from registrations, catalogue and what failed before. Pure; run.py acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cloud.analysis.query_file import QueryError, UnknownStream, parse, stream_of
+from cloud.analysis.query_plan import Registered
+from protocol.query import QueryState, Registration
+from protocol.stream import Stream
+
+BUILT_IN_DIR: Final = Path(__file__).parent / "queries"
+QUERIES_PER_STREAM_MAX: Final = 100
+"""Queries that share a stream's readings; the youngest beyond it are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a registered query stands."""
+
+    state: QueryState
+    stream: str = ""
+    detail: str = ""
+    registered: Registered | None = None
+    """Present where it is to run."""
+
+
+@dataclass
+class Tables:
+    """Registrations and catalogue as they stand, filled from Kafka."""
+
+    registrations: dict[str, Registration] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    changes: int = 0
+    """Grows with each change."""
+
+    def on_query(self, name: str, value: bytes | None) -> None:
+        """A record of `ew.queries`; ValueError where it cannot be read."""
+        if value is None:
+            self.registrations.pop(name, None)
+        else:
+            self.registrations[name] = Registration.model_validate_json(value)
+        self.changes += 1
+
+    def on_stream(self, name: str, value: bytes | None) -> None:
+        """A record of `ew.streams`; ValueError where it cannot be read."""
+        if value is None:
+            self.streams.pop(name, None)
+        else:
+            self.streams[name] = Stream.model_validate_json(value)
+        self.changes += 1
+
+
+def standing(registration: Registration, streams: Mapping[str, Stream], failed: Mapping[str, str]) -> Standing:
+    """Where one query stands. `failed`: label → why it was taken out of its lane."""
+    label = f"{registration.name}@{registration.registered_at}"
+    try:
+        stream = stream_of(registration.text)
+        if registration.paused:
+            return Standing(QueryState.PAUSED, stream)
+        if label in failed:
+            return Standing(QueryState.FAILED, stream, failed[label])
+        query = parse(registration.text, streams)
+    except UnknownStream as error:
+        return Standing(QueryState.STARTING, stream, f"waits for stream {stream!r} ({error})")
+    except QueryError as error:
+        return Standing(QueryState.REFUSED, "", str(error))
+    if query.name != registration.name:
+        return Standing(QueryState.REFUSED, stream, f"registered as {registration.name!r}, but its header says {query.name!r}")
+    return Standing(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at))
+
+
+def standings(tables: Tables, failed: Mapping[str, str]) -> dict[str, Standing]:
+    """Where every query stands."""
+    found = {name: standing(registration, tables.streams, failed) for name, registration in tables.registrations.items()}
+    for stream in {one.stream for one in found.values()}:
+        running = [(name, one.registered) for name, one in found.items() if one.stream == stream and one.registered is not None]
+        for name, registered in sorted(running, key=lambda item: item[1].registered_at)[QUERIES_PER_STREAM_MAX:]:
+            detail = f"stream {registered.query.stream!r} has {QUERIES_PER_STREAM_MAX} queries, no more"
+            found[name] = Standing(QueryState.REFUSED, stream, detail)
+    return found
+
+
+def built_in() -> dict[str, str]:
+    """Name → text of the queries that come with Edgewake."""
+    return {path.stem: path.read_text("utf-8") for path in sorted(BUILT_IN_DIR.glob("*.sql"))}

@@ -1,0 +1,326 @@
+"""The analysis as a process: follows the registered queries and keeps one lane for each stream and kind of them running.
+
+Order of the end: lanes (each waits for its transaction under way), then Spark, then the JVM. What was not finished is done again from
+the checkpoint at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import orjson
+from confluent_kafka import KafkaException
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from cloud import kafka, metrics
+from cloud.analysis import session as spark
+from cloud.analysis.config import AnalysisConfig
+from cloud.analysis.lake import Lake
+from cloud.analysis.lane import Counters, Lane, progress_output, source
+from cloud.analysis.pipeline import Job, LaneKind, jobs_of
+from cloud.analysis.registry import Standing, Tables, built_in, standings
+from cloud.analysis.summaries import SummaryJob
+from cloud.retry import Backoff
+from protocol import topics
+from protocol.clock import Clock
+from protocol.errors import Unavailable
+from protocol.query import Progress, QueryState, Registration
+from protocol.stream import FieldType
+
+log = logging.getLogger("edgewake.analysis")
+
+LOOK_EVERY_S: Final = 0.2
+"""How often changes of queries and streams and the health of lanes are looked at."""
+FAILURES_MAX: Final = 3
+"""Failures in a row, without a finished batch between, after which a lane's youngest query is taken out of it."""
+SUMMARY_AFTER_S: Final = 20.0
+"""Summaries begin so long after the queries: the first batches of all lanes at once would make people wait for the first results."""
+STOP_S: Final = 3.0
+"""How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the batch again."""
+_DATA_LOSS: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
+
+LaneKey: TypeAlias = tuple[str, LaneKind]
+
+
+@dataclass
+class Place:
+    """A lane's place: the lane when it runs, and what happened to it."""
+
+    backoff: Backoff
+    lane: Lane | None = None
+    counters: Counters = field(default_factory=Counters)
+    failures: int = 0
+    not_before_s: float = 0.0
+
+
+class Analysis:
+    """Everything that runs. `run` returns when `stop` is set."""
+
+    def __init__(self, config: AnalysisConfig, session: SparkSession, clock: Clock, rng: random.Random) -> None:
+        self._config, self._session, self._clock, self._rng = config, session, clock, rng
+        self._tables = Tables()
+        self._places: dict[LaneKey, Place] = {}
+        self._failed: dict[str, str] = {}
+        self._said: dict[str, tuple[QueryState, str]] = {}
+        self._lake = Lake(config.data_dir / "lake")
+        self._producer = kafka.producer(config.kafka, "analysis")
+        self._readers: list[kafka.TableReader] = []
+        self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
+        self._with_summaries = False
+        self._known: set[str] = set()
+        """Queries that have a record on `ew.progress`."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
+        self._open(stop)
+        metrics.serve(self._config.metrics_port, self._gather)
+        seen = -1
+        ready = False
+        while not stop.is_set():
+            for reader in self._readers:
+                reader.poll(0)
+            if self._failures() or self._tables.changes != seen or self._is_due():
+                seen = self._tables.changes
+                self._reconcile(stop)
+            if not ready and not stop.is_set():
+                ready = True
+                log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._places)})
+            stop.wait(LOOK_EVERY_S)
+
+    def close(self) -> None:
+        """Stop all lanes; returns within STOP_S or a little later."""
+        threads = [
+            threading.Thread(target=place.lane.stop, name=f"stop-{place.lane.name}", daemon=True)
+            for place in self._places.values()
+            if place.lane is not None
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(STOP_S)
+        self._producer.flush(0.5)
+
+    def _open(self, stop: threading.Event) -> None:
+        backoff = Backoff(self._rng)
+        said = False
+        while not stop.is_set():
+            try:
+                self._read_tables()
+                return
+            except Unavailable as error:
+                if not said:
+                    log.warning("waits for Kafka: %s", error, extra={"event": "kafka.away"})
+                    said = True
+                stop.wait(backoff.next_s())
+
+    def _read_tables(self) -> None:
+        config = self._config.kafka
+        kafka.ensure_topics(config, [topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.LANES, topics.LATE, topics.SKETCHES])
+        for reader in self._readers:
+            reader.close()
+        self._readers = [
+            kafka.TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
+            kafka.TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
+        ]
+        progress = kafka.TableReader(config, "analysis-progress", topics.PROGRESS, on_change=lambda name, _: self._known.add(name))
+        try:
+            for reader in (*self._readers, progress):
+                reader.read_all()
+        finally:
+            progress.close()
+        self._register_built_in()
+
+    def _register_built_in(self) -> None:
+        """Once in the life of data_dir: whoever removes one of them does not get it back."""
+        known = self._config.data_dir / "built_in_queries.json"
+        done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
+        for name, text in built_in().items():
+            if name not in done and name not in self._tables.registrations:
+                registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
+                self._tables.registrations[name] = registration
+                self._producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
+        if self._producer.flush(10) > 0:
+            raise Unavailable("the built-in queries could not be registered")
+        known.parent.mkdir(parents=True, exist_ok=True)
+        known.write_bytes(orjson.dumps(sorted(done | set(built_in()))))
+
+    def _wanted(self) -> tuple[dict[str, Standing], dict[LaneKey, Job]]:
+        found = standings(self._tables, self._failed)
+        types = self._types()
+        jobs: dict[LaneKey, Job] = dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
+        if self._with_summaries:
+            for name, fields in types.items():
+                if fields:
+                    jobs[name, LaneKind.SUMMARY] = SummaryJob(name, tuple(sorted(fields.items())), self._lake.keep)
+        return found, jobs
+
+    def _types(self) -> dict[str, dict[str, FieldType]]:
+        return {name: {field: info.type for field, info in stream.fields.items()} for name, stream in self._tables.streams.items()}
+
+    def _blame(self, job: Job) -> bool:
+        """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
+        before = len(self._failed)
+        records = source(self._session, self._config.kafka, topics.stream_topic(job.stream), 1)
+        for registered in job.queries:
+            (alone,) = jobs_of([registered], self._types()).values()
+            try:
+                alone.graph(records)
+            except PySparkException as error:
+                self._failed[registered.label] = f"Spark refuses it: {_first_line(error)}"
+        return len(self._failed) > before
+
+    def _reconcile(self, stop: threading.Event) -> None:
+        found, jobs = self._wanted()
+        for key, place in list(self._places.items()):
+            if place.lane is not None and place.lane.job != jobs.get(key):
+                self._stop_lane(key, place)
+            if key not in jobs:
+                del self._places[key]
+        for name, one in found.items():
+            if one.registered is None:
+                self._say(name, one)
+        self._forget(set(found))
+        for key, job in sorted(jobs.items(), key=lambda item: item[0][1] is LaneKind.SUMMARY):
+            place = self._places.setdefault(key, Place(Backoff(self._rng, first_s=0.5, max_s=30)))
+            if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set():
+                self._start_lane(key, place, job)
+
+    def _start_lane(self, key: LaneKey, place: Place, job: Job) -> None:
+        lane = Lane(self._session, self._config, job, self._clock, place.counters)
+        started_s = self._clock.monotonic_s()
+        for registered in job.queries:
+            self._said.pop(registered.query.name, None)
+        try:
+            names = [topics.query_topic(registered.query.name) for registered in job.queries]
+            kafka.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
+            lane.start()
+        except (Unavailable, KafkaException, PySparkException) as error:
+            lane.stop()
+            if isinstance(error, PySparkException) and self._blame(job):
+                self._tables.changes += 1
+            else:
+                self._failed_once(key, place, job, _first_line(error))
+            return
+        place.lane = lane
+        log.info(
+            "lane %s runs %d queries",
+            lane.name,
+            len(job.queries),
+            extra={"event": "lane.started", "seconds": round(self._clock.monotonic_s() - started_s, 2)},
+        )
+
+    def _stop_lane(self, key: LaneKey, place: Place) -> None:
+        if place.lane is not None:
+            place.lane.stop()
+            place.lane = None
+            log.info("lane %s-%s stopped", *key, extra={"event": "lane.stopped"})
+
+    def _failures(self) -> bool:
+        """Take note of lanes that ended by themselves; is there one?"""
+        found = False
+        for key, place in self._places.items():
+            if place.lane is not None and (error := place.lane.error()) is not None:
+                if place.lane.finished:
+                    place.failures = 0
+                    place.backoff.reset()
+                lane, place.lane = place.lane, None
+                lane.stop()
+                self._failed_once(key, place, lane.job, error)
+                found = True
+        return found
+
+    def _failed_once(self, key: LaneKey, place: Place, job: Job, error: str) -> None:
+        place.failures += 1
+        place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
+        log.warning("lane %s-%s failed: %s", *key, error[:500], extra={"event": "lane.failed", "failures": place.failures})
+        if any(word in error for word in _DATA_LOSS):
+            detail = f"retention took readings that were never computed; remove {self._config.data_dir}/checkpoints/{job.stream} to go on: "
+            for registered in job.queries:
+                self._say(registered.query.name, Standing(QueryState.FAILED, job.stream, detail + error[:300]))
+        elif place.failures >= FAILURES_MAX and job.queries and self._kafka_is_there():
+            youngest = max(job.queries, key=lambda registered: registered.registered_at)
+            self._failed[youngest.label] = f"its lane failed {place.failures} times: {error[:500]}"
+            place.failures, place.not_before_s = 0, 0.0
+            self._tables.changes += 1
+
+    def _kafka_is_there(self) -> bool:
+        try:
+            kafka.ensure_topics(self._config.kafka, [topics.QUERIES])
+        except Unavailable:
+            return False
+        return True
+
+    def _is_due(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if self._config.summary_interval_s and not self._with_summaries and now_s >= self._summaries_from_s:
+            self._with_summaries = True
+            return True
+        return any(place.lane is None and now_s >= place.not_before_s for place in self._places.values())
+
+    def _say(self, name: str, one: Standing) -> None:
+        """Tell the state of a query that does not run; the lanes tell of those that do."""
+        if self._said.get(name) == (one.state, one.detail):
+            return
+        self._said[name] = (one.state, one.detail)
+        progress = Progress(query=name, stream=one.stream, state=one.state, detail=one.detail[:1000], updated_at=self._clock.now_ms())
+        output = progress_output(progress)
+        self._producer.produce(output.topic, output.value, output.key)
+        self._producer.poll(0)
+        level = logging.WARNING if one.state in (QueryState.REFUSED, QueryState.FAILED) else logging.INFO
+        log.log(level, "query %s is %s: %s", name, one.state, one.detail, extra={"event": f"query.{one.state}"})
+
+    def _forget(self, names: set[str]) -> None:
+        for name in self._known - names:
+            self._said.pop(name, None)
+            self._producer.produce(topics.PROGRESS, None, name)
+        self._known = names
+        labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
+        self._failed = {label: why for label, why in self._failed.items() if label in labels}
+
+    def _gather(self) -> Iterable[Metric]:
+        texts = {
+            "batches": "micro-batches committed",
+            "readings": "readings computed",
+            "results": "records of results written",
+            "late": "readings that came after their window was final",
+            "flagged": "frames whose event times were corrected",
+        }
+        places = list(self._places.items())
+        for name, text in texts.items():
+            family = CounterMetricFamily(f"edgewake_analysis_{name}", text, labels=["stream", "lane"])
+            for (stream, kind), place in places:
+                family.add_metric([stream, kind], getattr(place.counters, name))
+            yield family
+        running = GaugeMetricFamily("edgewake_analysis_lane_running", "1 where the lane runs", labels=["stream", "lane"])
+        for (stream, kind), place in places:
+            running.add_metric([stream, kind], float(place.lane is not None))
+        yield running
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:800]
+
+
+def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event) -> None:
+    """Start Spark, follow the queries until `stop`, end all within 5 s."""
+    config = config.model_copy(update={"data_dir": config.data_dir.resolve()})
+    session = spark.start_session(
+        jars_dir=config.jars_dir,
+        work_dir=config.data_dir / "spark",
+        master=config.master,
+        driver_memory=config.driver_memory,
+        state_partitions=config.state_partitions,
+    )
+    analysis = Analysis(config, session, clock, rng)
+    try:
+        analysis.run(stop)
+    finally:
+        analysis.close()
+        spark.kill_jvm(session)

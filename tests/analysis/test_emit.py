@@ -1,0 +1,106 @@
+"""Partials to results: finished values, revisions, finality, late readings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from cloud.analysis import emit
+from cloud.analysis.emit import Batch
+from cloud.analysis.query_file import parse
+from cloud.analysis.query_plan import Query, Registered
+from protocol.stream import FieldType
+
+T0 = 1_790_000_040_000
+TEXT = "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 minute'), device"
+
+
+def registered(select: str) -> Registered:
+    return Registered(parse(TEXT.format(select)), 7)
+
+
+def row(query: Registered, *, part: int = 0, start: int = T0, readings: int = 4, **slots: Any) -> dict[str, Any]:
+    empty = {f"{name}_{i}": None for i in range(2) for name in ("sum", "min", "max")} | {"count_0": 0, "count_1": 0}
+    place = {"query": query.id, "part": part, "window_start": start, "window_end": start + 60_000, "key": '{"device":"d1"}'}
+    return place | empty | {"readings": readings} | slots
+
+
+def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[dict[str, Any]]:
+    step = Batch(revision=3, top_before=batch.get("before"), top=batch.get("top"))
+    return [orjson.loads(output.value) for output in emit.results(rows, [query], (0.5, 0.9), step)]
+
+
+def test_values_are_finished_from_slots() -> None:
+    query = registered("count(*) AS readings, count(a) AS n, sum(a) AS total, avg(a) AS mean, min(a) AS low, max(a) AS high")
+    (found,) = values(query, [row(query, count_0=3, sum_0=0.1 + 0.2, min_0=-1.0, max_0=2.0)])
+    assert found == {
+        "query": "q", "window_start": T0, "window_end": T0 + 60_000, "device": "d1",
+        "readings": 4, "n": 3, "total": 0.3, "mean": 0.1, "low": -1.0, "high": 2.0, "revision": 3, "final": False,
+    }  # fmt: skip
+
+
+def test_a_window_without_values_has_nulls_and_no_division_by_zero() -> None:
+    query = registered("sum(a) AS total, avg(a) AS mean")
+    (found,) = values(query, [row(query)])
+    assert (found["total"], found["mean"]) == (None, None)
+
+
+def test_slots_of_several_parts_come_together_in_one_result() -> None:
+    query = registered("max(a) AS a, max(b) AS b, max(c) AS c")
+    (found,) = values(query, [row(query, max_0=1.0, max_1=2.0), row(query, part=1, max_0=3.0)])
+    assert (found["a"], found["b"], found["c"]) == (1.0, 2.0, 3.0)
+
+
+def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
+    query = registered("approx_percentile(a, 0.9) AS p90, approx_count_distinct(device) AS d, approx_top_k(street, 2) AS top")
+    top = [{"item": "x", "count": 2}, {"item": None, "count": 9}, {"item": "b", "count": 5}, {"item": "a", "count": 5}]
+    (found,) = values(query, [row(query, quantiles=[1.0, 2.0], distinct=17, top=top)])
+    assert (found["p90"], found["d"]) == (2.0, 17)
+    assert found["top"] == [{"item": "a", "count": 5}, {"item": "b", "count": 5}]
+
+
+def test_items_get_the_type_of_their_field_back() -> None:
+    items = [{"item": "17", "count": 1}]
+    assert emit.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]
+    assert emit.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [{"item": True, "count": 1}]
+
+
+def test_the_key_of_a_result_is_the_same_for_every_revision() -> None:
+    query = registered("max(a) AS a")
+    outputs = [list(emit.results([row(query)], [query], (), Batch(revision=n, top_before=None, top=None))) for n in (1, 2)]
+    assert outputs[0][0].key == outputs[1][0].key
+    assert outputs[0][0].value != outputs[1][0].value
+
+
+def test_a_window_is_final_when_event_time_passed_its_end_and_the_lateness() -> None:
+    query = registered("max(a) AS a")
+    end = T0 + 60_000
+    assert values(query, [row(query)], top=end + 29_999)[0]["final"] is False
+    assert values(query, [row(query)], top=end + 30_000)[0]["final"] is True
+
+
+def test_a_window_that_was_final_before_the_batch_is_not_emitted_again() -> None:
+    query = registered("max(a) AS a")
+    assert values(query, [row(query)], before=T0 + 90_000, top=T0 + 95_000) == []
+
+
+def test_a_watermark_is_announced_once_for_each_step_of_the_window_grid() -> None:
+    query = registered("max(a) AS a")
+    end = T0 + 60_000
+    moved = list(emit.watermarks([query], Batch(revision=4, top_before=end, top=end + 30_000)))
+    assert [orjson.loads(output.value) for output in moved] == [{"query": "q", "watermark": end, "revision": 4}]
+    assert list(emit.watermarks([query], Batch(revision=5, top_before=end + 30_000, top=end + 40_000))) == []
+
+
+def test_late_readings_are_counted_by_query_and_window() -> None:
+    queries = [registered("max(a) AS a"), Registered(_slow(), 8)]
+    batch = Batch(revision=6, top_before=T0 + 90_000, top=T0 + 99_000)
+    found = emit.late_readings([(0, T0 + 60_000, 3), (0, T0 + 60_000, 1), (0, T0 + 120_000, 5), (1, T0 + 60_000, 9)], queries, batch)
+    assert found == {"q@7": {T0 + 60_000: 4}}
+    (output,) = emit.late_outputs(found, queries, batch)
+    assert orjson.loads(output.value) == {"query": "q", "stream": "s", "window_end": T0 + 60_000, "readings": 4, "revision": 6}
+
+
+def _slow() -> Query:
+    return parse(TEXT.format("max(a) AS a").replace("name: q", "name: slow").replace("30 seconds", "1 hour"))

@@ -1,0 +1,132 @@
+"""Query files: what is read, and the sentence for what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloud.analysis.expressions import Call, Field, Literal
+from cloud.analysis.query_file import UnknownStream, check_query_file, parse, stream_of
+from cloud.analysis.query_plan import Aggregate, Key, Unpivot
+from cloud.analysis.registry import built_in
+from protocol.errors import QueryError
+from protocol.stream import FieldInfo, FieldType, Stream
+
+NUMBER, TEXT = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
+STREAMS = {"host": Stream(name="host", fields={"cpu": NUMBER, "memory": NUMBER, "disk": NUMBER, "zone": TEXT})}
+HEADER = "-- name: q\n"
+MINUTE = "window(event_time, '1 minute')"
+
+
+def query(select: str, *, group: str = MINUTE, where: str = "", source: str = "host", header: str = HEADER) -> str:
+    return f"{header}SELECT {select} FROM {source} {where} GROUP BY {group}"
+
+
+def test_a_file_becomes_a_plan_of_keys_slots_and_columns() -> None:
+    text = query(
+        "device, metric, count(value) AS n, avg(value) AS mean, approx_percentile(value, 0.9) AS p90",
+        header="-- name: load\n-- description: Load\n-- lateness: 2 minutes\n",
+        source="host UNPIVOT (value FOR metric IN (cpu, memory))",
+        where="WHERE value > 1",
+        group="window(event_time, '1 minute', '10 seconds'), device, metric",
+    )
+    found = check_query_file(text, STREAMS)
+    assert (found.name, found.description, found.stream, found.lateness_ms) == ("load", "Load", "host", 120_000)
+    assert (found.size_ms, found.slide_ms, found.unpivot) == (60_000, 10_000, Unpivot("value", "metric", ("cpu", "memory")))
+    assert found.keys == (Key("device", Field("device")), Key("metric", Field("metric")))
+    assert found.where == Call(">", (Field("value"), Literal(1.0)))
+    assert found.numbers == found.quantiles == (Field("value"),)
+    assert found.aggregates == (Aggregate("n", "count"), Aggregate("mean", "avg"), Aggregate("p90", "quantile", 0, 0.9))
+    assert found.fields == {"cpu", "memory"}
+
+
+def test_equal_expressions_share_a_slot_and_others_do_not() -> None:
+    found = parse(query("sum(cpu) AS a, avg(cpu) AS b, max(memory) AS c, count(*) AS d"), STREAMS)
+    assert found.numbers == (Field("cpu"), Field("memory"))
+    assert [(one.function, one.slot) for one in found.aggregates] == [("sum", 0), ("avg", 0), ("max", 1), ("count_all", 0)]
+
+
+def test_a_key_may_be_an_expression_with_a_name() -> None:
+    found = parse(query("floor(cpu / 10) AS tens, count(*) AS n", group=f"{MINUTE}, tens"), STREAMS)
+    assert found.keys == (Key("tens", Call("floor", (Call("/", (Field("cpu"), Literal(10.0))),))),)
+
+
+def test_text_can_be_counted_but_not_added() -> None:
+    found = parse(query("count(zone) AS n"), STREAMS)
+    assert found.numbers == (Call("case", (Call("is_null", (Field("zone"),)), Literal(None), Literal(1.0))),)
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_the_queries_that_come_with_edgewake_are_read(name: str) -> None:
+    assert parse(built_in()[name]).name == name
+
+
+def test_the_stream_is_known_before_the_catalogue_is() -> None:
+    assert stream_of(query("count(*) AS n", source="nobody")) == "nobody"
+    with pytest.raises(UnknownStream, match="unknown stream 'hosts': did you mean 'host'"):
+        parse(query("count(*) AS n", source="hosts"), STREAMS)
+
+
+REFUSED = {
+    "no name": (query("count(*) AS n", header=""), "expected a line `-- name: my_query`"),
+    "unknown header": (
+        query("count(*) AS n", header="-- name: q\n-- latness: 1 minute\n"),
+        "line 2: unknown header key 'latness'; did you mean 'lateness'",
+    ),
+    "header twice": (query("count(*) AS n", header="-- name: q\n-- name: r\n"), "line 2: header key 'name' twice"),
+    "bad name": (query("count(*) AS n", header="-- name: My Query\n"), "header name 'My Query'"),
+    "bad lateness": (query("count(*) AS n", header="-- name: q\n-- lateness: soon\n"), "'soon': expected a number and a unit"),
+    "no window": (query("count(*) AS n", group="device"), "GROUP BY: expected one window"),
+    "no group": ("-- name: q\nSELECT cpu FROM host", "GROUP BY: expected one window"),
+    "two windows": (query("count(*) AS n", group=f"{MINUTE}, window(event_time, '2 minutes')"), "expected one window"),
+    "odd slide": (query("count(*) AS n", group="window(event_time, '1 minute', '7 seconds')"), "window slide '7 seconds'"),
+    "long window": (query("count(*) AS n", group="window(event_time, '2 days')"), "from 1 second to 1 day"),
+    "too many rows": (query("count(*) AS n", group="window(event_time, '1 hour', '1 second')"), "more than 120 rows"),
+    "join": ("-- name: q\nSELECT count(*) AS n FROM host JOIN b USING (device) GROUP BY c", "dedicated execution is not available yet"),
+    "comma join": ("-- name: q\nSELECT count(*) AS n FROM host, other GROUP BY device", "dedicated execution is not available yet"),
+    "subquery in FROM": ("-- name: q\nSELECT count(*) AS n FROM (SELECT 1) GROUP BY device", "FROM: a subquery"),
+    "subquery in WHERE": (query("count(*) AS n", where="WHERE cpu > (SELECT 1)"), "subquery"),
+    "in subquery": (query("count(*) AS n", where="WHERE cpu IN (SELECT cpu FROM host)"), "subquery"),
+    "exists": (query("count(*) AS n", where="WHERE EXISTS (SELECT 1)"), "subquery"),
+    "with": (f"-- name: q\nWITH x AS (SELECT 1) SELECT count(*) AS n FROM host GROUP BY {MINUTE}", "WITH: expected one SELECT"),
+    "union": (query("count(*) AS n") + " UNION SELECT 1", "expected one SELECT, found UNION"),
+    "two statements": (query("count(*) AS n") + "; DROP TABLE host", "expected one SELECT, found SELECT, DROP"),
+    "having": (query("count(*) AS n", group=f"{MINUTE} HAVING count(*) > 1"), "HAVING: not supported"),
+    "order": (query("count(*) AS n", group=f"{MINUTE} ORDER BY 1"), "ORDER BY"),
+    "limit": (query("count(*) AS n", group=f"{MINUTE} LIMIT 1"), "LIMIT"),
+    "rollup": (query("count(*) AS n", group=f"ROLLUP(device), {MINUTE}"), "GROUP BY"),
+    "over": (query("count(*) OVER (PARTITION BY device) AS n"), "OVER is not supported"),
+    "filter clause": (query("sum(cpu) FILTER (WHERE cpu > 1) AS n"), "SELECT"),
+    "reflect": (query("count(*) AS n", where="WHERE reflect('java.lang.System', 'exit', 1) IS NULL"), "function reflect() is not allowed"),
+    "java_method": (query("max(java_method('a', 'b')) AS n"), "function java_method() is not allowed"),
+    "unknown aggregate": (query("stddev(cpu) AS n"), "SELECT n"),
+    "distinct": (query("count(DISTINCT cpu) AS n"), "use approx_count_distinct"),
+    "unknown field": (query("max(cpuu) AS n"), "unknown field 'cpuu': did you mean 'cpu'"),
+    "no catalogue names": (query("max(zzz) AS n"), "known are cpu, device, disk, memory, zone"),
+    "text added": (query("sum(zone) AS n"), "sum takes a number, found a string"),
+    "text compared": (query("count(*) AS n", where="WHERE zone > 3"), "compares a number with a string"),
+    "where no condition": (query("count(*) AS n", where="WHERE cpu"), "WHERE: expected a condition"),
+    "no name for an aggregate": (query("count(*)"), "expected a name"),
+    "not grouped": (query("device, count(*) AS n"), "neither an aggregate nor in GROUP BY"),
+    "star": (query("*"), "SELECT"),
+    "only keys": (query("device", group=f"{MINUTE}, device"), "at least one aggregate"),
+    "name twice": (query("count(*) AS n, max(cpu) AS n"), "the name 'n' twice"),
+    "reserved name": (query("count(*) AS revision"), "'revision' is reserved"),
+    "bad rank": (query("approx_percentile(cpu, 1.5) AS n"), "a number from 0 to 1"),
+    "bad k": (query("approx_top_k(zone, 100000) AS n"), "a number from 1 to 100"),
+    "unpivot of two types": (query("max(v) AS n", source="host UNPIVOT (v FOR k IN (cpu, zone))"), "UNPIVOT: fields of several types"),
+    "alias": (query("count(*) AS n", source="host AS h"), "FROM"),
+    "other database": (query("count(*) AS n", source="secret.host"), "FROM"),
+    "cast": (query("max(cast(zone AS int)) AS n"), "CAST is not supported"),
+    "no SQL": (HEADER + "hello, world", "SQL:"),
+    "nothing": (HEADER, "expected one SELECT, found nothing"),
+    "deep": (query(f"max({'(' * 200}cpu{')' * 200}) AS n"), "nested"),
+    "long": (HEADER + " " * 30_000, "at most 20000"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_supported_is_refused_with_a_clear_sentence(case: str) -> None:
+    text, sentence = REFUSED[case]
+    with pytest.raises(QueryError) as refusal:
+        parse(text, STREAMS)
+    assert sentence in str(refusal.value)

@@ -1,0 +1,68 @@
+"""Which queries run."""
+
+from __future__ import annotations
+
+from cloud.analysis import registry
+from cloud.analysis.registry import Tables, standings
+from protocol.query import QueryState, Registration
+from protocol.stream import FieldInfo, FieldType, Stream
+
+TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
+
+
+def tables(*registrations: Registration, **fields: FieldType) -> Tables:
+    stream = Stream(name="s", fields={name: FieldInfo(type=kind) for name, kind in fields.items()})
+    return Tables({one.name: one for one in registrations}, {"s": stream})
+
+
+def registration(name: str = "q", field: str = "x", stream: str = "s", *, at: int = 1, paused: bool = False) -> Registration:
+    return Registration(name=name, text=TEXT.format(name, field, stream), registered_at=at, paused=paused)
+
+
+def state(found: Tables, failed: dict[str, str] | None = None, name: str = "q") -> tuple[QueryState, str]:
+    one = standings(found, failed or {})[name]
+    return one.state, one.detail
+
+
+def test_a_query_over_a_known_stream_runs() -> None:
+    assert state(tables(registration(), x=FieldType.NUMBER)) == (QueryState.RUNNING, "")
+
+
+def test_a_query_waits_for_its_stream() -> None:
+    found, detail = state(tables(registration(stream="later")))
+    assert found is QueryState.STARTING
+    assert detail.startswith("waits for stream 'later'")
+
+
+def test_a_refused_query_runs_when_its_field_appears() -> None:
+    assert state(tables(registration()))[0] is QueryState.REFUSED
+    assert state(tables(registration(), x=FieldType.NUMBER))[0] is QueryState.RUNNING
+
+
+def test_a_paused_query_does_not_run() -> None:
+    assert state(tables(registration(paused=True), x=FieldType.NUMBER))[0] is QueryState.PAUSED
+
+
+def test_a_failed_query_stays_out_until_it_is_registered_anew() -> None:
+    failed = {"q@1": "why"}
+    assert state(tables(registration(), x=FieldType.NUMBER), failed) == (QueryState.FAILED, "why")
+    assert state(tables(registration(at=2), x=FieldType.NUMBER), failed)[0] is QueryState.RUNNING
+
+
+def test_a_registration_under_another_name_than_its_header_is_refused() -> None:
+    found = tables(registration().model_copy(update={"name": "other"}), x=FieldType.NUMBER)
+    assert state(found, name="other")[0] is QueryState.REFUSED
+
+
+def test_more_queries_than_a_stream_bears_are_refused_youngest_first() -> None:
+    many = [registration(f"q{i}", at=i) for i in range(registry.QUERIES_PER_STREAM_MAX + 1)]
+    found = standings(tables(*many, x=FieldType.NUMBER), {})
+    assert [name for name, one in found.items() if one.state is QueryState.REFUSED] == [many[-1].name]
+
+
+def test_a_removed_query_is_gone_and_a_removed_stream_makes_its_queries_wait() -> None:
+    found = tables(registration(), x=FieldType.NUMBER)
+    found.on_stream("s", None)
+    assert state(found)[0] is QueryState.STARTING
+    found.on_query("q", None)
+    assert standings(found, {}) == {}
