@@ -35,7 +35,7 @@ from protocol import topics
 from protocol.clock import Clock
 from protocol.dead_letter import DeadLetter
 from protocol.errors import LocalError, Rejected, RejectReason, Unavailable
-from protocol.mqtt import Unreadable
+from protocol.mqtt import PACKET_BYTES_MAX, Unreadable
 from protocol.names import is_device
 from protocol.record import PLACEMENT_HEADER
 
@@ -111,7 +111,8 @@ class Bridge:
 
     def _outgoing(self, packet: mqtt5.PublishPacket | Unreadable, received_at: int) -> Outgoing:
         if isinstance(packet, Unreadable):
-            raise Rejected(RejectReason.OVERSIZE, f"publish of {packet.size} bytes: {packet.why}; its first {len(packet.head)} are kept")
+            reason = RejectReason.OVERSIZE if packet.size > PACKET_BYTES_MAX else RejectReason.ENCODING
+            raise Rejected(reason, f"publish of {packet.size} bytes: {packet.why}; {len(packet.head)} of them are kept")
         if packet.topic.count("/") == _STATUS_SLASHES:
             status = admit_status(packet, received_at=received_at)
             value = status.model_dump_json().encode()

@@ -30,8 +30,9 @@ class MqttConfig(Config):
     """PEM of its key."""
     keepalive_s: int = Field(default=20, ge=5, le=3600)
     """Seconds between pings; a connection that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
-    session_expiry_s: int = Field(default=86_400, ge=60)
-    """Seconds that the broker keeps messages for this bridge while it is away."""
+    session_expiry_s: int = Field(default=300, ge=1)
+    """Seconds that the broker keeps this bridge's share of the messages while it is away. Longer than a restart; but Mosquitto goes on
+    dealing to a bridge that is away, and until this has passed its share reaches the others only when the devices send it again."""
 
 
 class BridgeConfig(Config):

@@ -1,0 +1,242 @@
+"""Bridges and sequencers as processes on a real broker and a real Kafka, and devices that talk to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import mqtt5
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from cloud import kafka
+from cloud.kafka import KafkaConfig
+from protocol import record, topics
+from protocol.ack import Ack
+from protocol.frame import FRAME_TYPE, Frame, encode
+from protocol.mqtt import PacketReader
+from tests.services import Kafka, Mosquitto, Process, free_ports, part, wait_until
+
+READY = '"event":"part.ready"'
+T0 = 1_790_000_000_000
+
+
+@dataclass
+class World:
+    """A broker, a Kafka, and the parts that a test starts on them."""
+
+    broker: Mosquitto
+    node: Kafka
+    folder: Path
+    parts: list[Process] = field(default_factory=list)
+    ports: dict[str, int] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+
+    @property
+    def config(self) -> KafkaConfig:
+        """How to reach Kafka."""
+        return KafkaConfig(bootstrap=self.node.bootstrap)
+
+    def bridge(self, name: str, **keys: object) -> Process:
+        """A bridge that serves."""
+        return self._part("bridge", name, f"[mqtt]\nport = {self.broker.port}\n", keys)
+
+    def sequencer(self, name: str = "sequencer-1", **keys: object) -> Process:
+        """A sequencer that serves."""
+        return self._part("sequencer", name, "", keys)
+
+    def _part(self, command: str, name: str, more: str, keys: Mapping[str, object]) -> Process:
+        (self.ports[name],) = free_ports(1)
+        lines = [f'name = "{name}"', f"metrics_port = {self.ports[name]}", *(f"{key} = {value}" for key, value in keys.items())]
+        file = self.folder / f"{name}.toml"
+        file.write_text("\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n')
+        process = part(command, file, self.folder / f"{name}.log")
+        self.parts.append(process)
+        start(process)
+        return process
+
+    def metric(self, name: str, line: str) -> float:
+        """A figure of a part, e.g. `edgewake_bridge_messages_total{outcome="acked"}`."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=5) as answer:
+            for text in answer.read().decode().splitlines():
+                if text.startswith(line + " "):
+                    return float(text.rpartition(" ")[2])
+        return 0.0
+
+    def stop(self) -> None:
+        """Stop all parts; each must end cleanly."""
+        for process in self.parts:
+            if process.is_running():
+                code = process.stop()
+                assert code == 0, f"exit {code}: {process.output()[-2000:]}"
+
+
+def start(process: Process) -> None:
+    """Start a part (again) and wait until it serves."""
+    before = process.output().count(READY)
+    process.start()
+    wait_until(lambda: process.output().count(READY) > before or not process.is_running(), "the part serves")
+    assert process.is_running(), process.output()[-3000:]
+
+
+@asynccontextmanager
+async def world(broker: Mosquitto, node: Kafka, folder: Path) -> AsyncIterator[World]:
+    """A World whose parts are stopped and whose devices hang up at the end."""
+    made = World(broker, node, folder)
+    try:
+        yield made
+    finally:
+        for device in made.devices:
+            await device.close()
+        made.stop()
+
+
+def frame(number: int, *, readings: int = 2) -> bytes:
+    """An agent's frame `number`."""
+    seq = (number - 1) * readings + 1
+    return encode(Frame(1, number, seq, [T0 + seq + i for i in range(readings)], {"speed": [float(seq + i) for i in range(readings)]}))
+
+
+class Device(asyncio.Protocol):
+    """An MQTT device that sends numbered frames, sends them again until they are acknowledged end to end, and connects again.
+
+    `acks` holds what was answered, by frame number.
+    """
+
+    def __init__(self, world: World, name: str, stream: str, *, window: int = 100, resend_s: float = 1.0) -> None:
+        self.world, self.name, self.stream = world, name, stream
+        world.devices.append(self)
+        self.acks: dict[int, Ack] = {}
+        self.waiting: dict[int, float] = {}
+        self._window, self._resend_s = window, resend_s
+        self._transport: asyncio.Transport | None = None
+        self._subscribed = False
+        self._packet_id = 0
+
+    async def send(self, count: int, *, until: Callable[[], object] | None = None) -> None:
+        """Send frames 1 to `count` until each is acknowledged, or until the condition holds."""
+        async with asyncio.timeout(90):
+            while len(self.acks) < count and not (until and until()):
+                await self._turn(count)
+                await asyncio.sleep(0.005)
+
+    async def _turn(self, count: int) -> None:
+        if self._transport is None or self._transport.is_closing():
+            self._subscribed = False
+            try:
+                await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.world.broker.port)
+            except OSError:
+                return
+        if not self._subscribed:
+            return
+        now = time.monotonic()
+        due = [number for number, at in self.waiting.items() if now - at > self._resend_s]
+        sent = len(self.acks) + len(self.waiting)
+        due += range(sent + 1, min(count, sent + self._window - len(self.waiting)) + 1)
+        for number in due:
+            self.waiting[number] = now
+            self._packet_id = self._packet_id % 60_000 + 1
+            self.publish(frame(number), content_type=FRAME_TYPE, correlation=b"%d" % number, packet_id=self._packet_id)
+
+    def publish(
+        self, payload: bytes, *, content_type: str | None = None, correlation: bytes = b"", packet_id: int = 1, **more: object
+    ) -> None:
+        """One QoS 1 publish."""
+        assert self._transport is not None
+        packet = mqtt5.PublishPacket(
+            str(more.pop("topic", topics.up(self.name, self.stream))),
+            payload,
+            qos=mqtt5.QoS.AT_LEAST_ONCE,
+            packet_id=packet_id,
+            content_type=content_type,
+            response_topic=str(more.pop("response_topic", topics.ack(self.name))),
+            correlation_data=correlation,
+        )
+        self._transport.write(packet.write())
+
+    async def connected(self) -> None:
+        """Connect and subscribe, once."""
+        async with asyncio.timeout(10):
+            while not self._subscribed:
+                await self._turn(0)
+                await asyncio.sleep(0.005)
+
+    async def answered(self, number: int) -> Ack:
+        """Wait for the answer with correlation data `number`."""
+        async with asyncio.timeout(20):
+            while number not in self.acks:
+                await asyncio.sleep(0.005)
+        return self.acks[number]
+
+    async def close(self) -> None:
+        """Hang up."""
+        while self._transport is not None:
+            self._transport.abort()
+            await asyncio.sleep(0.001)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._reader = PacketReader()
+        self._transport.write(mqtt5.ConnectPacket(self.name, clean_start=True).write())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._subscribed = False
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        for packet in self._reader.feed(data):
+            match packet:
+                case mqtt5.ConnAckPacket():
+                    pattern = mqtt5.TopicFilter(topics.ack(self.name), max_qos=mqtt5.QoS.AT_MOST_ONCE)
+                    assert self._transport is not None
+                    self._transport.write(mqtt5.SubscribePacket(60_001, [pattern]).write())
+                case mqtt5.SubAckPacket():
+                    self._subscribed = True
+                    self.waiting = dict.fromkeys(self.waiting, float("-inf"))
+                case mqtt5.PublishPacket():
+                    number = int(packet.correlation_data or b"0")
+                    self.acks[number] = Ack.decode(packet.payload)
+                    self.waiting.pop(number, None)
+
+
+def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> list[Message]:
+    """All records of a topic as it is now, partition by partition."""
+    isolation = "read_committed" if committed else "read_uncommitted"
+    reader = kafka.consumer(config, "test-reader", **{"isolation.level": isolation, "enable.partition.eof": True})
+    found: list[Message] = []
+    try:
+        partitions = kafka.partition_count(reader, topic)
+        reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        open_partitions = set(range(partitions))
+        while open_partitions:
+            message = reader.poll(10)
+            assert message is not None, f"{topic}: no end of partition within 10 s"
+            if message.error() is None:
+                found.append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition())
+            else:
+                raise AssertionError(message.error())
+    finally:
+        reader.close()
+    return [one for one in found if device is None or one.key() == device.encode()]
+
+
+def numbers(messages: Sequence[Message]) -> list[int]:
+    """The frame numbers of records, in their order."""
+    return [record.decode(one.value()).frame.frame or 0 for one in messages]
+
+
+async def sequenced(world: World, stream: str, device: str, count: int) -> list[int]:
+    """Frame numbers of a device on `ew.s.<stream>` once `count` are there."""
+    async with asyncio.timeout(60):
+        while True:
+            found = await asyncio.to_thread(read, world.config, topics.stream_topic(stream), device=device)
+            if len(found) >= count:
+                return numbers(found)
+            await asyncio.sleep(0.2)

@@ -1,0 +1,286 @@
+"""Bridges on a real broker and a real Kafka: nothing acknowledged is lost, nothing refused stops anybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import mqtt5
+import psutil
+import pytest
+
+from cloud import kafka
+from protocol import topics
+from protocol.ack import Ack
+from protocol.dead_letter import DeadLetter
+from protocol.device import DeviceStatus
+from protocol.errors import RejectReason
+from protocol.frame import FRAME_TYPE
+from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
+from tests.bridge.test_admit import REFUSED
+from tests.services import Kafka, Mosquitto
+
+ACKED = 'edgewake_bridge_messages_total{outcome="acked"}'
+
+
+async def test_a_frame_is_acknowledged_with_its_place_in_kafka(here: World) -> None:
+    here.bridge("b-place")
+    device = Device(here, "place-1", "place")
+    await device.send(3)
+    found = {(one.partition(), one.offset()) for one in read(here.config, topics.UP, device="place-1")}
+    assert {(ack.token.partition, ack.token.offset) for ack in device.acks.values()} == found
+
+
+async def test_two_bridges_share_the_load(here: World) -> None:
+    here.bridge("b-share-1")
+    here.bridge("b-share-2")
+    await Device(here, "share-1", "share").send(300)
+    first, second = here.metric("b-share-1", ACKED), here.metric("b-share-2", ACKED)
+    assert first > 50
+    assert second > 50
+    assert first + second == 300
+
+
+async def test_a_bridge_killed_between_kafka_and_acknowledgement_loses_nothing(here: World) -> None:
+    """Control: `ew.up` does hold repeats; after the sequencer there are none and the order is right."""
+    killed, other = here.bridge("b-kill-1"), here.bridge("b-kill-2")
+    here.sequencer()
+    device = Device(here, "kill-1", "kill", window=400)
+    await device.send(4000, until=lambda: len(device.acks) > 1000 and len(device.waiting) > 100)
+    killed.kill()
+    in_kafka = set(numbers(read(here.config, topics.UP, device="kill-1")))
+    assert in_kafka - set(device.acks), "the kill did not fall between Kafka and an acknowledgement"
+    start(killed)
+    await device.send(4000)
+    up = numbers(read(here.config, topics.UP, device="kill-1"))
+    assert set(up) == set(range(1, 4001))
+    assert len(up) > 4000, "no frame was repeated: the test shows nothing"
+    assert await sequenced(here, "kill", "kill-1", 4000) == list(range(1, 4001))
+    assert other.is_running()
+
+
+async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto) -> None:
+    """The same death of a bridge that sends PUBACK on arrival and stores later: what it had confirmed is gone."""
+    stored: set[bytes] = set()
+    taken: set[bytes] = set()
+
+    class AutoAck(Device):
+        def data_received(self, data: bytes) -> None:
+            for packet in self._reader.feed(data):
+                if isinstance(packet, mqtt5.ConnAckPacket):
+                    filters = [mqtt5.TopicFilter("$share/control/control/up", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
+                    self._transport.write(mqtt5.SubscribePacket(1, filters).write())
+                elif isinstance(packet, mqtt5.SubAckPacket):
+                    self._subscribed = True
+                elif isinstance(packet, mqtt5.PublishPacket):
+                    self._transport.write(mqtt5.PubAckPacket(packet.packet_id).write())
+                    taken.add(packet.payload)
+                    if len(taken) <= 50:
+                        stored.add(packet.payload)
+
+    here = World(own_broker, None, None)  # type: ignore[arg-type]
+    control, device = AutoAck(here, "control-bridge", "x"), Device(here, "control-device", "x")
+    await control.connected()
+    await device.connected()
+    for i in range(1, 101):
+        device.publish(b"%d" % i, topic="control/up", packet_id=i)
+    async with asyncio.timeout(10):
+        while len(taken) < 100:
+            await asyncio.sleep(0.01)
+    await control.close()
+    again = AutoAck(here, "control-bridge", "x")
+    await again.connected()
+    device.publish(b"last", topic="control/up", packet_id=101)
+    async with asyncio.timeout(10):
+        while b"last" not in taken:
+            await asyncio.sleep(0.01)
+    assert len(stored) == 50, "the control lost nothing: the test above shows nothing"
+    for one in here.devices:
+        await one.close()
+
+
+async def test_kafka_killed_nothing_is_acknowledged_meanwhile_and_all_goes_on_after(here: World, own_kafka: Kafka) -> None:
+    bridge = here.bridge("b-kafka", inflight_messages_max=200)
+    here.sequencer()
+    device = Device(here, "kafka-1", "kafka", window=1000, resend_s=30)
+    await device.send(6000, until=lambda: len(device.acks) > 1000)
+    rss_before = psutil.Process(bridge.pid).memory_info().rss
+    own_kafka.process.kill()
+    await asyncio.sleep(0)
+    await device.send(6000, until=lambda: here.metric("b-kafka", "edgewake_bridge_inflight_messages") >= 200)
+    acked = len(device.acks)
+    sending = asyncio.create_task(device.send(6000))
+    async with asyncio.timeout(10):
+        while len(device.waiting) < 1000:
+            await asyncio.sleep(0.01)
+    assert len(device.acks) == acked, "acknowledged without Kafka"
+    assert psutil.Process(bridge.pid).memory_info().rss - rss_before < 50 << 20
+    own_kafka.start()
+    await sending
+    assert await sequenced(here, "kafka", "kafka-1", 6000) == list(range(1, 6001))
+    assert bridge.is_running()
+
+
+async def test_the_broker_killed_and_restarted_is_found_again(here: World) -> None:
+    here.bridge("b-broker")
+    device = Device(here, "broker-1", "broker")
+    await device.send(2000, until=lambda: len(device.acks) > 200)
+    here.broker.process.kill()
+    assert device.waiting or len(device.acks) < 2000
+    here.broker.start()
+    await device.send(2000)
+    assert set(numbers(read(here.config, topics.UP, device="broker-1"))) == set(range(1, 2001))
+
+
+async def test_what_is_refused_becomes_a_dead_letter_and_the_rest_flows_on(here: World) -> None:
+    here.bridge("b-poison")
+    device = Device(here, "poison-1", "poison")
+    await device.connected()
+    for i, (payload, content_type, _) in enumerate(REFUSED.values(), start=1):
+        device.publish(payload, content_type=content_type, correlation=b"%d" % (1000 + i), packet_id=2 * i)
+        device.publish(frame(i), content_type=FRAME_TYPE, correlation=b"%d" % i, packet_id=2 * i + 1)
+    letters = {}
+    for i, (payload, _, reason) in enumerate(REFUSED.values(), start=1):
+        refused = await device.answered(1000 + i)
+        assert (refused.rejected, refused.token.dead) == (reason, True)
+        assert (await device.answered(i)).rejected is None
+        letters[refused.token.offset] = (payload, reason.value)
+    found = {one.offset(): one for one in read(here.config, topics.DEAD, device="poison-1")}
+    assert {at: (one.value(), DeadLetter.from_headers(one.headers()).reason) for at, one in found.items()} == letters
+    letter = DeadLetter.from_headers(next(iter(found.values())).headers())
+    assert (letter.topic, letter.part) == ("ew/v1/poison-1/up/poison", "b-poison")
+
+
+async def test_ten_megabytes_become_a_dead_letter_and_never_memory(own_kafka: Kafka, tmp_path) -> None:
+    """On a broker that lets them pass; ours ends the connection of a device that sends more than PACKET_BYTES_MAX."""
+    from tests.services import Process, free_ports, port_is_open, wait_until
+
+    (port,) = free_ports(1)
+    (tmp_path / "loose.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n")
+    with Process(["/usr/sbin/mosquitto", "-c", str(tmp_path / "loose.conf")], tmp_path / "loose.log") as process:
+        wait_until(lambda: port_is_open(port), "Mosquitto takes connections")
+        async with world(Mosquitto(port, process), own_kafka, tmp_path) as here:
+            await _send_ten_megabytes(here)
+
+
+async def _send_ten_megabytes(here: World) -> None:
+    bridge = here.bridge("b-large")
+    rss_before = psutil.Process(bridge.pid).memory_info().rss
+    device = Device(here, "large-1", "large")
+    await device.connected()
+    device.publish(b'{"a":"' + b"x" * (10 << 20) + b'"}', correlation=b"1", packet_id=1)
+    device.publish(frame(1), content_type=FRAME_TYPE, correlation=b"2", packet_id=2)
+    large = await device.answered(1)
+    assert (large.rejected, "10485" in large.detail) == (RejectReason.OVERSIZE, True)
+    assert (await device.answered(2)).rejected is None
+    assert psutil.Process(bridge.pid).memory_info().rss - rss_before < 20 << 20
+
+
+async def test_a_device_of_ours_that_sends_ten_megabytes_is_told_by_the_broker(here: World) -> None:
+    here.bridge("b-huge")
+    huge, good = Device(here, "huge-1", "huge"), Device(here, "huge-2", "huge")
+    await huge.connected()
+    huge.publish(b"x" * (10 << 20), packet_id=1)
+    await good.send(10)
+    async with asyncio.timeout(10):
+        while huge._transport is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_foreign_response_topic_is_never_answered(here: World) -> None:
+    here.bridge("b-foreign")
+    victim, thief = Device(here, "victim-1", "foreign"), Device(here, "thief-1", "foreign")
+    await victim.connected()
+    await thief.connected()
+    thief.publish(frame(1), content_type=FRAME_TYPE, correlation=b"1", response_topic=topics.ack("victim-1"))
+    thief.publish(frame(1), content_type=FRAME_TYPE, correlation=b"3", packet_id=3)
+    assert (await thief.answered(3)).rejected is None
+    assert victim.acks == {}
+    letters = read(here.config, topics.DEAD, device="thief-1")
+    reasons = [DeadLetter.from_headers(one.headers()).reason for one in letters]
+    assert set(reasons) == {"response_topic"}
+
+
+async def test_a_status_is_kept_and_a_malformed_one_is_a_dead_letter(here: World) -> None:
+    here.bridge("b-status")
+    device = Device(here, "status-1", "status")
+    await device.connected()
+    topic = topics.status("status-1")
+    device.publish(b'{"device":"status-1","state":"online","epoch":3}', topic=topic, correlation=b"1", packet_id=1)
+    device.publish(b'{"device":"status-1","state":"lost"}', topic=topic, correlation=b"2", packet_id=2)
+    await device.answered(1)
+    assert (await device.answered(2)).rejected is RejectReason.SHAPE
+    (row,) = read(here.config, topics.DEVICES, device="status-1|status")
+    status = DeviceStatus.model_validate_json(row.value())
+    assert (status.epoch, status.received_at is not None) == (3, True)
+
+
+async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here: World) -> None:
+    bridge = here.bridge("b-learn")
+    device = Device(here, "learn-1", "learn")
+    await device.send(1)
+    assert bridge.stop() == 0
+    start(bridge)
+    await device.connected()
+    device.publish(b'{"speed":"fast"}', correlation=b"99", packet_id=99)
+    assert (await device.answered(99)).rejected is RejectReason.FIELD_TYPE
+
+
+async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(here: World, own_kafka: Kafka) -> None:
+    own_kafka.process.kill()
+    here.broker.process.kill()
+    starting = asyncio.create_task(asyncio.to_thread(lambda: None))
+    await starting
+    bridge = _unready_bridge(here)
+    own_kafka.start()
+    here.broker.start()
+    device = Device(here, "early-1", "early")
+    await device.send(5)
+    assert bridge.is_running()
+
+
+def _unready_bridge(here: World):
+    from tests.services import part
+
+    file = here.folder / "early.toml"
+    file.write_text(f'name = "b-early"\n[mqtt]\nport = {here.broker.port}\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n')
+    process = part("bridge", file, here.folder / "early.log")
+    here.parts.append(process)
+    process.start()
+    process.wait_for("waiting for Kafka")
+    return process
+
+
+async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: World) -> None:
+    """An operator lowered the topic's bound below a frame's size."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    here.bridge("b-refused")
+    client = kafka.admin(here.config)
+
+    def bound(value: str) -> None:
+        entry = ConfigEntry("max.message.bytes", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(10)
+
+    device = Device(here, "refused-1", "refused")
+    await device.send(1)
+    bound("2000")
+    try:
+        device.publish(b'{"a":[' + b",".join(b"%d" % (i * 7919 % 100_000) for i in range(1200)) + b"]}", correlation=b"50", packet_id=50)
+        refused = await device.answered(50)
+        device.publish(b'{"b":1}', correlation=b"51", packet_id=51)
+        assert await device.answered(51) == Ack(device.acks[51].token)
+    finally:
+        bound(str(kafka.RECORD_BYTES_MAX))
+    assert (refused.rejected, refused.token.dead) == (RejectReason.OVERSIZE, True)
+
+
+def test_a_wrong_configuration_is_said_in_one_line_with_exit_2(tmp_path) -> None:
+    from tests.services import part
+
+    (tmp_path / "bad.toml").write_text('naem = "x"\n')
+    process = part("bridge", tmp_path / "bad.toml", tmp_path / "bad.log").start()
+    with pytest.raises(AssertionError):
+        process.wait_for("never")
+    assert process.stop() == 2
+    assert "naem: unknown key; did you mean 'name'?" in process.output()

@@ -1,0 +1,249 @@
+"""The sequencer on a real Kafka: whatever dies in the middle, each frame passes once and in order, and each loss is said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from confluent_kafka import Producer, TopicPartition
+
+from cloud import kafka
+from protocol import frame as frames
+from protocol import record, topics
+from protocol.dead_letter import DeadLetter
+from protocol.device import DeviceSeen
+from protocol.frame import Gap
+from protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
+from tests.bridge.running import World, frame, numbers, read, sequenced, start
+from tests.services import Kafka, Process, part, wait_until
+
+NOW = 1_790_000_000_000
+
+
+class Up:
+    """Writes to `ew.up` what bridges would."""
+
+    def __init__(self, world: World, device: str, stream: str) -> None:
+        self.world, self.device, self.stream = world, device, stream
+        kafka.ensure_topics(world.config, [topics.UP])
+        self._producer: Producer = kafka.producer(world.config, "test-up")
+
+    def put(self, *frame_numbers: int, sent_at: int | None = None) -> None:
+        """Records of these frames, in this order."""
+        for number in frame_numbers:
+            placement = Placement(Discipline.ORDERED, self.stream, 1, number, number, (number - 1) * 2 + 1, 2)
+            value = record.encode(
+                device=self.device, stream=self.stream, mode=Mode.ACK, sent_at=sent_at, received_at=NOW, frame_bytes=frame(number)
+            )
+            self._put(value, [(PLACEMENT_HEADER, placement.encode())])
+        self._producer.flush()
+
+    def foreign(self, value: bytes) -> None:
+        """A record that no bridge wrote."""
+        self._put(value, [])
+        self._producer.flush()
+
+    def _put(self, value: bytes, headers: list[tuple[str, bytes]]) -> None:
+        while True:
+            try:
+                self._producer.produce(topics.UP, value, self.device, headers=headers, timestamp=NOW)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+
+async def test_repeats_and_disorder_come_out_once_and_in_order(here: World) -> None:
+    Up(here, "order-1", "order").put(1, 3, 2, 2, 1, 5, 4, 3, 6)
+    here.sequencer()
+    assert await sequenced(here, "order", "order-1", 6) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_record_keeps_its_bytes_key_time_and_partition_and_says_where_it_came_from(here: World) -> None:
+    Up(here, "keep-1", "keep").put(1)
+    here.sequencer()
+    await sequenced(here, "keep", "keep-1", 1)
+    (before,), (after,) = read(here.config, topics.UP, device="keep-1"), read(here.config, "ew.s.keep", device="keep-1")
+    assert (after.value(), after.partition(), after.timestamp()[1]) == (before.value(), before.partition(), NOW)
+    assert dict(after.headers()) == {ORIGIN_HEADER: b"%d:%d" % (before.partition(), before.offset())}
+
+
+async def test_a_frame_that_does_not_come_is_said_and_passes_marked_when_it_comes_late(here: World) -> None:
+    up = Up(here, "gap-1", "gap")
+    up.put(1, 4)
+    here.sequencer(hold_s=0.5)
+    assert await sequenced(here, "gap", "gap-1", 3) == [1, 3, 4]
+    up.put(2)
+    assert await sequenced(here, "gap", "gap-1", 4) == [1, 3, 4, 2]
+    _, gap, _, late = read(here.config, "ew.s.gap", device="gap-1")
+    said = record.decode(gap.value())
+    assert (said.device, said.stream, said.frame.gap, said.frame.first_frame, said.frame.seq) == ("gap-1", "gap", Gap("missing", 4), 2, 3)
+    assert dict(late.headers())[LATE_HEADER] == b"1"
+
+
+async def test_held_frames_survive_a_kill(here: World) -> None:
+    """The committed offset stays at the oldest held frame, so it is read again; what had passed does not pass again."""
+    up = Up(here, "held-1", "held")
+    up.put(1, 2, 5, 4)
+    process = here.sequencer()
+    await sequenced(here, "held", "held-1", 2)
+    wait_until(lambda: here.metric("sequencer-1", "edgewake_sequencer_held_frames") == 2, "two frames are held")
+    process.kill()
+    start(process)
+    up.put(3, 6)
+    assert await sequenced(here, "held", "held-1", 6) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing(here: World) -> None:
+    """Control: some kill left an open transaction, and a reader of uncommitted records does see repeats."""
+    count, stream = 30_000, "txn"
+    up = Up(here, "txn-1", stream)
+    up.put(*range(1, count + 1))
+    process = here.sequencer(batch_records=500)
+    torn = 0
+    for _ in range(12):
+        before = _end(here, stream)
+        wait_until(lambda before=before: _end(here, stream) > before or before >= count, "it goes on")
+        process.kill()
+        torn += _is_open(here, stream)
+        start(process)
+    assert torn, "no kill fell into a transaction: the test shows nothing"
+    assert await sequenced(here, stream, "txn-1", count) == list(range(1, count + 1))
+    uncommitted = numbers(read(here.config, topics.stream_topic(stream), committed=False, device="txn-1"))
+    assert len(uncommitted) > count
+
+
+def _end(here: World, stream: str) -> int:
+    """Records and markers of a stream's partitions, transactions in progress included."""
+    reader = kafka.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
+    try:
+        topic = topics.stream_topic(stream)
+        places = [TopicPartition(topic, p) for p in range(kafka.partition_count(reader, topic))]
+        return sum(reader.get_watermark_offsets(place, timeout=10)[1] for place in places)
+    finally:
+        reader.close()
+
+
+def _is_open(here: World, stream: str) -> bool:
+    """Does a transaction that nobody ended hide records of this stream?"""
+    visible = read(here.config, topics.stream_topic(stream))
+    there = read(here.config, topics.stream_topic(stream), committed=False)
+    last = {one.partition(): one.offset() for one in visible}
+    return any(one.offset() > last.get(one.partition(), -1) for one in there)
+
+
+async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_once(here: World) -> None:
+    """Readers need not wait for the transaction's time-out of 10 s."""
+    up = Up(here, "fast-1", "fast")
+    process = here.sequencer()
+    up.put(*range(1, 20_001))
+    wait_until(lambda: _end(here, "fast") > 0, "it began")
+    process.kill()
+    start(process)
+    began = time.monotonic()
+    assert await sequenced(here, "fast", "fast-1", 20_000) == list(range(1, 20_001))
+    assert time.monotonic() - began < 9
+
+
+async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_other(here: World) -> None:
+    first, _ = here.sequencer("seq-a"), here.sequencer("seq-b")
+    wait_until(lambda: all(here.metric(name, "edgewake_sequencer_partitions") == 1 for name in ("seq-a", "seq-b")), "each serves one")
+    ups = [Up(here, f"two-{i}", "two") for i in range(8)]
+    for up in ups:
+        up.put(1, 2, 3)
+    for i in range(8):
+        assert await sequenced(here, "two", f"two-{i}", 3) == [1, 2, 3]
+    first.kill()
+    for up in ups:
+        up.put(3, 4, 5)
+    for i in range(8):
+        assert await sequenced(here, "two", f"two-{i}", 5) == [1, 2, 3, 4, 5]
+
+
+async def test_a_second_process_of_the_same_name_ends_the_first(here: World) -> None:
+    first = here.sequencer("twin")
+    second = part("sequencer", here.folder / "twin.toml", here.folder / "twin-2.log")
+    (here.folder / "twin.toml").write_text(f'name = "twin"\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n')
+    here.parts.append(second)
+    start(second)
+    up = Up(here, "twin-1", "twin")
+    up.put(1, 2)
+    assert await sequenced(here, "twin", "twin-1", 2) == [1, 2]
+    wait_until(lambda: not first.is_running(), "the first one ended")
+    assert first.stop() == 1
+    assert "another process runs under our name" in first.output()
+    assert second.is_running()
+
+
+async def test_kafka_killed_and_restarted_the_sequencer_goes_on(here: World, own_kafka: Kafka) -> None:
+    up = Up(here, "back-1", "back")
+    process = here.sequencer()
+    up.put(*range(1, 5001))
+    wait_until(lambda: _end(here, "back") > 0, "it began")
+    own_kafka.process.kill()
+    own_kafka.start()
+    up.put(*range(4990, 5011))
+    assert await sequenced(here, "back", "back-1", 5010) == list(range(1, 5011))
+    assert process.is_running()
+
+
+async def test_a_record_that_no_bridge_wrote_becomes_a_dead_letter(here: World) -> None:
+    up = Up(here, "strange-1", "strange")
+    up.foreign(b"what?")
+    up.put(1)
+    here.sequencer()
+    assert await sequenced(here, "strange", "strange-1", 1) == [1]
+    (letter,) = read(here.config, topics.DEAD, device="strange-1")
+    assert (letter.value(), DeadLetter.from_headers(letter.headers()).reason) == (b"what?", "shape")
+
+
+async def test_when_a_device_was_seen_is_said_with_its_smallest_skew(here: World) -> None:
+    Up(here, "seen-1", "seen").put(1, 2, sent_at=NOW - 300)
+    here.sequencer()
+
+    def rows() -> list[DeviceSeen]:
+        return [DeviceSeen.model_validate_json(one.value()) for one in read(here.config, topics.DEVICES, device="seen-1|seen")]
+
+    wait_until(rows, "the device is reported")
+    assert rows() == [DeviceSeen(device="seen-1", last_seen=NOW, skew_ms=300, streams=["seen"], records=2)]
+
+
+async def test_a_lone_record_passes_fast(here: World) -> None:
+    """Half of them within 25 ms on an idle machine; a wide bound here, because tests share theirs."""
+    here.sequencer()
+    up = Up(here, "lone-1", "lone")
+    up.put(1)
+    await sequenced(here, "lone", "lone-1", 1)
+    reader = kafka.consumer(here.config, "test-lone")
+    topic = topics.stream_topic("lone")
+    reader.assign([TopicPartition(topic, p, 0) for p in range(2)])
+    took = []
+    try:
+        assert reader.poll(10) is not None
+        for number in range(2, 22):
+            began = time.monotonic()
+            up.put(number)
+            message = reader.poll(10)
+            took.append(time.monotonic() - began)
+            assert numbers([message]) == [number]
+            await asyncio.sleep(0.02)
+    finally:
+        reader.close()
+    assert sorted(took)[10] < 0.25, took
+
+
+async def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(here: World) -> None:
+    up = Up(here, "term-1", "term")
+    process: Process = here.sequencer()
+    up.put(1, 2, 4)
+    await sequenced(here, "term", "term-1", 2)
+    assert process.stop() == 0
+    up.put(3, 5)
+    start(process)
+    assert await sequenced(here, "term", "term-1", 5) == [1, 2, 3, 4, 5]
+
+
+def test_the_gap_record_reads_like_an_agents_gap_frame() -> None:
+    """Downstream needs one way of reading a gap."""
+    said = frames.decode(frames.encode(frames.Frame(1, 3, 3, (), {}, gap=Gap("missing", 4), first_frame=2)))
+    assert (said.gap, said.first_frame, said.frame) == (Gap("missing", 4), 2, 3)
