@@ -48,8 +48,11 @@ class MqttConfig(Config):
     """Where the broker is."""
 
     host: str = "127.0.0.1"
+    """Name or address."""
     port: int = Field(default=1883, ge=1, le=65_535)
+    """TCP port."""
     username: str | None = None
+    """User name; none: anonymous, or known by its certificate."""
     password_file: Path | None = None
     """File whose first line is the password; a path, so that the configuration itself holds no secret."""
     ca_file: Path | None = None
@@ -57,6 +60,7 @@ class MqttConfig(Config):
     cert_file: Path | None = None
     """PEM of this device's certificate; its common name is the device."""
     key_file: Path | None = None
+    """PEM of the certificate's key."""
 
     @model_validator(mode="after")
     def _whole(self) -> MqttConfig:
@@ -125,6 +129,7 @@ class SourceConfig(Config):
     """What every source has."""
 
     stream: StreamName
+    """Name of the stream: 1-64 of a-z 0-9 _, a letter first."""
     mode: Mode = Mode.ACK
     """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
 
@@ -150,6 +155,7 @@ class FileTailConfig(SourceConfig):
 
     type: Literal["file_tail"]
     path: Path
+    """The file; it may come into being later."""
     format: Literal["json", "text"] = "json"
     """json: each line is a JSON object; text: each line becomes the field `line`."""
     start: Literal["beginning", "end"] = "beginning"

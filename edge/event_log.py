@@ -19,6 +19,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -62,10 +63,8 @@ class StreamLog:
         self._events = events
         self._writer = writer
         self._queue = writer.queue(name)
-
-    def append(self, reading: Reading) -> int:
+        self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
-        return self._writer.append(self._queue, reading)
 
     def append_all(self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
         """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""

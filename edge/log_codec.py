@@ -7,10 +7,12 @@ and a CRC-32 over its bytes, its place and its count.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -20,8 +22,6 @@ from protocol.stream import FieldType, types_of
 Reading: TypeAlias = tuple[int, Mapping[str, Scalar]]
 """(event time in ms since 1970, flat fields)."""
 Columns: TypeAlias = Mapping[str, Sequence[Scalar]]
-
-_MIXED: Final = "mixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,12 @@ def _halves(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
 
 def columns_of(rows: Sequence[Mapping[str, Scalar]]) -> Columns:
     """Rows turned into columns; null where a row has no such field."""
-    shapes = set(map(tuple, rows))
-    if len(shapes) == 1:
-        return dict(zip(shapes.pop(), zip(*(row.values() for row in rows), strict=True), strict=True))
-    names = dict.fromkeys(name for shape in shapes for name in shape)
-    return {name: [row.get(name) for row in rows] for name in names}
+    names = tuple(rows[0])
+    if len(names) > 1 and set(map(len, rows)) == {len(names)}:
+        with contextlib.suppress(KeyError):  # as many fields and all of these: the same fields, the usual case
+            return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+    union = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in union}
 
 
 def _typed(fields: Columns) -> bool:

@@ -1,0 +1,143 @@
+"""A file's lines, each exactly once, through rotation, truncation and death."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from edge.config import FileTailConfig, LogConfig, UplinkConfig
+from edge.event_log import EventLog
+from edge.intake import Intake, LogSink
+from edge.sources.file_tail import FileTail
+from protocol.clock import SystemClock
+from tests.edge.helpers import Sent
+
+
+class Tail:
+    """A running source with the log behind it."""
+
+    def __init__(self, sent: Sent, intake: Intake, events: EventLog) -> None:
+        self.sent, self.intake, self.events = sent, intake, events
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition over what was taken."""
+        async with asyncio.timeout(10):
+            await self.events.until(lambda: (self.sent.acknowledge(self.events), condition())[1])
+
+
+@asynccontextmanager
+async def tailing(directory: Path, path: Path, **more: object) -> AsyncIterator[Tail]:
+    sent = Sent()
+    events = EventLog(
+        directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=sent.take
+    )
+    events.start_sending()
+    source = FileTail(
+        FileTailConfig(type="file_tail", stream="s", path=path, poll_s=0.01, **more),  # type: ignore[arg-type]
+        SystemClock(),
+        position=events.position,
+    )
+    intake = Intake("tail", LogSink(events.stream("s")), source.policy, SystemClock())
+    task = asyncio.create_task(source.run(intake))
+    try:
+        yield Tail(sent, intake, events)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.to_thread(events.close)
+
+
+def lines(numbers: range) -> str:
+    return "".join(f'{{"n": {n}}}\n' for n in numbers)
+
+
+async def test_lines_are_taken_as_they_come_and_half_a_line_waits(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    async with tailing(tmp_path / "log", path) as tail:
+        with path.open("a", buffering=1) as file:
+            file.write(lines(range(3)))
+            await tail.until(lambda: len(tail.sent.ns()) == 3)
+            file.write('{"n": ')
+            file.flush()
+            file.write("3}\n")
+            await tail.until(lambda: tail.sent.ns() == [0, 1, 2, 3])
+
+
+async def test_a_bad_line_is_counted_and_never_stops_it(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_bytes(b'{"n": 1}\nnot json\n{"n": NaN}\n\xff\xfe\n' + b"x" * 70_000 + b'\n{"n": 2}\n')
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: tail.sent.ns() == [1, 2])
+        assert tail.intake.refused == {"json": 3, "oversize": 1}
+
+
+async def test_text_lines_become_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_bytes(b"hello \xff\n")
+    async with tailing(tmp_path / "log", path, format="text") as tail:
+        await tail.until(lambda: tail.intake.taken == 1 and len(tail.sent) == 1)
+        assert b'"hello \xef\xbf\xbd"' in tail.sent[0].payload
+
+
+async def test_a_restart_goes_on_behind_the_last_accepted_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(1000)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: len(tail.sent.ns()) == 1000)
+    with path.open("a") as file:
+        file.write(lines(range(1000, 1500)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: bool(tail.sent.ns()) and tail.sent.ns()[-1] == 1499)
+        assert tail.sent.ns() == list(range(1000, 1500))
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_rotated_file_is_read_to_its_end_before_the_new_one(tmp_path: Path, away: bool) -> None:
+    """Also when it was rotated while the agent was away."""
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(5)))
+
+    def rotate() -> None:
+        with path.open("a") as file:
+            file.write(lines(range(5, 10)))
+        path.rename(tmp_path / "in.log.1")
+        path.write_text(lines(range(10, 15)))
+
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: len(tail.sent.ns()) == 5)
+        if not away:
+            rotate()
+            await tail.until(lambda: tail.sent.ns() == list(range(15)))
+    if away:
+        rotate()
+        async with tailing(tmp_path / "log", path) as tail:
+            await tail.until(lambda: tail.sent.ns() == list(range(5, 15)))
+
+
+@pytest.mark.parametrize("longer", [False, True])
+async def test_a_truncated_file_is_read_from_its_beginning(tmp_path: Path, longer: bool) -> None:
+    """Also when it has grown past the old place before anybody looked."""
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(20)))
+    new = range(100, 150 if longer else 105)
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: len(tail.sent.ns()) == 20)
+        path.write_text(lines(new))
+        await tail.until(lambda: bool(tail.sent.ns()) and tail.sent.ns()[-1] == new[-1])
+        assert tail.sent.ns() == [*range(20), *new]
+
+
+async def test_start_at_the_end_takes_new_lines_only(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(5)))
+    async with tailing(tmp_path / "log", path, start="end") as tail:
+        await asyncio.to_thread(lambda: None)
+        with path.open("a") as file:
+            file.write(lines(range(5, 7)))
+        await tail.until(lambda: bool(tail.sent.ns()) and tail.sent.ns()[-1] == 6)
+        assert 4 not in tail.sent.ns()

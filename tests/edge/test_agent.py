@@ -1,0 +1,194 @@
+"""The agent as a process: command line, start, stop, status, memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from edge.cli import agent as agent_command
+from tests.edge.helpers import json_of
+from tests.edge.peer import Peer
+from tests.services import Mosquitto, Process, free_ports, part
+
+READY = '"event":"part.ready"'
+RESIDENT_MIB_MAX = 45
+
+
+def config(directory: Path, port: int, device: str, sources: str = "") -> Path:
+    path = directory / "agent.toml"
+    path.write_text(
+        f'device = "{device}"\ndata_dir = "{directory}/data"\n[mqtt]\nport = {port}\n[uplink]\nstatus_interval_s = 0.2\n{sources}', "utf-8"
+    )
+    return path
+
+
+HOST = '[[source]]\ntype = "host_metrics"\nstream = "{stream}"\ninterval_s = 0.05\n'
+STDIN = '[[source]]\ntype = "json_lines"\nstream = "lines"\n'
+
+
+def edgewake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / (1 << 20)
+
+
+async def test_an_agent_measures_sends_says_how_it_is_and_stops_within_five_seconds(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    path = config(tmp_path, mosquitto.port, "agent-1", HOST.format(stream="agent_1"))
+    async with Peer(mosquitto.port) as peer:
+        with part("agent", path, tmp_path / "out") as agent:
+            agent.wait_for(READY)
+            await peer.until(lambda: len(peer.kept.readings("agent-1", "agent_1")) >= 20)
+            assert resident_mib(agent.pid) <= RESIDENT_MIB_MAX
+            said = json_of(edgewake("status", "--config", path, "--json").stdout)
+            assert (said["running"], said["connection"], said["device"]) == (True, "streaming", "agent-1")
+            table = edgewake("status", "--config", path).stdout
+            assert f"running, pid {agent.pid}" in table
+            began = time.monotonic()
+            assert agent.stop() == 0
+            assert time.monotonic() - began < 5
+    said = json_of(edgewake("status", "--config", path, "--json").stdout)
+    assert said["running"] is False
+    assert said["log"]["streams"]["agent_1"]["accepted"] >= 20  # type: ignore[index]
+
+
+async def test_a_killed_agent_goes_on_with_what_it_had_accepted(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    """kill -9 while the cloud is silent; after the restart everything arrives, numbered without holes."""
+    path = config(tmp_path, mosquitto.port, "agent-2", HOST.format(stream="agent_2"))
+    async with Peer(mosquitto.port, answer=lambda _taken: None) as peer:
+        agent = part("agent", path, tmp_path / "out").start()
+        await peer.until(lambda: len(peer.taken) >= 20)
+        agent.kill()
+        waiting = json_of(edgewake("status", "--config", path, "--json").stdout)["log"]["backlog_readings"]  # type: ignore[index]
+        assert waiting >= 20
+        assert '"kind":"frame"' in edgewake("log", "--config", path).stdout
+        sent = [taken.packet.payload for taken in peer.taken]
+    async with Peer(mosquitto.port) as peer:
+        with agent:
+            await peer.until(lambda: len(peer.kept.readings("agent-2", "agent_2")) > waiting)
+        assert [taken.packet.payload for taken in peer.taken][: len(sent)] == sent
+
+
+async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    path = config(tmp_path, mosquitto.port, "agent-3", STDIN)
+    async with Peer(mosquitto.port) as peer:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "deploy.cli", "agent", "--config", path], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert agent.stdin is not None
+        agent.stdin.write(b'{"n": 1}\nbad\n{"n": 2}\n')
+        agent.stdin.flush()
+        await peer.until(lambda: [row["n"] for row in peer.kept.readings("agent-3", "lines")] == [1, 2])
+        agent.stdin.close()
+        agent.terminate()
+        assert agent.wait(5) == 0
+
+
+def test_without_a_broker_it_accepts_and_waits(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    path = config(tmp_path, port, "agent-4", HOST.format(stream="s"))
+    with part("agent", path, tmp_path / "out") as agent:
+        agent.wait_for('"event":"uplink.offline"')
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            found = json_of(edgewake("status", "--config", path, "--json").stdout)
+            if found["log"]["backlog_readings"] >= 10:  # type: ignore[index]
+                break
+        assert found["log"]["backlog_readings"] >= 10  # type: ignore[index]
+        assert agent.is_running()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('device = "d"\n', "data_dir: missing"),
+        ('device = "d"\ndata_dir = "/tmp/x"\nlinger = 1\n', "linger: unknown key"),
+        ("device = \n", "not TOML"),
+    ],
+)
+@pytest.mark.parametrize("command", [[], ["check"], ["status"], ["log"]])
+def test_a_wrong_configuration_ends_in_one_sentence_and_exit_2(tmp_path: Path, text: str, says: str, command: list[str]) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    done = CliRunner().invoke(agent_command, [*command, "--config", str(path)])
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_says_what_the_configuration_means(tmp_path: Path) -> None:
+    done = edgewake("check", "--config", config(tmp_path, 1883, "d", HOST.format(stream="s")))
+    assert done.returncode == 0
+    assert "host_metrics → s (ack)" in done.stdout
+
+
+def test_status_of_an_agent_that_never_ran_says_so(tmp_path: Path) -> None:
+    done = edgewake("status", "--config", config(tmp_path, 1883, "d"))
+    assert done.returncode == 1
+    assert "no event log yet" in done.stderr
+
+
+def test_a_second_agent_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    path = config(tmp_path, port, "d")
+    with part("agent", path, tmp_path / "out") as first:
+        first.wait_for(READY)
+        done = edgewake("--config", path)
+        assert (done.returncode, "another agent" in done.stderr) == (1, True)
+
+
+def test_a_log_that_is_no_database_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = config(tmp_path, 1883, "d")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "events.db").write_bytes(b"this is not SQLite " * 100)
+    done = edgewake("--config", path)
+    assert done.returncode == 1
+    assert "event log in" in done.stderr
+    assert (tmp_path / "data" / "events.db").read_bytes().startswith(b"this is not")
+
+
+UV = Path(sys.executable).with_name("uv")
+FOREIGN = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sqlite_utils", "httpx", "pandas", "numpy", "cloud")
+
+
+def test_running_it_imports_nothing_of_the_cloud() -> None:
+    code = (
+        "import sys, edge.cli, edge.agent, edge.status, edge.sources.host_metrics, edge.sources.json_lines, edge.sources.file_tail\n"
+        f"print(sorted({{name.partition('.')[0] for name in sys.modules}} & set({FOREIGN!r})))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def test_edgewake_edge_alone_installs_and_runs_in_a_fresh_environment(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    """The wheel with its `edge` extra only: no Spark, no Kafka, no web framework, and an agent that sends."""
+    subprocess.run([UV, "build", "--wheel", "--out-dir", tmp_path / "dist"], check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([UV, "venv", "--python", sys.executable, tmp_path / "venv"], check=True, capture_output=True)
+    subprocess.run(
+        [UV, "pip", "install", "--compile-bytecode", "--python", python, f"edgewake[edge] @ file://{wheel}"],
+        check=True,
+        capture_output=True,
+    )
+    installed = subprocess.run([UV, "pip", "list", "--python", python], check=True, capture_output=True, text=True).stdout
+    for name in ("pyspark", "confluent-kafka", "fastapi", "starlette", "uvicorn", "httpx", "aiomqtt", "paho-mqtt"):
+        assert name not in installed
+    path = config(tmp_path, mosquitto.port, "agent-5", HOST.format(stream="agent_5"))
+    command = [str(python.with_name("edgewake")), "agent", "--config", str(path)]
+    async with Peer(mosquitto.port) as peer:
+        with Process(command, tmp_path / "out", cwd=tmp_path) as agent:
+            agent.wait_for(READY)
+            await peer.until(lambda: len(peer.kept.readings("agent-5", "agent_5")) >= 10)
+            assert resident_mib(agent.pid) <= RESIDENT_MIB_MAX
+            said = subprocess.run(
+                [*command[:2], "status", "--config", path], capture_output=True, text=True, check=True, cwd=tmp_path
+            ).stdout
+            assert "streaming" in said
+            assert agent.stop() == 0

@@ -1,0 +1,110 @@
+"""The border: what is refused, and that everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from edge.config import READING_BYTES_MAX
+from edge.event_log import LogBusyError
+from edge.intake import Intake, Policy
+from edge.log_codec import Reading
+from protocol.clock import FakeClock
+from protocol.errors import Rejected
+from protocol.frame import from_plain
+
+NOW_MS = 1_790_000_000_000
+
+
+class Memory:
+    """A sink that is full when told."""
+
+    def __init__(self, *, full: int = 0) -> None:
+        self.readings: list[Reading] = []
+        self.full = full
+
+    async def room(self) -> None:
+        self.full -= 1
+
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        if self.full:
+            raise LogBusyError
+        self.readings += readings
+
+
+def intake(sink: Memory | None = None, policy: Policy = Policy.BLOCK) -> Intake:
+    return Intake("test", sink or Memory(), policy, FakeClock(NOW_MS))
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * depth + b"1" + b"}" * depth
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"v": NaN}', "json"),
+        (b'{"v": Infinity}', "json"),
+        (b"{", "json"),
+        (b'{"v": "\xff"}', "json"),
+        (b"[1]", "shape"),
+        (b"{}", "shape"),
+        (b'{"t": 1}', "shape"),
+        (b'{"a b": 1}', "shape"),
+        (b'{"device": {"x": 1}, "seq": 5}', "shape"),
+        (b'{"v": 1, "t": 1.5}', "time"),
+        (b'{"v": 1, "t": -1}', "time"),
+        (b'{"v": 1, "t": 4102444800001}', "time"),
+        (nested(9), "shape"),
+        (nested(1000), "shape"),
+        (b'{"v": "\\u0000"}', "encoding"),
+        (b'{"v": "' + b"x" * 9000 + b'"}', "oversize"),
+        (b'{"v": "' + b"x" * READING_BYTES_MAX + b'"}', "oversize"),
+        (b"{" + b",".join(b'"f%d":1' % n for n in range(300)) + b"}", "oversize"),
+    ],
+)
+def test_a_wrong_line_is_refused_with_its_reason_and_counted(line: bytes, reason: str) -> None:
+    one = intake()
+    assert one.check_line(line) is None
+    assert one.refused == {reason: 1}
+    assert one.check_line(b'{"v": 1}') == (NOW_MS, {"v": 1})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**64, -(2**63) - 1, object(), {1, 2}, "\ud800"])
+def test_a_value_that_json_cannot_carry_is_refused(value: object) -> None:
+    one = intake()
+    assert one.check({"v": value}) is None
+    assert one.check({"v": 1.5, "ok": True, "none": None, "text": "x"}) is not None
+
+
+@pytest.mark.parametrize("line", [b'{"t":5,"v":1}', b'{"v":{"x":1,"y":[1,2]}}', b'{"a":"x","b":null,"c":true}', b'{"v":1e300}'])
+def test_what_is_taken_is_what_the_bridge_would_read(line: bytes) -> None:
+    found = intake().check_line(line)
+    frame = from_plain(line, received_at=NOW_MS)
+    assert found == (frame.t[0], {name: column[0] for name, column in frame.fields.items()})
+
+
+@pytest.mark.parametrize("line", [b'{"v": NaN}', b'{"t":"x","v":1}', b'{"a-b":1}', nested(9)])
+def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
+    assert intake().check_line(line) is None
+    with pytest.raises(Rejected):
+        from_plain(line, received_at=NOW_MS)
+
+
+def test_a_missing_time_is_now() -> None:
+    assert intake().check({"v": 1}) == (NOW_MS, {"v": 1})
+    assert intake().check({"v": {"w": 1}}) == (NOW_MS, {"v_w": 1})
+
+
+async def test_a_blocking_source_waits_for_room() -> None:
+    sink = Memory(full=3)
+    one = intake(sink)
+    await one.put([(1, {"v": 1})])
+    assert (one.taken, one.dropped, len(sink.readings)) == (1, 0, 1)
+
+
+async def test_a_dropping_source_counts_what_it_drops() -> None:
+    one = intake(Memory(full=1), Policy.DROP_NEWEST)
+    await one.put([(1, {"v": 1}), (2, {"v": 2})])
+    assert (one.taken, one.dropped) == (0, 2)
