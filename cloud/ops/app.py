@@ -38,6 +38,7 @@ PAGE_MAX = 500
 """Items of a list in one answer."""
 BODY_BYTES_MAX = 4 * TEXT_CHARS_MAX
 OFFSET_MAX = 2**62
+"""Kafka's offsets are signed 64-bit; what is larger is refused before Kafka is asked."""
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -95,7 +95,7 @@ export class HostChart {
         padding: [8, 24, 0, 0],
         scales: {
           x: { range: () => [(this.now ?? Date.now() / 1000) - SHOWN_S, this.now ?? Date.now() / 1000] },
-          y: { range: (_, low, high) => [0, Math.min(100, Math.max(20, Math.ceil((high ?? 0) / 10 + 0.3) * 10))] },
+          y: { range: (_, low, high) => [0, Math.min(102, Math.max(20, Math.ceil((high ?? 0) / 10 + 0.3) * 10))] },
         },
         axes: [
           { ...axis, size: 24, values: (_, times) => times.map((t) => new Date(t * 1000).toLocaleTimeString([], { hour12: false })), space: 80 },

@@ -20,6 +20,7 @@ from protocol.errors import RemoteError, Unavailable
 
 PORTS: Final = frozenset({443, 8443})
 URL_CHARS_MAX: Final = 2048
+"""Characters of an endpoint's address; it is kept in every lease. Over it: refused."""
 RESOLVE_TIMEOUT_S: Final = 5.0
 
 _NOT_PUBLIC4: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))

@@ -15,9 +15,9 @@ from tests.house.source import FLOORS, ROOT, files, modules, parse
 FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "tests", "docs"}
 USUAL = {
     "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
-    ".gitignore", ".gitattributes", ".pre-commit-config.yaml", ".ci",
+    ".gitignore", ".gitattributes", ".dockerignore", ".pre-commit-config.yaml", ".ci",
 }  # fmt: skip
-"""Besides these nothing lies at the top. `.gitattributes` may be missing."""
+"""Besides these nothing lies at the top. `.gitattributes` and `.dockerignore` may be missing."""
 REGISTRIES = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".", "maven" + ".org", "maven.apache" + ".org", "--index" + "-url")
 TEXT = {".py", ".md", ".toml", ".txt", ".lock", ".yaml", ".yml", ".json", ".js", ".html", ".sql", ".sh", ".cfg", ".service", ".conf", ""}
 
@@ -25,7 +25,7 @@ TEXT = {".py", ".md", ".toml", ".txt", ".lock", ".yaml", ".yml", ".json", ".js",
 def test_the_top_level_is_the_house_and_the_usual_files():
     top = {path.parts[0] for path in files()}
     assert top - FOLDERS - USUAL == set()
-    assert (FOLDERS | USUAL) - top <= {".gitattributes"}
+    assert (FOLDERS | USUAL) - top <= {".gitattributes", ".dockerignore"}
 
 
 def test_packages_are_one_level_deep():
@@ -53,8 +53,8 @@ def test_the_pages_libraries_are_what_the_manifest_says():
 
 
 def test_modules_stay_small():
-    """A file over 450 lines has a second reason to change: split it."""
-    assert [f"{path}: {n}" for path in modules(*FLOORS) if (n := len((ROOT / path).read_text().splitlines())) > 450] == []
+    """A file over 500 lines has a second reason to change: split it."""
+    assert [f"{path}: {n}" for path in modules(*FLOORS) if (n := len((ROOT / path).read_text().splitlines())) > 500] == []
 
 
 def test_constants_with_a_bound_say_their_unit_or_reason():
