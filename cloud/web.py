@@ -155,6 +155,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, o
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S, server_header=False, ws="none"
     )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it says at the start is no event of ours
     server = _Server(config, on_ready)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")

@@ -56,6 +56,7 @@ class PushConfig(config.Config):
 def main(config_file: Path, *, verbose: bool) -> None:
     """Run until SIGTERM or SIGINT; exits 0, 1 (a task died) or 2 (a configuration that cannot be used)."""
     log.set_up(verbose=verbose)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole addresses, and an endpoint's may be a secret
     web.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
@@ -86,7 +87,7 @@ async def run(settings: PushConfig) -> None:
 
 
 def _say_ready(settings: PushConfig) -> None:
-    logger.info("push proxy at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready", "name_": settings.name})
+    logger.info("push proxy at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready", "proxy": settings.name})
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,10 +58,9 @@ def declare(writer: Writer, name: str) -> None:
 def sql(name: str, stream: str) -> str:
     return f"""-- name: {name}
 -- description: test
--- stream: {stream}
-SELECT window_start, window_end, device, avg(speed) AS mean
+SELECT device, avg(speed) AS mean
 FROM {stream}
-GROUP BY tumble(10 seconds), device
+GROUP BY window(event_time, '10 seconds'), device
 """
 
 
@@ -75,9 +75,7 @@ def operations(ops: Ops) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def fill(path: str, value: str) -> str:
-    while "{" in path:
-        path = path[: path.index("{")] + value + path[path.index("}") + 1 :]
-    return path
+    return re.sub(r"\{[^}]*\}", lambda _: value, path)
 
 
 def test_every_route_of_the_document_needs_the_key(ops: Ops) -> None:
@@ -89,7 +87,7 @@ def test_every_route_of_the_document_needs_the_key(ops: Ops) -> None:
             assert (response.status_code, response.headers["content-type"]) == (401, "application/problem+json"), (method, path)
 
 
-BAD_VALUES = ["x", "-1", "99999999999999999999999", "a" * 300, "%00", "%F0%9F%98%80", "1.1", "..%2f..", "'%20or%201=1", "{}"]
+BAD_VALUES = ["x", "-1", "99999999999999999999999", "a" * 300, "%00", "%F0%9F%98%80", "1.1", "..%2f..", "'%20or%201=1", "%7B%7D"]
 
 
 @pytest.mark.parametrize("bad", BAD_VALUES)
@@ -112,7 +110,8 @@ def test_bad_paths_and_parameters_are_answered_with_a_problem_and_never_with_500
 )
 def test_a_bad_body_is_answered_with_a_problem(ops: Ops, body: bytes) -> None:
     response = ops.client.post("/v1/queries", content=body, headers={"content-type": "application/json"})
-    assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json")
+    assert response.status_code in (400, 422), response.text
+    assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_a_body_over_its_bound_is_refused_unread(ops: Ops) -> None:

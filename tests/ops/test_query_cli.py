@@ -1,0 +1,119 @@
+"""`edgewake query` against a running operations API; the analysis is played by who writes progress."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol import topics
+from protocol.query import Progress, QueryState
+from tests.ops.conftest import Writer
+from tests.ops.service import KEY, Ops, running
+from tests.ops.test_app import declare, eventually, sql
+from tests.services import Kafka, free_ports
+
+
+@pytest.fixture(scope="module")
+def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
+    with running(kafka.bootstrap, tmp_path_factory.mktemp("query")) as service:
+        yield service
+
+
+@pytest.fixture
+def query_file(ops: Ops, writer: Writer, unique: Callable[[str], str], tmp_path: Path) -> Path:
+    """A good query file on a stream that there is."""
+    stream, name = unique("s"), unique("q")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    path = tmp_path / f"{name}.sql"
+    path.write_text(sql(name, stream))
+    return path
+
+
+def command(ops: Ops, *arguments: str, key: str = KEY) -> list[str]:
+    return [sys.executable, "-m", "deploy.cli", "query", "--ops", ops.url, "--key", key, *arguments]
+
+
+def run(ops: Ops, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(ops, *arguments, key=key), capture_output=True, text=True, timeout=120)
+
+
+def say(writer: Writer, name: str, state: QueryState, detail: str = "") -> None:
+    """What the analysis would say."""
+    progress = Progress(query=name, stream="s", state=state, detail=detail, updated_at=time.time_ns() // 1_000_000)
+    writer.put(topics.PROGRESS, name, progress.model_dump_json().encode())
+
+
+def test_add_waits_until_the_query_runs_and_says_where_its_results_are(ops: Ops, writer: Writer, query_file: Path) -> None:
+    name = query_file.stem
+    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
+    say(writer, name, QueryState.RUNNING)
+    out, err = adding.communicate(timeout=60)
+    assert (adding.returncode, json.loads(out)["state"]) == (0, "running"), err
+    assert f"/v1/streams/{name}/events" in err
+
+
+def test_add_says_why_the_analysis_refused_it_and_what_to_do(ops: Ops, writer: Writer, query_file: Path) -> None:
+    name = query_file.stem
+    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"))
+    say(writer, name, QueryState.REFUSED, "too many windows")
+    _, err = adding.communicate(timeout=60)
+    assert adding.returncode == 1
+    assert "too many windows" in err
+    assert f"edgewake query remove {name}" in err
+
+
+def test_add_gives_up_after_its_time_and_says_what_to_do(ops: Ops, query_file: Path) -> None:
+    done = run(ops, "add", str(query_file), "--wait", "1")
+    assert done.returncode == 1
+    assert "Is the analysis running?" in done.stderr
+
+
+def test_a_file_that_does_not_parse_is_refused_here_with_its_line(ops: Ops, query_file: Path) -> None:
+    query_file.write_text(query_file.read_text().replace("-- description", "-- descripton"))
+    done = run(ops, "add", str(query_file))
+    assert done.returncode == 1
+    assert "line 2" in done.stderr
+    assert ops.client.get(f"/v1/queries/{query_file.stem}").status_code == 404
+
+
+def test_a_file_that_does_not_fit_the_catalogue_is_refused_there_with_its_reason(ops: Ops, query_file: Path) -> None:
+    query_file.write_text(query_file.read_text().replace("speed", "spood"))
+    done = run(ops, "add", str(query_file))
+    assert done.returncode == 1
+    assert "spood" in done.stderr
+
+
+def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_file: Path) -> None:
+    name = query_file.stem
+    run(ops, "add", str(query_file), "--wait", "0")
+    listed = json.loads(run(ops, "list").stdout)
+    assert name in [item["name"] for item in listed]
+    assert json.loads(run(ops, "show", name).stdout)["text"] == query_file.read_text()
+    assert json.loads(run(ops, "pause", name).stdout)["paused"] is True
+    assert json.loads(run(ops, "resume", name).stdout)["paused"] is False
+    assert run(ops, "remove", name).returncode == 0
+    missing = run(ops, "show", name)
+    assert missing.returncode == 1
+    assert "no query" in missing.stderr
+
+
+def test_a_wrong_key_is_said(ops: Ops) -> None:
+    done = run(ops, "list", key="wrong-key")
+    assert done.returncode == 1
+    assert "EDGEWAKE_OPS_KEY" in done.stderr
+
+
+def test_an_api_that_is_away_is_said(ops: Ops) -> None:
+    away = Ops(f"http://127.0.0.1:{free_ports(1)[0]}", ops.client, ops.process)
+    done = run(away, "list")
+    assert done.returncode == 1
+    assert "does not answer" in done.stderr
