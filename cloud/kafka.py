@@ -17,7 +17,7 @@ from pydantic import Field
 
 from protocol import topics
 from protocol.config import Config
-from protocol.errors import LocalError, Unavailable
+from protocol.errors import EdgewakeError, LocalError, Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
@@ -155,7 +155,13 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
             code = error.args[0].code()
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
-            raise (Unavailable if error.args[0].retriable() else LocalError)(f"topic {name}: {error.args[0].str()}") from error
+            raise _refused_or_away(name, error.args[0]) from error
+
+
+def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
+    """A broker that is slow or away is no refusal; librdkafka does not call its own time-outs retriable."""
+    is_away = error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    return (Unavailable if is_away else LocalError)(f"topic {topic}: {error.str()}")
 
 
 def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
@@ -183,7 +189,7 @@ def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, 
                 client.create_partitions([NewPartitions(name, count)], request_timeout=METADATA_TIMEOUT_S)[name].result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
-                    raise (Unavailable if error.args[0].retriable() else LocalError)(f"topic {name}: {error.args[0].str()}") from error
+                    raise _refused_or_away(name, error.args[0]) from error
 
 
 def partition_count(client: AdminClient | Consumer, topic: str) -> int:
@@ -206,6 +212,11 @@ def topic_id(client: AdminClient, topic: str) -> str:
     return str(description.topic_id)
 
 
+LEADER_S: Final = 0.05
+"""Seconds between two questions for a new topic's leader."""
+_NO_LEADER_YET: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION}
+)
 TABLE_BATCH: Final = 500
 """Records that one `poll` of a table passes on at most."""
 _TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
@@ -235,21 +246,25 @@ class TableReader:
 
     def read_all(self, *, timeout_s: float = 30.0) -> None:
         """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
-        end = self._end()
         deadline = time.monotonic() + timeout_s
+        end = self._end(deadline)
         while self._position < end:
             if time.monotonic() > deadline:
                 raise Unavailable(f"topic {self._topic}: read to {self._position} of {end} and no further")
             self.poll(0.1)
 
-    def _end(self) -> int:
-        """Offset after the last record, also of those that an open transaction still hides."""
+    def _end(self, deadline: float) -> int:
+        """Offset after the last record, also of those that an open transaction still hides. A topic just made has no leader yet."""
         place = TopicPartition(self._topic, self._partition)
-        try:
-            _low, high = self._uncommitted.get_watermark_offsets(place, timeout=METADATA_TIMEOUT_S)
-        except KafkaException as error:
-            raise Unavailable(f"topic {self._topic}: {error.args[0].str()}") from error
-        return int(high)
+        while True:
+            try:
+                _low, high = self._uncommitted.get_watermark_offsets(place, timeout=METADATA_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise Unavailable(f"topic {self._topic}: {error.args[0].str()}") from error
+                time.sleep(LEADER_S)
+            else:
+                return int(high)
 
     def position(self) -> int:
         """Offset of the next record."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import mqtt5
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
 from cloud import kafka
 from cloud.kafka import KafkaConfig
@@ -207,15 +207,16 @@ class Device(asyncio.Protocol):
 def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> list[Message]:
     """All records of a topic as it is now, partition by partition."""
     isolation = "read_committed" if committed else "read_uncommitted"
-    reader = kafka.consumer(config, "test-reader", **{"isolation.level": isolation, "enable.partition.eof": True})
+    more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    reader = kafka.consumer(config, "test-reader", **more)
     found: list[Message] = []
     try:
         partitions = kafka.partition_count(reader, topic)
-        reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        reader.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         open_partitions = set(range(partitions))
         while open_partitions:
-            message = reader.poll(10)
-            assert message is not None, f"{topic}: no end of partition within 10 s"
+            message = reader.poll(30)
+            assert message is not None, f"{topic}: no end of partition within 30 s"
             if message.error() is None:
                 found.append(message)
             elif message.error().code() == KafkaError._PARTITION_EOF:

@@ -1,0 +1,149 @@
+"""The one place that makes Kafka clients, against a real Kafka: tables end where transactions end, topics are made once."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Producer
+
+from cloud import kafka
+from cloud.kafka import KafkaConfig, TableReader
+from protocol import topics
+from protocol.errors import LocalError, Unavailable
+from tests.services import Kafka, wait_until
+
+
+@pytest.fixture
+def config(own_kafka: Kafka) -> KafkaConfig:
+    return KafkaConfig(bootstrap=own_kafka.bootstrap)
+
+
+@pytest.fixture
+def table(config: KafkaConfig) -> str:
+    """A topic of one partition."""
+    name = f"ew.q.table_{uuid.uuid4().hex}"
+    kafka.ensure_topics(config, [name])
+    return name
+
+
+def transactional(config: KafkaConfig) -> Producer:
+    producer = kafka.transactional_producer(config, f"test-{uuid.uuid4().hex}")
+    producer.init_transactions(30)
+    return producer
+
+
+def rows(config: KafkaConfig, table: str, *, timeout_s: float = 30.0) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
+    try:
+        reader.read_all(timeout_s=timeout_s)
+    finally:
+        reader.close()
+    return found
+
+
+def test_an_empty_table_is_read_at_once(config: KafkaConfig, table: str) -> None:
+    assert rows(config, table) == {}
+
+
+def test_a_table_that_ends_with_transaction_markers_is_read_to_its_end(config: KafkaConfig, table: str) -> None:
+    """The markers take offsets that no record fills; a count of records would wait for ever."""
+    producer = transactional(config)
+    for i in range(3):
+        producer.begin_transaction()
+        producer.produce(table, b"%d" % i, "key")
+        producer.commit_transaction(30)
+    assert rows(config, table) == {"key": b"2"}
+
+
+def test_rows_of_an_aborted_transaction_are_not_read(config: KafkaConfig, table: str) -> None:
+    producer = transactional(config)
+    for value, end in ((b"kept", producer.commit_transaction), (b"aborted", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(table, value, "key")
+        producer.flush(30)
+        end(30)
+    assert rows(config, table) == {"key": b"kept"}
+
+
+def test_reading_waits_for_an_open_transaction_to_end(config: KafkaConfig, table: str) -> None:
+    """A reader that stopped before it would miss what is committed a moment later."""
+    producer = transactional(config)
+    producer.begin_transaction()
+    producer.produce(table, b"1", "key")
+    producer.flush(30)
+    with pytest.raises(Unavailable, match="no further"):
+        rows(config, table, timeout_s=0.5)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(rows, config, table)
+        producer.commit_transaction(30)
+        assert reading.result(30) == {"key": b"1"}
+
+
+def test_a_table_follows_its_topic_and_deletions(config: KafkaConfig, table: str) -> None:
+    found: dict[str, bytes | None] = {}
+    reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
+    reader.read_all()
+    producer = kafka.producer(config, "test")
+    producer.produce(table, b"1", "a")
+    producer.produce(table, None, "b")
+    producer.flush(30)
+    wait_until(lambda: (reader.poll(0.1), len(found) == 2)[1], "both changes arrive")
+    reader.close()
+    assert found == {"a": b"1", "b": None}
+
+
+def test_a_row_that_cannot_be_read_is_counted_and_skipped(config: KafkaConfig, table: str) -> None:
+    producer = kafka.producer(config, "test")
+    for value in (b"1", b"x", b"2"):
+        producer.produce(table, value, "key")
+    producer.flush(30)
+    found: list[int] = []
+    reader = TableReader(config, "test-table", table, on_change=lambda _key, value: found.append(int(value or b"")))
+    reader.read_all()
+    reader.close()
+    assert (found, reader.unreadable) == ([1, 2], 1)
+
+
+def test_topics_are_made_once_by_many_at_once(config: KafkaConfig) -> None:
+    names = [f"ew.s.race_{uuid.uuid4().hex[:8]}" for _ in range(3)]
+    start = threading.Barrier(8)
+
+    def make() -> None:
+        start.wait()
+        kafka.ensure_topics(config, names)
+
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(make) for _ in range(8)]:
+            future.result()
+    client = kafka.admin(config)
+    assert [kafka.partition_count(client, name) for name in names] == [2, 2, 2]
+
+
+def test_topics_have_the_settings_of_their_kind(config: KafkaConfig) -> None:
+    kafka.ensure_topics(config, [topics.DEVICES, topics.UP])
+    client = kafka.admin(config)
+    assert kafka.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
+    assert kafka.topic_configs(client, topics.UP)["retention.ms"] == str(168 * 3_600_000)
+    assert kafka.partition_count(client, topics.DEVICES) == 1
+
+
+def test_a_topic_with_too_few_partitions_gets_more(config: KafkaConfig) -> None:
+    name = f"ew.s.grow_{uuid.uuid4().hex[:8]}"
+    kafka.ensure_topics(config.model_copy(update={"partitions": 1}), [name])
+    kafka.ensure_partitions(config, [name], 3)
+    client = kafka.admin(config)
+    wait_until(lambda: kafka.partition_count(client, name) == 3, "three partitions")
+
+
+def test_kafka_that_is_away_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="Kafka at"):
+        kafka.ensure_topics(KafkaConfig(bootstrap="127.0.0.1:1"), ["ew.up"])
+
+
+def test_a_setting_that_kafka_refuses_is_our_fault(config: KafkaConfig) -> None:
+    with pytest.raises((LocalError, Unavailable), match="topic ew"):
+        kafka.ensure_topics(config.model_copy(update={"replication": 3}), [f"ew.s.r_{uuid.uuid4().hex[:8]}"])
