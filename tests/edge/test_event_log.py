@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -188,7 +187,7 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
     with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)) as events:
         log = events.stream("speed")
         kept = 0
-        while kept % 1_000 or log.wait_for_room(timeout_s=0.3):
+        while log.wait_for_room(timeout_s=3):
             kept += bool(log.append(reading(kept)))
         with pytest.raises(LogBusyError):
             log.append(reading(kept))
@@ -311,11 +310,11 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
 # disks that fail
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_acknowledges_nothing_and_goes_on_when_space_is_freed(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk], check=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not allowed here")
     try:
         _fill_and_free(disk)
     finally:
