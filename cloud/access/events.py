@@ -24,6 +24,8 @@ EVENT_BYTES_MAX: Final = 500_000
 DATA: Final = ""
 GAP: Final = "gap"
 WATERMARK: Final = "watermark"
+SAY_EVERY: Final = 1000
+"""Unreadable records per line of log: a stream full of them must not fill the log."""
 _DICT_BYTES: Final = 1000
 """Rough memory of a record's or an event's objects, for the bound of what is kept decoded."""
 
@@ -72,9 +74,11 @@ class Decoder:
     def _decode(self, record: Record) -> Sequence[Event]:
         try:
             return [_result_event(record)] if record.is_result else _stream_events(record)
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # somebody else's bytes, of any shape
             self.unreadable += 1
-            log.warning("a record cannot be read and is passed over", extra={"event": "record.unreadable", "error": repr(error)[:200]})
+            if self.unreadable % SAY_EVERY == 1:
+                facts = {"event": "record.unreadable", "error": repr(error)[:200], "unreadable": self.unreadable}
+                log.warning("a record cannot be read and is passed over", extra=facts)
             return ()
 
     def _keep(self, record: Record) -> None:

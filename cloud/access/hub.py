@@ -39,6 +39,7 @@ from cloud.access.subscription import (
     Start,
     begin_anew,
     begin_at,
+    check_filters,
     fits,
     normal,
     padded,
@@ -61,6 +62,8 @@ KEEPER_S: Final = 1.0
 TICK_BYTES: Final = 1024 * 1024
 """Bytes that arrive within a tick after which it is not waited for."""
 ADMIN_TIMEOUT_S: Final = 5.0
+BEGIN_S: Final = 5.0
+"""How long the first reader of a stream waits for Kafka to say where it begins and ends."""
 BOUNDS_KEPT_S: Final = 0.5
 """How long known bounds serve clients that come back all at once; before a gap is told they are asked anew."""
 
@@ -162,6 +165,7 @@ class Hub:
     async def open(self, subscription: Subscription) -> Plan:
         """Follow the streams of a subscription. `close` the plan when done."""
         wanted = normal(subscription)
+        check_filters(wanted)
         while True:
             await self._follow(wanted.streams)
             # Between the last await and the count below nothing can drop them again.
@@ -191,8 +195,19 @@ class Hub:
                 if len(self.followed) + len(missing) > self._config.followed_max:
                     raise Full(f"this server already follows {len(self.followed)} streams")
                 found = await self.catalogue.find(missing)
-                for entry in await self._begin(found):
+                for entry in await self._begin_patiently(found):
                     self._add(entry)
+
+    async def _begin_patiently(self, found: Sequence[Topic]) -> list[Followed]:
+        """A topic that was just made is not known to all of Kafka at once."""
+        until = self._clock.monotonic_s() + BEGIN_S
+        while True:
+            try:
+                return await self._begin(found)
+            except Unavailable:
+                if self._clock.monotonic_s() >= until:
+                    raise
+            await self._clock.sleep(0.1)
 
     async def _begin(self, found: Sequence[Topic]) -> list[Followed]:
         ids = await self._topic_ids([topic.topic for topic in found])

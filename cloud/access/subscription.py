@@ -111,13 +111,18 @@ def normal(subscription: Subscription) -> Subscription:
     return Subscription(streams=streams, where=subscription.where or None, select=subscription.select or None)
 
 
+def check_filters(subscription: Subscription) -> tuple[Predicate | None, Projection | None]:
+    """The compiled filters; raises FilterError."""
+    where, select = subscription.where, subscription.select
+    return None if where is None else compile_where(where), None if select is None else compile_select(select)
+
+
 def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
     """A plan of a normal subscription; raises FilterError."""
     return Plan(
         subscription,
         tuple(sources),
-        None if subscription.where is None else compile_where(subscription.where),
-        None if subscription.select is None else compile_select(subscription.select),
+        *check_filters(subscription),
         subscription_hash(subscription.streams, subscription.where, subscription.select),
         generation_hash([source.topic_id for source in sources]),
     )

@@ -1,0 +1,242 @@
+"""Resuming: exactly where it stopped, on any server, and a gap said where that cannot be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from cloud import kafka
+from protocol.cursor import CursorCodec
+from tests.access.world import NOW_MS, Feed, QueryFeed, Server, eventually, numbers, open_stream
+
+
+async def test_every_event_carries_the_cursor_after_it(access_a: Server, access_b: Server, feed: Feed) -> None:
+    """From each id the other server goes on with the very next event, inside a frame too."""
+    feed.send(n=5)
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        events = await stream.take(5)
+    for i, event in enumerate(events[:-1]):
+        async with open_stream(access_b.url, feed.name, cursor=event.id) as stream:
+            assert stream.headers["edgewake-start"] == "resumed"
+            assert numbers(await stream.take(4 - i)) == numbers(events[i + 1 :])
+
+
+async def test_a_client_that_saw_no_event_yet_has_a_cursor_already(access_a: Server, access_b: Server, feed: Feed) -> None:
+    feed.send(n=3)
+    async with open_stream(access_a.url, feed.name) as stream:
+        cursor = await stream.until_cursor()
+    feed.send(n=2)
+    async with open_stream(access_b.url, feed.name, cursor=cursor) as stream:
+        assert numbers(await stream.take(2)) == [("dev-1", 4), ("dev-1", 5)]
+
+
+@pytest.mark.parametrize("parameter", ["last_event_id", "lastEventId", "lastEventID"])
+async def test_the_cursor_may_come_in_the_query_and_the_header_wins(access_a: Server, feed: Feed, parameter: str) -> None:
+    feed.send(n=4)
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        events = await stream.take(4)
+    async with open_stream(access_a.url, feed.name, **{parameter: events[1].id}) as stream:
+        assert numbers(await stream.take(1)) == [("dev-1", 3)]
+    async with open_stream(access_a.url, feed.name, cursor=events[2].id, **{parameter: events[0].id}) as stream:
+        assert numbers(await stream.take(1)) == [("dev-1", 4)]
+
+
+async def test_a_stream_can_begin_at_a_time(access_a: Server, feed: Feed) -> None:
+    feed.send(n=2)
+    time.sleep(0.05)  # the border between two Kafka times, which count in ms
+    border = int(time.time() * 1000)
+    feed.send(n=2)
+    async with open_stream(access_a.url, feed.name, from_=border) as stream:
+        assert stream.headers["edgewake-start"] == "time"
+        assert numbers(await stream.take(2)) == [("dev-1", 3), ("dev-1", 4)]
+    async with open_stream(access_a.url, feed.name, from_=border + 3_600_000) as stream:
+        await stream.until_cursor()
+        feed.send(n=1)
+        assert numbers(await stream.take(1)) == [("dev-1", 5)]
+
+
+async def test_aborted_transactions_and_markers_are_never_seen(access_a: Server, feed: Feed) -> None:
+    feed.send(n=1)
+    feed.abort()
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        first = await stream.take(1)
+        feed.abort()
+        feed.send(n=1)
+        assert numbers(first + await stream.take(1)) == [("dev-1", 1), ("dev-1", 2)]
+
+
+async def test_filtered_out_events_advance_the_cursor(access_a: Server, access_b: Server, feed: Feed) -> None:
+    where = "n > 100"
+    async with open_stream(access_a.url, feed.name, where=where) as stream:
+        before = await stream.until_cursor()
+        feed.send(n=50)
+        await eventually_advances(stream, before)
+        after = stream.parser.last_event_id
+    codec_positions = positions_of(after)
+    assert sum(offset for offset, _ in codec_positions) > sum(offset for offset, _ in positions_of(before))
+    feed.send(n=60)
+    async with open_stream(access_b.url, feed.name, cursor=after, where=where) as stream:
+        assert numbers(await stream.take(10)) == [("dev-1", n) for n in range(101, 111)]
+
+
+async def test_progress_without_events_can_be_an_event(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, where="n > 100", checkpoint="event") as stream:
+        feed.send(n=5)
+        checkpoint = (await stream.take(2, kinds=frozenset({"checkpoint"})))[-1]
+    assert orjson.loads(checkpoint.data) == {"cursor": checkpoint.id}
+
+
+async def test_where_and_select_choose_and_shape(access_a: Server, feed: Feed) -> None:
+    feed.send(n=6)
+    query = {"where": "n % 2 = 0", "select": "n * 10 AS tens, device, missing", "from_": "earliest"}
+    async with open_stream(access_a.url, feed.name, **query) as stream:
+        events = await stream.take(3)
+    assert [orjson.loads(e.data) for e in events] == [{"tens": 10.0 * n, "device": "dev-1", "missing": None} for n in (2, 4, 6)]
+
+
+async def test_a_device_s_loss_is_a_gap_event_also_through_a_filter(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, where="n > 1000") as stream:
+        await stream.until_cursor()
+        feed.gap("dev-1", 7)
+        (gap,) = await stream.take(1, kinds=frozenset({"gap"}))
+    fields = orjson.loads(gap.data)
+    assert (fields["scope"], fields["device"], fields["lost"], fields["reason"]) == ("device", "dev-1", 7, "quota")
+
+
+async def test_results_come_with_their_watermarks_in_order(access_a: Server, query_feed: QueryFeed) -> None:
+    query_feed.batch(7, [{"device": "d", "mean": 1.5}], NOW_MS)
+    async with open_stream(access_a.url, query_feed.name, from_="earliest") as stream:
+        events = await stream.take(2, kinds=frozenset({"message", "watermark"}))
+    assert [event.type for event in events] == ["message", "watermark"]
+    assert orjson.loads(events[0].data) == {"query": query_feed.name, "revision": 7, "final": False, "device": "d", "mean": 1.5}
+    assert orjson.loads(events[1].data) == {"query": query_feed.name, "watermark": NOW_MS, "revision": 7}
+
+
+async def test_strings_arrive_as_they_were_sent(access_a: Server, feed: Feed) -> None:
+    odd = ["a\nb", "\r", "\r\n\r\ndata: forged\n\n", "\u2028\u2029\x85", "\x01\x1f", "naïve 日本 🚗", 'quote " \\ ', "id: x", ""]
+    feed.send(n=len(odd), fields={"text": odd})
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        events = await stream.take(len(odd))
+    assert [orjson.loads(event.data)["text"] for event in events] == odd
+
+
+# What cannot be resumed.
+
+
+async def test_retention_that_passed_a_cursor_is_a_gap_with_the_count(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+    feed = new_feed(partitions=1)
+    feed.send(n=1)
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        cursor = (await stream.take(1))[0].id
+    for _ in range(10):
+        feed.send(n=1)  # a record and a marker each: offsets 2, 4, … 20
+    feed.trim(0, 12)
+    async with open_stream(access_a.url, feed.name, cursor=cursor) as stream:
+        assert stream.headers["edgewake-start"] == "gap"
+        gap, *rest = await stream.take(6, kinds=frozenset({"gap", "message"}))
+    fields = orjson.loads(gap.data)
+    assert (fields["reason"], fields["from"], fields["earliest"], fields["lost"]) == ("retention", 1, 12, 11)
+    assert numbers(rest) == [("dev-1", n) for n in range(7, 12)]
+    async with open_stream(access_a.url, feed.name, cursor=gap.id) as stream:
+        assert stream.headers["edgewake-start"] == "resumed"
+
+
+async def test_retention_that_passes_a_reader_on_its_way_is_a_gap_too(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+    """The tail begins 1000 records back; what is older is read from Kafka, from where it is trimmed meanwhile."""
+    feed = new_feed(partitions=1)
+    feed.send(n=1, frames=3000)
+    async with open_stream(access_a.url, feed.name, from_="earliest", limit=1024) as stream:
+        await stream.take(1)
+        feed.trim(0, 2900)
+        events = await stream.take(1, kinds=frozenset({"gap"})) if stream.headers["edgewake-start"] == "gap" else []
+        seen = await stream.take(1)
+    assert numbers(seen)
+    assert not events
+
+
+async def test_a_topic_that_was_made_anew_is_a_gap_for_old_cursors(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+    feed = new_feed(partitions=1)
+    feed.send(n=3)
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        cursor = (await stream.take(3))[-1].id
+        await delete_topic(feed)
+        again = new_feed(partitions=1, name=feed.name)
+        again.send(device="reborn", n=2)
+        async for _ in stream.events():
+            pass
+    assert stream.ended
+    async with open_stream(access_a.url, feed.name, cursor=cursor) as stream:
+        gap, *rest = await stream.take(3, kinds=frozenset({"gap", "message"}))
+    assert orjson.loads(gap.data)["reason"] == "epoch"
+    assert numbers(rest) == [("reborn", 1), ("reborn", 2)]
+
+
+@pytest.mark.parametrize(("on_gap", "expected"), [("earliest", [1, 2]), ("latest", [3])])
+async def test_another_subscription_s_cursor_is_a_gap_and_the_policy_goes_on(
+    access_a: Server, feed: Feed, new_feed: Callable[..., Feed], on_gap: str, expected: list[int]
+) -> None:
+    feed.send(n=2)
+    async with open_stream(access_a.url, new_feed().name) as stream:
+        foreign = await stream.until_cursor()
+    async with open_stream(access_a.url, feed.name, cursor=foreign, on_gap=on_gap) as stream:
+        (gap,) = await stream.take(1, kinds=frozenset({"gap"}))
+        assert orjson.loads(gap.data)["reason"] == "subscription"
+        if on_gap == "latest":
+            feed.send(n=1)
+        assert [n for _, n in numbers(await stream.take(len(expected)))] == expected
+
+
+async def test_a_client_may_ask_to_stop_at_a_gap(access_a: Server, feed: Feed, new_feed: Callable[..., Feed]) -> None:
+    feed.send(n=2)
+    async with open_stream(access_a.url, new_feed().name) as stream:
+        foreign = await stream.until_cursor()
+    async with open_stream(access_a.url, feed.name, cursor=foreign, on_gap="stop") as stream:
+        events = [event async for event in stream.events()]
+    assert [event.type for event in events] == ["gap"]
+    assert stream.ended
+
+
+async def test_a_forged_cursor_is_refused(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name) as stream:
+        cursor = await stream.until_cursor()
+    forged = CursorCodec({1: b"x" * 32}).encode(decode_unsigned(cursor))
+    for text in (forged, cursor[:-2] + ("AA" if not cursor.endswith("AA") else "BB"), cursor[:20]):
+        async with open_stream(access_a.url, feed.name, cursor=text) as stream:
+            assert stream.status == 400
+
+
+# Helpers of this file.
+
+
+async def eventually_advances(stream: object, before: str) -> None:
+    import asyncio
+
+    async with asyncio.timeout(30):
+        while stream.parser.last_event_id == before:  # type: ignore[attr-defined]
+            piece = await stream._chunk()  # type: ignore[attr-defined]
+            assert piece is not None
+            stream.parser.feed(piece)  # type: ignore[attr-defined]
+
+
+def decode_unsigned(text: str):  # type: ignore[no-untyped-def]
+    """Read a cursor without its key: the test is a forger."""
+    import base64
+
+    from protocol.cursor import Cursor, _get_positions
+
+    body = base64.urlsafe_b64decode(text[3:] + "=" * (-len(text[3:]) % 4))
+    return Cursor(body[:4], body[4:8], _get_positions(body[:-10], 9))
+
+
+def positions_of(text: str) -> list[tuple[int, int]]:
+    return [position for partitions in decode_unsigned(text).positions for position in partitions]
+
+
+async def delete_topic(feed: Feed) -> None:
+    client = kafka.admin(feed.config)
+    for future in client.delete_topics([feed.topic]).values():
+        future.result(30)
+    await eventually(lambda: kafka.partition_count(client, feed.topic) == 0, "the topic is gone")

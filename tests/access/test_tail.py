@@ -1,0 +1,60 @@
+"""The tail: complete between its ends, within its bound, and honest about which places are the same."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloud.access.events import Record
+from cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
+
+
+def filled(start: int, *offsets: int) -> Tail:
+    tail = Tail(start)
+    for offset in offsets:
+        tail.append(Record(offset, 0, b"v", is_result=False))
+    return tail
+
+
+def offsets_from(tail: Tail, offset: int, index: int = 0) -> list[int]:
+    return [record.offset for record in tail.read_from((offset, index))]
+
+
+def test_a_reader_gets_what_is_at_its_position_and_after() -> None:
+    assert offsets_from(filled(5, 5, 7, 8), 6) == [7, 8]
+    assert offsets_from(filled(5, 5, 7, 8), 7, index=3) == [7, 8]
+
+
+def test_a_record_that_was_seen_is_passed_over() -> None:
+    assert offsets_from(filled(5, 5, 6, 5, 6), 0) == [5, 6]
+
+
+def test_eviction_moves_the_start_and_frees_the_bytes() -> None:
+    tail = Tail(0)
+    added = sum(tail.append(Record(offset, 0, b"xy", is_result=False)) for offset in range(3))
+    assert added == 3 * (2 + RECORD_OVERHEAD_BYTES)
+    assert tail.evict() == 2 + RECORD_OVERHEAD_BYTES
+    assert (tail.start, tail.has((0, 0)), tail.has((1, 0))) == (1, False, True)
+
+
+def test_positions_with_no_record_between_them_are_one_place() -> None:
+    tail = filled(0, 0, 3)
+    tail.reaches(6)
+    assert tail.same_place((4, 0), (6, 0))
+    assert tail.same_place((1, 0), (3, 0))
+    assert not tail.same_place((3, 0), (4, 0))
+    assert not tail.same_place((3, 0), (3, 1))
+
+
+def test_a_place_past_the_end_is_not_known_to_be_the_same() -> None:
+    assert not filled(0, 0).same_place((1, 0), (2, 0))
+
+
+@given(st.lists(st.integers(1, 3), max_size=3000), st.integers(0, 3000))
+def test_reading_after_any_evictions_gives_all_that_is_left(steps: list[int], evictions: int) -> None:
+    offsets = [sum(steps[: i + 1]) for i in range(0, len(steps), 7)]
+    tail = filled(0, *offsets)
+    for _ in range(min(evictions, len(offsets))):
+        tail.evict()
+    assert offsets_from(tail, 0) == offsets[min(evictions, len(offsets)) :]
+    assert len(tail) == len(offsets_from(tail, 0))

@@ -1,0 +1,254 @@
+"""What the access tests share: streams of their own on the real Kafka, servers as processes, and a reader without comfort."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from confluent_kafka import TopicPartition
+
+from cloud import kafka
+from cloud.kafka import KafkaConfig
+from edge.client.sse import Event, Parser
+from protocol import frame, record, result, topics
+from protocol.frame import Frame, Gap
+from protocol.record import Mode
+from tests.services import Process, free_ports, part
+
+NOW_MS = 1_790_000_000_000
+DEADLINE_S = 30.0
+
+
+def unique(prefix: str) -> str:
+    """A stream or query name that no other test uses."""
+    return f"{prefix}_{secrets.token_hex(5)}"
+
+
+class Feed:
+    """Writes a stream of its own, in transactions as the sequencer does."""
+
+    def __init__(self, config: KafkaConfig, *, partitions: int = 2, name: str | None = None) -> None:
+        self.config = config.model_copy(update={"partitions": partitions})
+        self.name = name or unique("feed")
+        self.topic = topics.stream_topic(self.name)
+        self._seq: dict[str, int] = {}
+        kafka.ensure_topics(self.config, [self.topic])
+        self._producer = kafka.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
+        self._producer.init_transactions(30)
+
+    def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
+        """One transaction of `frames` frames of `n` readings: field `n` is the reading's number, unless `fields` are given."""
+        self._producer.begin_transaction()
+        for _ in range(frames):
+            self._produce(device, n, fields)
+        self._producer.commit_transaction(30)
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        self._producer.close()
+
+    def abort(self, n: int = 3) -> None:
+        """A transaction whose records nobody may ever see."""
+        self._producer.begin_transaction()
+        for partition in range(self.config.partitions):
+            for _ in range(n):
+                self._producer.produce(self.topic, b"never", partition=partition)
+        self._producer.flush(10)
+        self._producer.abort_transaction(30)
+
+    def gap(self, device: str, count: int) -> None:
+        """What a device says it lost."""
+        first = self._seq.get(device, 1)
+        self._seq[device] = first + count
+        lost = Frame(1, first, first, (), {}, gap=Gap("quota", count), first_frame=first)
+        self._producer.begin_transaction()
+        self._put(device, frame.encode(lost))
+        self._producer.commit_transaction(30)
+
+    def trim(self, partition: int, before: int) -> None:
+        """Make retention pass: what is before `before` is gone."""
+        for future in kafka.admin(self.config).delete_records([TopicPartition(self.topic, partition, before)]).values():
+            future.result(30)
+
+    def _produce(self, device: str, n: int, fields: Mapping[str, list[Any]] | None) -> None:
+        first = self._seq.get(device, 1)
+        self._seq[device] = first + n
+        columns = fields or {"n": [float(first + i) for i in range(n)]}
+        self._put(device, frame.encode(Frame(1, first, first, [NOW_MS + first + i for i in range(n)], columns)))
+
+    def _put(self, device: str, frame_bytes: bytes) -> None:
+        value = record.encode(device=device, stream=self.name, mode=Mode.ACK, sent_at=NOW_MS, received_at=NOW_MS, frame_bytes=frame_bytes)
+        self._producer.produce(self.topic, value, key=device)
+
+
+class QueryFeed:
+    """Writes a query's results, as the analysis does."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self.name = unique("query")
+        self.topic = topics.query_topic(self.name)
+        kafka.ensure_topics(config, [self.topic])
+        self._producer = kafka.transactional_producer(config, f"tx-{self.name}")
+        self._producer.init_transactions(30)
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        self._producer.close()
+
+    def batch(self, revision: int, rows: list[dict[str, Any]], watermark: int) -> None:
+        """A micro-batch: results, then the watermark."""
+        self._producer.begin_transaction()
+        for row in rows:
+            value = orjson.dumps({"query": self.name, "revision": revision, "final": False, **row})
+            self._producer.produce(self.topic, value, key=b"k", headers={result.KIND_HEADER: result.KIND_RESULT})
+        mark = result.watermark_value(self.name, watermark, revision)
+        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, headers={result.KIND_HEADER: result.KIND_WATERMARK})
+        self._producer.commit_transaction(30)
+
+
+@dataclass
+class Server:
+    """An access server as a process."""
+
+    port: int
+    process: Process
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        self.process.start()
+        self.process.wait_for('"part.ready"')
+        return self
+
+    def restart_after_kill(self) -> None:
+        """Start again what was killed."""
+        self.process.log.unlink(missing_ok=True)
+        self.start()
+
+    def rss_mib(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
+        return int(fields[1]) * 4096 / 2**20
+
+
+@contextmanager
+def server(directory: Path, config: KafkaConfig, key_file: Path, *, port: int | None = None, **settings: Any) -> Iterator[Server]:
+    """A running access server; `settings` are keys of its configuration."""
+    port = port or free_ports(1)[0]
+    name = f"access-{port}"
+    path = directory / f"{name}.toml"
+    path.write_text(_toml({"name": name, "port": port, "cursor_key_file": str(key_file), **settings}, config.bootstrap))
+    running = Server(port, part("access", path, directory / f"{name}.log"))
+    try:
+        yield running.start()
+    finally:
+        running.process.stop()
+
+
+def _toml(settings: Mapping[str, Any], bootstrap: str) -> str:
+    tables = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    lines = [f"{name} = {_value(value)}" for name, value in settings.items() if name not in tables]
+    for table, keys in {**tables, "kafka": {"bootstrap": bootstrap}}.items():
+        lines += [f"[{table}]", *(f"{name} = {_value(value)}" for name, value in keys.items())]
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def key_file(directory: Path) -> Path:
+    """A file with one signing key."""
+    path = directory / "cursor.key"
+    path.write_text(f"1 {secrets.token_hex(32)}\n")
+    return path
+
+
+@dataclass
+class Stream:
+    """An open event stream, read byte by byte from a socket: no library between the test and the wire."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    status: int
+    headers: dict[str, str]
+    parser: Parser
+    raw: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Events until the server ends the stream."""
+        while (piece := await self._chunk()) is not None:
+            self.raw += piece
+            for event in self.parser.feed(piece):
+                yield event
+        self.ended = True
+
+    async def take(self, count: int, *, kinds: frozenset[str] = frozenset({"message"})) -> list[Event]:
+        """The next `count` events of some kinds, within the deadline."""
+        found: list[Event] = []
+        async with asyncio.timeout(DEADLINE_S):
+            async for event in self.events():
+                if event.type in kinds:
+                    found.append(event)
+                if len(found) >= count:
+                    break
+        return found
+
+    async def until_cursor(self) -> str:
+        """The first id."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.parser.last_event_id:
+                piece = await self._chunk()
+                assert piece is not None
+                self.raw += piece
+                self.parser.feed(piece)
+        return self.parser.last_event_id
+
+    async def _chunk(self) -> bytes | None:
+        """One chunk of the chunked body; None at the proper end or at a torn one."""
+        try:
+            size = int(await self.reader.readline() or b"0", 16)
+            piece = await self.reader.readexactly(size + 2)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return piece[:-2] if size else None
+
+
+@asynccontextmanager
+async def open_stream(base: str, *streams: str, cursor: str = "", limit: int = 2**16, **query: Any) -> AsyncIterator[Stream]:
+    """GET /v1/events. `cursor` goes into Last-Event-ID; `from_` is the parameter from."""
+    words = [("stream", name) for name in streams] + [(name.rstrip("_"), str(value)) for name, value in query.items()]
+    host, _, port = base.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=limit)
+    head = f"GET /v1/events?{urlencode(words)} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n"
+    writer.write((head + (f"Last-Event-ID: {cursor}\r\n" if cursor else "") + "\r\n").encode())
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        yield Stream(reader, writer, int(lines[0].split()[1]), headers, Parser(cursor))
+    finally:
+        writer.close()
+
+
+def numbers(events: list[Event]) -> list[tuple[str, int]]:
+    """(device, n) of data events."""
+    return [(fields["device"], int(fields["n"])) for fields in (orjson.loads(event.data) for event in events)]
+
+
+async def eventually(condition: Any, what: str, *, timeout_s: float = DEADLINE_S) -> None:
+    """Wait for a condition without blocking the loop."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        await asyncio.sleep(0.02)
