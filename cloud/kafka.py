@@ -140,7 +140,7 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
 
     Raises Unavailable where the broker is away, LocalError where it refuses.
     """
-    client = client or admin(config)
+    client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
     try:
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
@@ -180,7 +180,7 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
 
 def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
     """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
-    client = client or admin(config)
+    client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
     names = list(names)
     ensure_topics(config.model_copy(update={"partitions": count}), names, client=client)
     for name in names:

@@ -31,7 +31,7 @@ class Part:
     """Parts that must be ready before it is started the first time."""
     port: int | None = None
     """It is ready when this port of the loopback takes connections; None: when it logs the event part.ready."""
-    ready_s: float = 60.0
+    ready_s: float = 120.0
     """Seconds until it must be ready; over it, it is killed and counts as ended."""
     stop_s: float = 5.0
     """Seconds it may take to end after SIGTERM; then SIGKILL."""

@@ -207,7 +207,7 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
     found = []
     for name in plan.names:
         if name == "mosquitto":
-            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, stop_s=2, ready_s=20)
+            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, stop_s=2)
         elif name == "kafka":
             part = Part(name=name, command=tuple(kafka), floor=Floor.KAFKA, port=plan.ports.kafka, stop_s=4, env=_THRIFTY)
         else:
@@ -217,7 +217,7 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
                 command=_command(plan, name),
                 floor=_FLOORS[service],
                 after=_AFTER.get(service, ("kafka",)),
-                ready_s=120 if service == "analysis" else 60,
+                ready_s=240 if service == "analysis" else 120,
                 env=env,
             )
         found.append(part)

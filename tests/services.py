@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deploy import jars, java, kafka_node, mosquitto
 
-START_S = 60.0
+START_S = 120.0
 STOP_S = 15.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
