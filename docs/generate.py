@@ -167,7 +167,8 @@ def _cell(text: str) -> str:
 
 def doc(module: str) -> str:
     """A module's docstring: the contract as its readers see it."""
-    return f"```text\n{(importlib.import_module(module).__doc__ or '').strip()}\n```"
+    text = ast.get_docstring(ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())) or ""
+    return f"```text\n{text}\n```"
 
 
 def queries() -> str:

@@ -53,8 +53,8 @@ def test_the_pages_libraries_are_what_the_manifest_says():
 
 
 def test_modules_stay_small():
-    """A file over 500 lines has a second reason to change: split it."""
-    assert [f"{path}: {n}" for path in modules(*FLOORS) if (n := len((ROOT / path).read_text().splitlines())) > 500] == []
+    """A file over 600 lines has a second reason to change: split it."""
+    assert [f"{path}: {n}" for path in modules(*FLOORS) if (n := len((ROOT / path).read_text().splitlines())) > 600] == []
 
 
 def test_constants_with_a_bound_say_their_unit_or_reason():
