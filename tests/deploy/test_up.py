@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 
+from deploy.plan import Plan, Ports
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 MQTT, KAFKA = 10, 20
@@ -127,3 +130,41 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
         broker.kill()
         process.wait_for("mosquitto again", timeout_s=10)
         assert port_is_open(base + MQTT)
+
+
+def events(url: str, count: int) -> Iterator[dict[str, object]]:
+    """The first data events of an SSE stream."""
+    with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
+        assert response.status_code == 200, response.read()
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))
+                count -= 1
+                if not count:
+                    return
+
+
+def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
+    """The demo as `make demo` runs it: page, raw readings, windowed results, the operations API behind its key, all parts ready."""
+    base = port_base()
+    page, ops = f"http://127.0.0.1:{base}", f"http://127.0.0.1:{base + 2}"
+    with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
+        process.wait_for("Edgewake is running.", timeout_s=300)
+        assert "<html" in httpx.get(f"{page}/").text
+        assert {"device", "cpu_percent"} <= set(next(events(f"{page}/v1/streams/host_metrics/events", 1)))
+        assert next(events(f"{page}/v1/streams/vehicle_position/events", 1))["street"]
+        window = next(events(f"{page}/v1/streams/host_10s/events", 1))
+        assert {"device", "metric", "mean", "window_start", "revision"} <= set(window)
+        states = {event["part"]: event["state"] for event in events(f"{page}/v1/streams/part_status/events", 20)}
+        assert states == dict.fromkeys(Plan(data=tmp_path, ports=Ports(base)).names, "ready")
+        key = (tmp_path / "data" / "secrets" / "ops.key").read_text().strip()
+        assert key in process.output()
+        assert httpx.get(f"{ops}/v1/devices").status_code == 401
+        assert httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        below = descendants(process.pid)
+        began = time.monotonic()
+        process.signal(signal.SIGTERM)
+        wait_until(lambda: not process.is_running(), "it ended", timeout_s=20)
+        assert time.monotonic() - began <= 15
+        assert process.stop() == 0
+    assert not any(child.is_running() for child in below)
