@@ -76,6 +76,11 @@ def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, receive
     return head.encode() + frame_bytes[frame_bytes.index(b"{") + 1 :]
 
 
+def origin(partition: int, offset: int) -> bytes:
+    """Value of ORIGIN_HEADER: a place on `ew.up`, as `partition:offset`."""
+    return b"%d:%d" % (partition, offset)
+
+
 def sent_at_of(value: bytes) -> int | None:
     """`sent_at` of a record that `encode` made, without reading the rest; None where unknown. ValueError on foreign bytes."""
     start = value.index(b'"sent_at":') + 10

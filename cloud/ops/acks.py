@@ -17,7 +17,7 @@ from cloud.ops.browse import Browser
 from protocol import topics
 from protocol.ack import AckToken
 from protocol.query import Progress
-from protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Placement
+from protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Placement, origin
 
 SCANNED_MAX: Final = 20_000
 """Records of the stream looked at to find the frame."""
@@ -105,9 +105,9 @@ def _find(browser: Browser, token: AckToken, placement: Placement, message: Mess
     if first is None:
         return None
     first = max(low, first)
-    origin = f"{token.partition}.{token.offset}".encode()
+    wanted = origin(token.partition, token.offset)
     for candidate in browser.scan(topic, token.partition, first, min(high, first + SCANNED_MAX)):
-        if kafka.headers_of(candidate).get(ORIGIN_HEADER) == origin:
+        if kafka.headers_of(candidate).get(ORIGIN_HEADER) == wanted:
             return int(candidate.offset())
     return None
 

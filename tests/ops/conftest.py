@@ -15,7 +15,7 @@ from protocol.ack import AckToken
 from protocol.dead_letter import DeadLetter
 from protocol.errors import RejectReason
 from protocol.frame import encode
-from protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
+from protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement, origin
 from tests.ops.builders import frame
 
 _numbers = itertools.count(1)
@@ -56,12 +56,12 @@ class Writer:
 
     def received(self, device: str, stream: str, number: int) -> AckToken:
         """A frame as a bridge keeps it."""
-        placement = Placement(Discipline.ORDERED, stream, 1, number, number)
+        placement = Placement(Discipline.ORDERED, stream, 1, number, number, number, 1)
         return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), [(PLACEMENT_HEADER, placement.encode())]))
 
     def sequenced(self, device: str, stream: str, number: int, token: AckToken) -> tuple[int, int]:
         """The same frame as the sequencer passes it on."""
-        headers = [(ORIGIN_HEADER, str(token).encode())]
+        headers = [(ORIGIN_HEADER, origin(token.partition, token.offset))]
         return self.put(topics.stream_topic(stream), device, self._value(device, stream, number), headers)
 
     def _value(self, device: str, stream: str, number: int) -> bytes:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from protocol.ack import AckToken
 from protocol.clock import SystemClock
 from protocol.query import Progress, QueryState
 from tests.ops.conftest import Writer
+from tests.services import part
 
 
 @pytest.fixture
@@ -32,6 +35,22 @@ async def test_a_token_finds_the_frame_on_its_stream(writer: Writer, browser: Br
     found = await browser.run(lambda b: acks.look_up(b, tokens[1]))
     assert (found.device, found.stream, found.epoch, found.frame, found.state) == (device, stream, 1, 2, "sequenced")
     assert (found.partition, found.offset) == places[1]
+
+
+async def test_a_token_finds_the_frame_where_the_real_sequencer_put_it(
+    writer: Writer, browser: Browser, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    device, stream = unique("dev"), unique("s")
+    config = tmp_path / "sequencer.toml"
+    config.write_text(f'name = "{unique("sequencer")}"\n[kafka]\nbootstrap = "{writer.config.bootstrap}"\n')
+    with part("sequencer", config, tmp_path / "sequencer.log") as process:
+        process.wait_for('"event":"part.ready"')
+        second, first = writer.received(device, stream, 2), writer.received(device, stream, 1)  # the second one is held
+        async with asyncio.timeout(60):
+            while (found := await browser.run(lambda b: acks.look_up(b, second))).state == "waiting":
+                await asyncio.sleep(0.1)
+    assert (found.frame, found.state) == (2, "sequenced")
+    assert (await browser.run(lambda b: acks.look_up(b, first))).offset < found.offset
 
 
 async def test_a_frame_that_is_held_is_waiting(writer: Writer, browser: Browser, unique: Callable[[str], str]) -> None:
