@@ -1,4 +1,4 @@
-"""What we read of Spark's checkpoint: the offsets that a batch reaches. Spark writes them before it runs the batch."""
+"""What we read of Spark's checkpoint: the offsets that a batch reaches, written before it runs, and whether it is known to be done."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def offsets_of(checkpoint: Path, batch: int, topic: str) -> dict[int, int]:
         return {int(partition): int(offset) for partition, offset in orjson.loads(lines[-1])[topic].items()}
     except (OSError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
         raise LocalError(f"{path}: not a batch's offsets: {error}") from error
+
+
+def is_done(checkpoint: Path, batch: int) -> bool:
+    """Has Spark noted the end of the batch? Otherwise it runs it again at the next start."""
+    return (checkpoint / "commits" / str(batch)).exists()

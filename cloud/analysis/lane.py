@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.analysis import emit, failpoint, late
-from cloud.analysis.checkpoint import offsets_of
+from cloud.analysis.checkpoint import is_done, offsets_of
 from cloud.analysis.config import AnalysisConfig
 from cloud.analysis.lane_record import LaneRecord, begin, is_new
 from cloud.analysis.pipeline import Job, LaneKind
@@ -32,6 +32,8 @@ log = logging.getLogger("edgewake.analysis")
 
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
+NOTE_TIMEOUT_S: Final = 1.0
+"""How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
 
 
 class Stopped(Exception):
@@ -92,16 +94,17 @@ class Lane:
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
+        self._pause = threading.Event()
         self._stopping = False
         self._batches_before = self.counters.batches
-        self._transactions: Transactions
-        self._ends: Ends
+        self._transactions: Transactions | None = None
+        self._ends: Ends | None = None
         self._record: LaneRecord
         self._last_batch_s = self.clock.monotonic_s()
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
-        self._transactions = Transactions(self.config.kafka, self.name)
+        self._transactions = transactions = Transactions(self.config.kafka, self.name)
         self._ends = Ends(self.config.kafka, self.topic)
         record = read_lane_record(self.config.kafka, f"{self.job.stream}|{self.job.kind}".encode())
         changed = self.job.graph(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max))
@@ -116,7 +119,7 @@ class Lane:
         )
         self._record = begin(record, stream=self.job.stream, lane=self.job.kind, checkpoint=str(self._query.id))
         # Said before the first batch, which comes only with the next record of the stream.
-        self._transactions.write(self._progress(self._record))
+        transactions.write(self._progress(self._record))
         self._started.set()
 
     def _trigger_ms(self) -> int:
@@ -130,14 +133,24 @@ class Lane:
         return "the Spark query ended" if exception is None else " ".join(str(exception).split())[:2000]
 
     def stop(self) -> None:
-        """Wait for the transaction under way, then end the Spark query."""
+        """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
         with self._turn:
             self._stopping = True
+        self._started.set()  # a batch that waits for a start that failed must see that it is over
         if self._query is not None:
+            self._await_note()
             self._query.stop()
-        self._started.set()
-        if hasattr(self, "_ends"):
-            self._ends.close()
+        for client in (self._transactions, self._ends):
+            if client is not None:
+                client.close()
+
+    def _await_note(self) -> None:
+        """Without Spark's note the batch would be computed again, and a query that was added meanwhile would see its readings."""
+        if not self.finished:
+            return
+        deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
+        while not is_done(self.checkpoint, self._record.batch) and self.error() is None and self.clock.monotonic_s() < deadline_s:
+            self._pause.wait(0.01)
 
     @property
     def finished(self) -> int:
@@ -181,6 +194,7 @@ class Lane:
             }
         )
         outputs = [*results, *emit.late_outputs(found, queries, step), *self._progress(after, self._rate(observed))]
+        assert self._transactions is not None
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         failpoint.reach("analysis.committed")
         self._record = after
@@ -193,7 +207,7 @@ class Lane:
         return round(rate, 1)
 
     def _progress(self, record: LaneRecord, rate: float | None = None) -> list[emit.Output]:
-        lag = self._ends.lag(record.offsets)
+        lag = None if self._ends is None else self._ends.lag(record.offsets)
         return [
             progress_output(
                 Progress(

@@ -39,6 +39,11 @@ class Transactions:
             self._produce(output)
         self._producer.commit_transaction(COMMIT_TIMEOUT_S)
 
+    def close(self) -> None:
+        """Leave; what was not committed never happened."""
+        self._producer.purge()
+        self._producer.close()
+
     def _produce(self, output: Output) -> None:
         headers: Mapping[str, bytes] = {} if output.kind is None else {KIND_HEADER: output.kind}
         while True:

@@ -1,0 +1,153 @@
+"""`edgewake analysis` as a process: it registers, starts, refuses, dies, comes back and stops."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cloud import kafka
+from cloud.analysis.registry import built_in
+from cloud.kafka import KafkaConfig
+from protocol import topics
+from protocol.query import Registration
+from protocol.stream import FieldType
+from tests.analysis.support import T0, Feed, read, results, sql, truth, unique, windows
+from tests.services import Process, free_ports, part, wait_until
+
+READY = '"event":"part.ready"'
+NewFeed = Callable[[Mapping[str, FieldType]], Feed]
+
+
+@pytest.fixture
+def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[Process]:
+    """The analysis, not started; stopped at the end."""
+    config = tmp_path / "analysis.toml"
+    (port,) = free_ports(1)
+    config.write_text(
+        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsummary_interval_s = 0\n'
+        f'driver_memory = "512m"\nmetrics_port = {port}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
+    )
+    found = part("analysis", config, tmp_path / "analysis.log")
+    yield found
+    if found.is_running():
+        found.stop()
+
+
+def declare(feed: Feed) -> None:
+    """Put the stream into the catalogue, as a bridge does."""
+    kafka.ensure_topics(feed.config, [topics.STREAMS, topics.QUERIES])
+    feed.producer.produce(topics.STREAMS, feed.stream.model_dump_json().encode(), feed.name)
+    feed.flush()
+
+
+def register(feed: Feed, text: str, *, name: str) -> None:
+    """Register a query, as the operations API does."""
+    registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
+    feed.producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
+    feed.flush()
+
+
+def remove(feed: Feed, name: str) -> None:
+    """Remove a query."""
+    feed.producer.produce(topics.QUERIES, None, name)
+    feed.flush()
+
+
+def progress(config: KafkaConfig, query: str) -> dict[str, Any]:
+    """What the analysis last said of a query."""
+    rows = [row.value for row in read(config, topics.PROGRESS) if row.key == query.encode()]
+    return rows[-1] if rows else {}
+
+
+def totals(feed: Feed, query: str) -> dict[tuple[Any, ...], float]:
+    return {place: row["total"] for place, row in truth(results(feed.config, query), "device").items()}
+
+
+def jvm_of(process: Process) -> psutil.Process:
+    (jvm,) = [child for child in psutil.Process(process.pid).children() if "java" in child.name()]
+    return jvm
+
+
+def total_by_minute(feed: Feed, name: str) -> str:
+    return sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 minute'), device", name=name)
+
+
+def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, new_feed: NewFeed) -> None:
+    """Built-in ones wait for their streams; one added gives its first result within 10 s; a bad one disturbs nobody; SIGTERM ends all."""
+    feed = new_feed({"speed": FieldType.NUMBER})
+    declare(feed)
+    first, second, bad = unique("first"), unique("second"), unique("bad")
+    register(feed, total_by_minute(feed, first), name=first)
+    feed.send([T0], speed=[1.0])
+    feed.flush()
+    with process:
+        process.wait_for(READY, timeout_s=120)
+        wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result", timeout_s=60)
+        assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
+        assert progress(feed.config, "top_streets")["detail"].startswith("waits for stream 'vehicle_position'")
+
+        register(feed, total_by_minute(feed, second), name=second)
+        register(feed, total_by_minute(feed, bad).replace("speed", "sped"), name=bad)
+        added = time.monotonic()
+        while not totals(feed, second):
+            feed.send([T0 + 1_000], speed=[1.0])
+            feed.flush()
+            assert time.monotonic() - added < 10, "no result of a new query within 10 s"
+        wait_until(lambda: progress(feed.config, bad).get("state") == "refused", "the bad query is refused")
+        assert "did you mean 'speed'" in progress(feed.config, bad)["detail"]
+        wait_until(lambda: totals(feed, first) == {(T0, "d1"): float(len(feed.sent))}, "the first query kept its state")
+
+        remove(feed, second)
+        remove(feed, bad)
+        wait_until(lambda: '"lane.stopped"' in process.output(), "the lane is restarted without it")
+        feed.send([T0 + 2_000], speed=[1.0])
+        feed.flush()
+        wait_until(lambda: totals(feed, first) == {(T0, "d1"): float(len(feed.sent))}, "the first query goes on alone")
+
+        jvm, started = jvm_of(process), time.monotonic()
+        assert process.stop() == 0
+        assert time.monotonic() - started < 5
+        assert not jvm.is_running()
+
+
+def test_a_batch_that_was_committed_before_kill_9_is_never_emitted_again(process: Process, new_feed: NewFeed) -> None:
+    """The driver dies between Kafka's commit and Spark's: after the restart every revision is there once and the sums are right."""
+    feed = new_feed({"speed": FieldType.NUMBER})
+    declare(feed)
+    name = unique("killed")
+    register(feed, total_by_minute(feed, name), name=name)
+    process._env = {**os.environ, "EDGEWAKE_FAILPOINT": "analysis.committed:3"}
+    process.start()
+    process.wait_for(READY, timeout_s=120)
+    jvm = jvm_of(process)
+    i = 0
+    while process.is_running():
+        feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[float(i)])
+        feed.flush()
+        i += 1
+        time.sleep(0.01)
+        assert i < 10_000, "the failpoint was never reached"
+    wait_until(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, "the JVM is gone with its driver", timeout_s=15)
+    committed = len(results(feed.config, name))
+    assert committed > 0
+    process._env = None
+    with process:
+        expected = {place: sum(v) for place, v in windows(feed.sent, 60_000, 60_000, lambda r: (r["device"],), "speed").items()}
+        wait_until(lambda: totals(feed, name) == expected, "the sums of all that was sent", timeout_s=120)
+    rows = [(row["window_start"], row["device"], row["revision"]) for row in results(feed.config, name)]
+    assert len(rows) == len(set(rows))
+
+
+def test_without_the_connector_it_says_so_in_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "analysis.toml"
+    config.write_text(f'data_dir = "{tmp_path}"\njars_dir = "{tmp_path}/nothing"\n')
+    with part("analysis", config, tmp_path / "log") as process:
+        wait_until(lambda: not process.is_running(), "it ends")
+    assert process.stop() == 2
+    assert "no spark-sql-kafka-*.jar in it" in process.output()

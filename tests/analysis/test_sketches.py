@@ -1,0 +1,113 @@
+"""HLL, KLL and frequent items: in queries, in the minute summaries, and read by another implementation."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections import Counter
+
+import datasketches
+import pyarrow.dataset as ds
+
+from cloud.analysis.lake import Lake, latest
+from cloud.analysis.lane import Lane
+from cloud.analysis.summaries import SummaryJob
+from protocol import topics
+from protocol.clock import SystemClock
+from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth
+
+READINGS = 20_000
+
+
+def fill(feed: Feed) -> None:
+    """Speeds of a skewed distribution, streets of a Zipf-like one, on two minutes."""
+    rng = random.Random(7)
+    for i in range(READINGS // 100):
+        streets = [f"street {int(rng.paretovariate(0.7)) % 500}" for _ in range(100)]
+        speeds = [round(rng.lognormvariate(3, 1), 3) for _ in range(100)]
+        feed.send(
+            [T0 + (i % 2) * 60_000 + j for j in range(100)], device=f"d{i}", speed=speeds, load=[j % 7 for j in range(100)], street=streets
+        )
+
+
+def test_sketches_are_close_to_the_truth(analysis: Analysis, feed: Feed) -> None:
+    fill(feed)
+    select = (
+        "count(*) AS n, approx_count_distinct(speed) AS speeds, approx_count_distinct(device) AS devices,"
+        " approx_count_distinct(load) AS loads, approx_percentile(speed, 0.5) AS p50, approx_percentile(speed, 0.99) AS p99,"
+        " approx_percentile(load, 0.5) AS load50, approx_top_k(street, 5) AS top, approx_top_k(load, 1) AS load_top"
+    )
+    (query,) = registered(sql(feed.name, select, "window(event_time, '1 hour')"), streams=[feed.stream])
+
+    analysis.run([query], feed)
+
+    (row,) = truth(results(feed.config, query.query.name)).values()
+    speeds = sorted(reading["speed"] for reading in feed.sent)
+    assert row["n"] == READINGS
+    assert abs(row["speeds"] / len(set(speeds)) - 1) <= 0.03
+    assert (row["devices"], row["loads"]) == (READINGS // 100, 7)
+    for rank, value in ((0.5, row["p50"]), (0.99, row["p99"])):
+        assert abs(sum(speed <= value for speed in speeds) / READINGS - rank) <= 0.02
+    assert row["load50"] == 3
+    exact = Counter(reading["street"] for reading in feed.sent).most_common(5)
+    assert [(one["item"], one["count"]) for one in row["top"]] == exact
+    assert row["load_top"][0]["item"] in range(7)
+
+
+def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Analysis, feed: Feed) -> None:
+    fill(feed)
+    lake_dir = analysis.config.data_dir / "lake"
+    types = tuple(sorted((name, info.type) for name, info in feed.stream.fields.items()))
+    job = SummaryJob(feed.name, types, Lake(lake_dir).keep)
+    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
+    lane.start()
+    try:
+        catch_up(lane, feed)
+    finally:
+        lane.stop()
+
+    rows = {row.key.decode(): row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name}
+    assert set(rows) == {f"{feed.name}|{field}|{T0 + i * 60_000}" for field in ("speed", "load", "street") for i in range(2)}
+    speeds = sorted(reading["speed"] for reading in feed.sent)
+    summaries = [rows[f"{feed.name}|speed|{T0 + i * 60_000}"] for i in range(2)]
+    assert sum(one["count"] for one in summaries) == READINGS
+    assert (min(one["min"] for one in summaries), max(one["max"] for one in summaries)) == (speeds[0], speeds[-1])
+
+    union, merged = datasketches.hll_union(14), datasketches.kll_doubles_sketch(200)
+    for one in summaries:
+        union.update(datasketches.hll_sketch.deserialize(base64.b64decode(one["hll"])))
+        merged.merge(datasketches.kll_doubles_sketch.deserialize(base64.b64decode(one["kll"])))
+    assert abs(union.get_estimate() / len(set(speeds)) - 1) <= 0.03
+    assert abs(sum(speed <= merged.get_quantile(0.9) for speed in speeds) / READINGS - 0.9) <= 0.02
+    streets = datasketches.frequent_strings_sketch.deserialize(base64.b64decode(rows[f"{feed.name}|street|{T0}"]["top"]))
+    exact = Counter(reading["street"] for reading in feed.sent if reading["t"] < T0 + 60_000)
+    found = streets.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_POSITIVES)
+    assert (found[0][0], found[0][1]) == exact.most_common(1)[0]
+
+    stored = latest(ds.dataset(lake_dir / "summaries", partitioning="hive").to_table())
+    by_place = {(row["field"], row["minute"]): row for row in stored.to_pylist()}
+    assert {place: row["count"] for place, row in by_place.items()} == {(r["field"], r["minute"]): r["count"] for r in rows.values()}
+    assert all(base64.b64encode(by_place[r["field"], r["minute"]]["kll"]).decode() == r["kll"] for r in rows.values())
+
+
+def test_a_device_counts_the_same_items_as_the_cloud(analysis: Analysis, feed: Feed) -> None:
+    """A device's own HLL over the same texts adds nothing to the cloud's: same hash, same format."""
+    feed.send([T0, T0 + 1, T0 + 2], street=["a", "b's", "ü"], load=[1, 2.5, 3])
+    job = SummaryJob(
+        feed.name, (("load", feed.types["load"]), ("street", feed.types["street"])), Lake(analysis.config.data_dir / "lake").keep
+    )
+    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
+    lane.start()
+    try:
+        catch_up(lane, feed)
+    finally:
+        lane.stop()
+    rows = {row.value["field"]: row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name}
+    for field, items in (("street", ["a", "b's", "ü"]), ("load", ["1", "2.5", "3"])):
+        union = datasketches.hll_union(14)
+        union.update(datasketches.hll_sketch.deserialize(base64.b64decode(rows[field]["hll"])))
+        own = datasketches.hll_sketch(14)
+        for item in items:
+            own.update(item)
+        union.update(own)
+        assert round(union.get_estimate()) == 3
