@@ -316,8 +316,13 @@ class Session:
 
 
 def _check(error: KafkaError) -> None:
-    """An event that is no record: most pass by themselves, the rest end the session."""
-    if error.fatal() or not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
+    """An event of the consumer that is no record: most pass by themselves, the rest end the session.
+
+    The only fatal one is that another member took our group instance id; to join again would throw that one out in turn, for ever.
+    """
+    if error.fatal() or error.code() == KafkaError._FATAL or kafka.is_fenced(error):
+        raise LocalError(f"another process runs under our name: {error.str()}")
+    if not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
         raise KafkaException(error)
 
 
