@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import RemoteError
-from protocol.mqtt import PACKET_BYTES_MAX, PacketIds, PacketReader
+from protocol.mqtt import PACKET_BYTES_MAX, UNREADABLE_BYTES_KEPT, PacketIds, PacketReader, Unreadable
 
 
 def publish(payload: bytes, packet_id: int) -> bytes:
@@ -45,3 +45,26 @@ def test_packet_ids_are_bounded_unique_and_reused() -> None:
     assert ids.release(next(iter(taken)))
     assert ids.free == 1
     assert not ids.release(60_000)
+
+
+def test_a_publish_over_the_bound_is_skipped_with_its_head_kept() -> None:
+    """Only its first bytes are held, and the packets around it come out."""
+    large = publish(b"x" * (3 * PACKET_BYTES_MAX), 2)
+    data = publish(b"before", 1) + large + publish(b"after", 3)
+    reader = PacketReader(keep_unreadable=True)
+    before, skipped, after = [packet for at in range(0, len(data), 65_536) for packet in reader.feed(data[at : at + 65_536])]
+    assert isinstance(skipped, Unreadable)
+    assert (skipped.topic, skipped.packet_id, skipped.size) == ("ew/v1/a/up/s", 2, len(large) - 5)
+    assert UNREADABLE_BYTES_KEPT - 100 < len(skipped.head) < UNREADABLE_BYTES_KEPT
+    assert [packet.payload for packet in (before, after)] == [b"before", b"after"]
+
+
+def test_a_publish_that_the_codec_refuses_is_told_from_its_head() -> None:
+    body = b"\x00\x03a/b" + b"\x00\x07" + b"\x01\xff" + b"rest"
+    reader = PacketReader(keep_unreadable=True)
+    first, second = reader.feed(bytes([0x32, len(body)]) + body + publish(b"after", 1))
+    assert isinstance(first, Unreadable)
+    assert (first.topic, first.packet_id) == ("a/b", 7)
+    assert second.payload == b"after"
+    with pytest.raises(RemoteError):
+        list(PacketReader().feed(bytes([0x32, len(body)]) + body))

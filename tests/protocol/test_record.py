@@ -44,3 +44,9 @@ def test_a_placement_survives_encoding() -> None:
     placement = Placement(Discipline.ORDERED, "vehicle_position", 3, 12, 14, 1101, 5)
     assert placement.encode() == b"o|vehicle_position|3|12|14|1101|5"
     assert Placement.decode(placement.encode()) == placement
+
+
+def test_sent_at_is_found_without_reading_the_rest() -> None:
+    assert records.sent_at_of(value()) is None
+    said = records.encode(device="a", stream="s", mode=Mode.ACK, sent_at=7, received_at=9, frame_bytes=frames.encode(FRAME))
+    assert records.sent_at_of(said) == 7
