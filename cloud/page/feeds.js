@@ -31,13 +31,17 @@ export class Feeds {
   }
 
   async #lookForStreams() {
+    if (this.feeds.length === 0 || this.feeds.some((feed) => feed.state === "live")) await this.#ask();
+    setTimeout(() => this.#lookForStreams(), LIST_EVERY_MS);
+  }
+
+  async #ask() {
     try {
       const answer = await fetch("/v1/streams");
       if (answer.ok) this.#follow(this.choose(await answer.json()));
     } catch {
       /* the server is away: the feeds say so */
     }
-    setTimeout(() => this.#lookForStreams(), LIST_EVERY_MS);
   }
 
   #follow(wanted) {
