@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cloud.kafka import KafkaConfig
 from deploy import jars
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
+
+# A busy machine makes no example slow: what must be fast is measured by the benchmarks.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

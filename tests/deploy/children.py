@@ -36,7 +36,7 @@ def supervisor(tmp_path: Path, *parts: Part) -> Supervisor:
     return Supervisor(parts, tmp_path, clock=SystemClock(), rng=random.Random(1))
 
 
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Wait for a condition without holding the event loop up."""
     async with asyncio.timeout(timeout_s):
         while not condition():

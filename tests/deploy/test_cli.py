@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake` as a user calls it."""
-    return subprocess.run([sys.executable, "-m", "deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-m", "deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=180)
 
 
 def test_help_lists_every_command_of_the_project_in_a_sentence() -> None:

@@ -51,10 +51,10 @@ async def test_publishing_goes_on_after_the_broker_was_away(tmp_path: Path) -> N
     with run_mosquitto(tmp_path / "broker") as broker:
         watched = supervisor(tmp_path, part("one"))
         task = asyncio.create_task(publish(watched.keepers.values(), broker.port, SystemClock(), random.Random(1)))
-        await asyncio.wait_for(readings(broker.port, 1), 20)
+        await asyncio.wait_for(readings(broker.port, 1), 60)
         broker.process.kill()
         broker.start()
-        (payload,) = await asyncio.wait_for(readings(broker.port, 1), 20)
+        (payload,) = await asyncio.wait_for(readings(broker.port, 1), 60)
         assert not task.done()
         assert orjson.loads(payload)["state"] == "stopped"
         task.cancel()

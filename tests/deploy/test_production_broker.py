@@ -84,7 +84,7 @@ class Client:
         self.mqtt.on_message = lambda _c, _u, message: self.topics.append(message.topic)
         self.mqtt.connect("127.0.0.1", self.site.port)
         self.mqtt.loop_start()
-        assert self.connected.wait(10)
+        assert self.connected.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,12 +98,12 @@ class Client:
         """And wait for the answer."""
         self.subscribed.clear()
         self.mqtt.subscribe(topic, qos=1)
-        assert self.subscribed.wait(10)
+        assert self.subscribed.wait(60)
 
     def publish(self, topic: str) -> int:
         """Publish with QoS 1; the reason code of the answer."""
         mid = self.mqtt.publish(topic, b"{}", qos=1).mid
-        wait_until(lambda: mid in self.codes, f"an answer to {topic}", timeout_s=10)
+        wait_until(lambda: mid in self.codes, f"an answer to {topic}", timeout_s=60)
         return self.codes[mid]
 
 
@@ -130,8 +130,8 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
         other.publish("ew/v1/dev-b/up/weather")
         bridge.publish("ew/v1/dev-b/ack")
         bridge.publish("ew/v1/dev-a/ack")
-        wait_until(lambda: device.topics, "its own answer arrives", timeout_s=10)
-        wait_until(lambda: bridge.topics, "the bridge hears", timeout_s=10)
+        wait_until(lambda: device.topics, "its own answer arrives", timeout_s=60)
+        wait_until(lambda: bridge.topics, "the bridge hears", timeout_s=60)
     assert set(device.topics) == {"ew/v1/dev-a/ack"}
     assert bridge.topics == ["ew/v1/dev-b/up/weather"]
 

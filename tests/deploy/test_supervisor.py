@@ -118,7 +118,7 @@ async def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
     began = time.monotonic()
     watched.hurry()
     await running
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
 
 
 async def test_a_grandchild_does_not_outlive_its_part(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_grandchild_does_not_outlive_its_part(tmp_path: Path) -> None:
     stop = asyncio.Event()
     await supervisor(tmp_path, part("parent", body, tmp_path / "pid")).run(stop, when_ready=stop.set)
     grandchild = int((tmp_path / "pid").read_text())
-    await until(lambda: not is_alive(grandchild), "the grandchild is gone", 2)
+    await until(lambda: not is_alive(grandchild), "the grandchild is gone")
 
 
 def test_kill_9_of_the_supervisor_leaves_no_child_and_no_grandchild(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_kill_9_of_the_supervisor_leaves_no_child_and_no_grandchild(tmp_path: Pa
     command = [sys.executable, *program(body)[2:]]
     with subprocess.Popen(command) as parent:
         log = tmp_path / "parent.log"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (log.exists() and log.read_text().endswith("\n")):
             assert time.monotonic() < deadline, "the part started"
             time.sleep(0.02)
