@@ -449,8 +449,8 @@ class LogStore:
         return not busy
 
     def give_back(self, pages: int) -> None:
-        """Return free pages to the file system."""
-        self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        """Return free pages to the file system. As a script, because it frees a page a step and `execute` steps once."""
+        self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def free_pages(self) -> int:
         """Pages of the file that hold nothing."""

@@ -197,6 +197,21 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
     assert sent.ns() == list(range(kept))
 
 
+def test_the_file_shrinks_again_after_a_backlog(tmp_path: Path) -> None:
+    sent, wide = Sent(), "x" * 4_000
+    size = lambda: (tmp_path / LOG_NAME).stat().st_size  # noqa: E731
+    with opened(tmp_path, sent=sent, config=LogConfig(linger_ms=0, reserve_bytes=0), uplink=UplinkConfig(frame_readings_max=100)) as events:
+        log = events.stream("speed")
+        for n in range(10_000):
+            assert log.wait_for_room(timeout_s=10)
+            log.append(reading(n, wide=f"{n}{wide}"))
+        wait_until(lambda: size() > 30 << 20, "a backlog on the disk", timeout_s=20)
+        events.start_sending()
+        wait_until(lambda: sum(out.count for out in sent) == 10_000 or sent.acknowledge(events), "drained", timeout_s=30)
+        sent.acknowledge(events)
+        wait_until(lambda: size() < 25 << 20, "the space is given back", timeout_s=30)
+
+
 def test_a_damaged_batch_becomes_a_gap_with_its_exact_count(tmp_path: Path) -> None:
     sent = Sent()
     with opened(tmp_path) as events:
