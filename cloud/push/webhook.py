@@ -190,16 +190,14 @@ class Caller:
 
     async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
         headers = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())
-        request = self._client.build_request(
+        async with self._client.stream(
             "POST",
             target.url_at(address),
             content=wake.body.encode(),
             headers={**headers, "host": target.netloc},
             extensions={"sni_hostname": target.host},
-        )
-        response = await self._client.send(request, stream=True)
-        await response.aclose()
-        return outcome(response.status_code, response.headers.get("retry-after"), now_ms=self._clock.now_ms())
+        ) as response:
+            return outcome(response.status_code, response.headers.get("retry-after"), now_ms=self._clock.now_ms())
 
     @asynccontextmanager
     async def _turn(self, host: str) -> AsyncIterator[None]:

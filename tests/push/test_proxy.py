@@ -123,11 +123,20 @@ class World:
         return await self.proxy.grant(request(url=self.receiver.url, cursor=cursor, **more))
 
 
-def make_proxy(log: MemoryLog, clock: Clock, **more: Any) -> Proxy:
+@asynccontextmanager
+async def calling(clock: Clock) -> AsyncIterator[Caller]:
+    caller = Caller(clock, allow_hosts=["127.0.0.1"])
+    try:
+        yield caller
+    finally:
+        await caller.close()
+
+
+def make_proxy(log: MemoryLog, clock: Clock, caller: Caller, **more: Any) -> Proxy:
     numbers = itertools.count(1)
     return Proxy(
         log,
-        Caller(clock, allow_hosts=["127.0.0.1"]),
+        caller,
         clock,
         rng=random.Random(1),
         random_bytes=lambda n: next(numbers).to_bytes(n, "big"),
@@ -139,9 +148,9 @@ def make_proxy(log: MemoryLog, clock: Clock, **more: Any) -> Proxy:
 @asynccontextmanager
 async def world(clock: Clock | None = None, **more: Any) -> AsyncIterator[World]:
     clock = clock or SystemClock()
-    async with receiving() as receiver:
+    async with receiving() as receiver, calling(clock) as caller:
         log, store = MemoryLog(), MemoryStore()
-        proxy = make_proxy(log, clock, **more)
+        proxy = make_proxy(log, clock, caller, **more)
         proxy.owned({}, store)
         try:
             yield World(log, store, receiver, clock, proxy)
@@ -351,9 +360,9 @@ async def test_a_proxy_that_loses_the_leases_stops_calling() -> None:
 @pytest.mark.parametrize(("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")])
 async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
     """Writes: 1 the lease, 2 the fixed wake-up, 3 its place, 4 and 5 the same of the second wake-up."""
-    async with receiving() as receiver:
+    async with receiving() as receiver, calling(SystemClock()) as caller:
         log, store, clock = MemoryLog(), MemoryStore(dies_at=(at, when)), SystemClock()
-        first = make_proxy(log, clock)
+        first = make_proxy(log, clock, caller)
         first.owned({}, store)
         granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))
         log.add()
@@ -363,7 +372,7 @@ async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_sa
         granted = granting.done() and not granting.cancelled()
         granting.cancel()
         store.dies_at = None
-        second = make_proxy(log, clock)
+        second = make_proxy(log, clock, caller)
         second.owned(dict(store.leases), store)
         try:
             if not store.leases:

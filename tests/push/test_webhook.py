@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from email.utils import formatdate
 from pathlib import Path
 
@@ -34,15 +34,25 @@ WAKE = Signed(SECRET, "msg_1_1", '{"type":"edgewake.wake"}')
 NOW_MS = 1_790_000_000_000
 
 
-def caller(**more: object) -> Caller:
-    return Caller(SystemClock(), **{"allow_hosts": ["127.0.0.1"], **more})
+@pytest.fixture
+async def caller() -> AsyncIterator[Callable[..., Caller]]:
+    """Makes callers, and closes them at the end."""
+    made: list[Caller] = []
+
+    def make(**more: object) -> Caller:
+        made.append(Caller(SystemClock(), **{"allow_hosts": ["127.0.0.1"], **more}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
 
 
 def facts(**more: object) -> dict[str, object]:
     return {"lease": "1", "cursor": "v1.abc", "count": 1, "capped": False, "gap": False, "streams": ["s"], **more}
 
 
-async def test_the_library_verifies_what_was_received() -> None:
+async def test_the_library_verifies_what_was_received(caller: Callable[..., Caller]) -> None:
     async with receiving() as receiver:
         assert await caller().call(receiver.url, WAKE) == Taken()
     assert receiver.calls[0].verified(SECRET) == {"type": "edgewake.wake"}
@@ -88,26 +98,26 @@ def test_what_an_answer_means(status: int, retry_after: str | None, expected: ob
     assert outcome(status, retry_after, now_ms=NOW_MS) == expected
 
 
-async def test_a_redirect_is_a_failure_and_its_place_is_never_called() -> None:
+async def test_a_redirect_is_a_failure_and_its_place_is_never_called(caller: Callable[..., Caller]) -> None:
     async with receiving() as canary, receiving() as receiver:
         receiver.answer = lambda _: (302, {"location": canary.url})
         assert await caller().call(receiver.url, WAKE) == Failed("the endpoint answered 302")
         assert canary.connections == 0
 
 
-async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out() -> None:
+async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out(caller: Callable[..., Caller]) -> None:
     async with receiving() as receiver:
         receiver.answer = lambda _: None
         assert await caller(timeout_s=0.2).call(receiver.url, WAKE) == Failed("no answer within 0.2 s")
 
 
-async def test_a_refused_connection_is_a_failure() -> None:
+async def test_a_refused_connection_is_a_failure(caller: Callable[..., Caller]) -> None:
     async with receiving() as receiver:
         url = receiver.url
     assert isinstance(await caller().call(url, WAKE), Failed)
 
 
-async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_never_connected_to() -> None:
+async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_never_connected_to(caller: Callable[..., Caller]) -> None:
     """DNS rebinding: public when the lease is made, the loopback when it is called."""
     answers = iter([["8.8.8.8"], ["127.0.0.1"]])
 
@@ -121,7 +131,7 @@ async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_n
         assert canary.connections == 0
 
 
-async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(tmp_path: Path) -> None:
+async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(caller: Callable[..., Caller], tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=hooks.example"
     names = ["-addext", "subjectAltName=DNS:hooks.example", "-keyout", str(key), "-out", str(certificate)]
@@ -142,7 +152,7 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(tm
     assert [call.headers["host"] for call in receiver.calls] == [f"hooks.example:{receiver.port}"]
 
 
-async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
+async def test_an_endpoint_that_hangs_holds_no_other_up(caller: Callable[..., Caller]) -> None:
     async with receiving() as hangs, receiving() as healthy:
         hangs.answer = lambda _: None
         shared = caller(allow_hosts=["127.0.0.1", "localhost"], timeout_s=30)
