@@ -24,7 +24,7 @@ from tests.story.system import until
 
 FLOORS_MIB = {"agent": 45.0}
 STREAMS = ("host_metrics", "vehicle_position", "part_status")
-UP_S = 180.0
+UP_S = 600.0
 
 
 async def measure(folder: Path, runs: int, seconds: float) -> list[dict[str, object]]:
