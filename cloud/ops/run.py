@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,18 +14,18 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from cloud import web
-from cloud.analysis.query_file import check_query_file
 from cloud.kafka import KafkaConfig
 from cloud.ops.app import Parts, make_app
 from cloud.ops.auth import Tickets, read_key
 from cloud.ops.browse import Browser
 from cloud.ops.live import Live
 from cloud.ops.metrics import StateCollector
-from cloud.ops.queries import Registry
+from cloud.ops.queries import Checked, Registry
 from cloud.ops.reader import Reader
 from cloud.ops.state import Change, State, TopicOffsets
 from protocol import config, log
 from protocol.clock import Clock, SystemClock
+from protocol.stream import Stream
 
 logger = logging.getLogger("edgewake.ops")
 
@@ -73,7 +74,7 @@ async def run(settings: OpsConfig) -> None:
 
     reader = Reader(settings.kafka, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
     browser = Browser(settings.kafka, clock)
-    registry = Registry(settings.kafka, state, clock, check_query_file)
+    registry = Registry(settings.kafka, state, clock, _check)
     metrics = CollectorRegistry()
     metrics.register(StateCollector(state, clock.now_ms))
     parts = Parts(state, registry, browser, live, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready)
@@ -90,6 +91,13 @@ async def run(settings: OpsConfig) -> None:
     finally:
         await browser.close()
         registry.close()
+
+
+def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
+    # The SQL parser takes 30 MB, and most days nobody registers a query.
+    from cloud.analysis.query_file import check_query_file
+
+    return check_query_file(text, streams)
 
 
 async def _sweep(state: State, live: Live, clock: Clock) -> None:
