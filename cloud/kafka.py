@@ -180,16 +180,26 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
 
 def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
     """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
-    client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
+    client = client or admin(config)
     names = list(names)
     ensure_topics(config.model_copy(update={"partitions": count}), names, client=client)
-    for name in names:
-        if 0 < partition_count(client, name) < count:
-            try:
-                client.create_partitions([NewPartitions(name, count)], request_timeout=METADATA_TIMEOUT_S)[name].result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
-                    raise _refused_or_away(name, error.args[0]) from error
+    found = partition_counts(client)
+    narrow = [NewPartitions(name, count) for name in names if 0 < found.get(name, 0) < count]
+    for name, future in (client.create_partitions(narrow, request_timeout=METADATA_TIMEOUT_S) if narrow else {}).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
+                raise _refused_or_away(name, error.args[0]) from error
+
+
+def partition_counts(client: AdminClient | Consumer) -> dict[str, int]:
+    """Partitions of every topic there is. Raises Unavailable."""
+    try:
+        found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+    return {name: len(topic.partitions) for name, topic in found.items()}
 
 
 def partition_count(client: AdminClient | Consumer, topic: str) -> int:

@@ -116,7 +116,7 @@ class Session:
         self._on_assigned = on_assigned
         self._placers: dict[int, Placer] = {}
         self._positions: dict[int, int] = {}
-        self._topics: set[str] = set()
+        self._assignments = 0
         self._seen = Seen()
         self._ticked_s = self._swept_s = clock.monotonic_s()
         self._bounds = Bounds(
@@ -131,6 +131,7 @@ class Session:
         self._partitions = kafka.partition_count(self._admin, topics.UP)
         kafka.ensure_partitions(config.kafka, [topics.SEQUENCE], self._partitions, client=self._admin)
         kafka.ensure_topics(config.kafka, [topics.DEVICES, topics.DEAD], client=self._admin)
+        self._topics = {name for name, count in kafka.partition_counts(self._admin).items() if count >= self._partitions}
         self._producer = kafka.transactional_producer(config.kafka, config.name)
         self._producer.init_transactions(KAFKA_S)
         self._consumer = kafka.consumer(config.kafka, config.name, group=GROUP, **{"group.instance.id": config.name}, **_CONSUMER)
@@ -146,6 +147,7 @@ class Session:
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Take partitions: first the offsets (Kafka waits for open transactions here), then the state that belongs to them."""
+        self._assignments += 1
         starts = []
         for place in consumer.committed(partitions, timeout=KAFKA_S) if partitions else []:
             start = place.offset if place.offset >= 0 else OFFSET_BEGINNING
@@ -160,6 +162,7 @@ class Session:
 
     def _revoke(self, consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """Give partitions back. No transaction is open here: one is begun and ended between two polls."""
+        self._assignments += 1
         self._placers.clear()
         self._positions.clear()
         self._metrics.partitions = 0
@@ -193,8 +196,7 @@ class Session:
 
     def step(self) -> None:
         """Take what is there, place it, and commit. Raises KafkaException or Unavailable; then this session is over."""
-        first = self._consumer.poll(POLL_S)
-        batch = [] if first is None else [first, *self._consumer.consume(self._config.batch_records - 1, 0)]
+        batch = self._batch()
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         out: list[tuple[int, Emission]] = []
         foreign: list[Message] = []
@@ -221,6 +223,17 @@ class Session:
             if batch:
                 self._metrics.latency.add((self._clock.now_ms() - oldest_ms) / 1000)
 
+    def _batch(self) -> list[Message]:
+        """What is there now. A rebalance between two records of one batch would mix two readings of a partition: begin again then."""
+        first = self._consumer.poll(POLL_S)
+        if first is None:
+            return []
+        before = self._assignments
+        rest = self._consumer.consume(self._config.batch_records - 1, 0)
+        if self._assignments != before:
+            raise Unavailable("the group gave partitions away in the middle of a batch")
+        return [first, *rest]
+
     def _tick(self, out: list[tuple[int, Emission]], now_s: float, now_ms: int) -> None:
         for partition, placer in self._placers.items():
             out += [(partition, emission) for emission in placer.expire(now_s=now_s, now_ms=now_ms)]
@@ -239,6 +252,7 @@ class Session:
     # The transaction
 
     def _commit(self, out: Sequence[tuple[int, Emission]], foreign: Sequence[Message], due: bool, now_s: float, now_ms: int) -> None:
+        self._ensure_topics(out)
         self._producer.begin_transaction()
         for partition, emission in out:
             if isinstance(emission, Item):
@@ -271,7 +285,7 @@ class Session:
         headers = [(ORIGIN_HEADER, b"%d:%d" % (message.partition(), item.offset))]
         if item.late:
             headers.append((LATE_HEADER, b"1"))
-        self._produce(self._topic(stream), value, item.device, message.partition(), received_at, headers)
+        self._produce(topics.stream_topic(stream), value, item.device, message.partition(), received_at, headers)
         self._seen.note(item.device, stream, received_at=received_at, sent_at=record.sent_at_of(value))
 
     def _say_missing(self, partition: int, gap: Missing, now_ms: int) -> None:
@@ -279,7 +293,7 @@ class Session:
         value = record.encode(
             device=gap.device, stream=gap.stream, mode=Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=frames.encode(frame)
         )
-        self._produce(self._topic(gap.stream), value, gap.device, partition, now_ms)
+        self._produce(topics.stream_topic(gap.stream), value, gap.device, partition, now_ms)
 
     def _bury(self, message: Message, now_ms: int) -> None:
         """Somebody else wrote to our topic."""
@@ -307,12 +321,13 @@ class Session:
             else:
                 return
 
-    def _topic(self, stream: str) -> str:
-        name = topics.stream_topic(stream)
-        if name not in self._topics:
-            kafka.ensure_partitions(self._config.kafka, [name], self._partitions, client=self._admin)
-            self._topics.add(name)
-        return name
+    def _ensure_topics(self, out: Sequence[tuple[int, Emission]]) -> None:
+        """Make the topics of new streams, before the transaction begins: its time is short."""
+        streams = {one.placement.stream if isinstance(one, Item) else one.stream for _, one in out}
+        new = {topics.stream_topic(stream) for stream in streams} - self._topics
+        if new:
+            kafka.ensure_partitions(self._config.kafka, new, self._partitions, client=self._admin)
+            self._topics |= new
 
 
 def _check(error: KafkaError) -> None:

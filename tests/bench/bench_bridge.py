@@ -62,18 +62,24 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
         _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
         _sequence(folder, node.bootstrap, reader)
         for i in range(runs):
+            used = _cpu_s(bridge)
             load = _run(Load(broker.port, "bench_frames", f"f{i}", DEVICES, WINDOW_FRAMES, frames))
+            found["bridge: processor time of a frame", "µs", None].append((_cpu_s(bridge) - used) / (DEVICES * FRAMES) * 1e6)
             rate = DEVICES * FRAMES / load.took_s
             found["bridge: frames of 100", "frames/s", None].append(rate)
             found["bridge: readings in frames of 100", "readings/s", 600_000].append(rate * READINGS)
             _latency(found, "bridge: frame acknowledged", load)
             found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, reader).rate)
+            used = _cpu_s(bridge)
             load = _run(Load(broker.port, "bench_readings", f"r{i}", DEVICES, WINDOW_READINGS, readings))
+            used_us = (_cpu_s(bridge) - used) / (DEVICES * READING_MESSAGES) * 1e6
+            found["bridge: processor time of a message", "µs", None].append(used_us)
             found["bridge: one-reading messages", "messages/s", 25_000].append(DEVICES * READING_MESSAGES / load.took_s)
             _latency(found, "bridge: message acknowledged", load)
             found["bridge: resident memory", "MiB", None].append(_rss_mib(bridge))
             sequenced = _sequence(folder, node.bootstrap, reader)
             found["sequencer: one-reading records", "records/s", None].append(sequenced.rate)
+            found["sequencer: processor time of a record", "µs", None].append(sequenced.cpu_us)
             found["sequencer: resident memory", "MiB", None].append(sequenced.rss_mib)
     return [
         {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
@@ -120,6 +126,7 @@ class _Started(contextlib.AbstractContextManager[Process]):
 
 class _Sequenced:
     rate: float
+    cpu_us: float
     rss_mib: float
 
 
@@ -130,9 +137,10 @@ def _sequence(folder: Path, bootstrap: str, reader: Consumer) -> _Sequenced:
     waiting = sum(ends.values()) - sum(_committed(reader, ends).values())
     result = _Sequenced()
     with _part("sequencer", folder, f'[kafka]\nbootstrap = "{bootstrap}"\n') as process:
-        start = time.perf_counter()
-        wait_until(lambda: _committed(reader, ends) == ends, "the sequencer has passed on everything", timeout_s=60)
+        start, used = time.perf_counter(), _cpu_s(process)
+        wait_until(lambda: _committed(reader, ends) == ends, "the sequencer has passed on everything", timeout_s=300)
         result.rate = waiting / (time.perf_counter() - start)
+        result.cpu_us = (_cpu_s(process) - used) / waiting * 1e6
         result.rss_mib = _rss_mib(process)
     return result
 
@@ -140,6 +148,11 @@ def _sequence(folder: Path, bootstrap: str, reader: Consumer) -> _Sequenced:
 def _committed(reader: Consumer, ends: dict[int, int]) -> dict[int, int]:
     places = reader.committed([TopicPartition(topics.UP, p) for p in ends], timeout=10)
     return {place.partition: max(place.offset, 0) for place in places}
+
+
+def _cpu_s(process: Process) -> float:
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _rss_mib(process: Process) -> float:

@@ -66,12 +66,12 @@ class Load:
         devices = [_Device(f"{self.run}-{i}", self) for i in range(self.devices)]
         for device in devices:
             await loop.create_connection(lambda device=device: device, "127.0.0.1", self.port)  # type: ignore[misc]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(device.ready for device in devices))
         start = time.perf_counter()
         for device in devices:
             device.pump()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(*(device.finished for device in devices))
         took = time.perf_counter() - start
         for device in devices:
