@@ -103,8 +103,10 @@ def command(node: KafkaNode) -> list[str]:
 
 
 def new_cluster_id() -> str:
-    """22 characters of base64url, as Kafka wants it."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """22 characters of base64url, as Kafka wants it; none begins with `-`, which its command line would take for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
 
 
 def _format(node: KafkaNode) -> None:

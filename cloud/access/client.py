@@ -92,6 +92,7 @@ class Client:
         """Leave the view."""
         self.view.clients.discard(self)
         self.view.waiting.discard(self)
+        self.view.behind.discard(self)
         self._hub.leave(self.view, checkpoint_events=self._checkpoint_events)
 
     def _live(self) -> bytes | None:
@@ -118,7 +119,7 @@ class Client:
             return b""
         if passed.batch is None and not passed.gaps:
             # Ahead of this server's view: its Kafka reader has not come so far yet.
-            self.view.waiting.add(self)
+            self.view.behind.add(self)
             return None
         return self._encoded(passed)
 

@@ -276,6 +276,7 @@ class Hub:
                 self._give_up(entry, "what was to be read next is no longer kept")
             case int(end):
                 entry.tails[partition].reaches(end)
+                self._tick_bytes += 1  # who waits for the tail to get here must be woken, though no record came
             case record:
                 self._arrival += 1
                 self.records += 1

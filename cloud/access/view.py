@@ -37,6 +37,9 @@ class View:
         """Events shown since the start."""
         self.clients: set[Waiting] = set()
         self.waiting: set[Waiting] = set()
+        """Live clients that have all chunks."""
+        self.behind: set[Waiting] = set()
+        """Clients with a place of their own that this view has not reached yet."""
         self.closed = False
         self._reader = reader
         self._chunks: deque[tuple[bytes, Positions]] = deque()
@@ -60,6 +63,9 @@ class View:
             self._add(batch)
             more = batch.full
         self.positions = self._reader.positions
+        behind, self.behind = self.behind, set()
+        for client in behind:
+            client.wake()
         if self.end != before:
             self._wake()
 
@@ -113,5 +119,7 @@ class View:
 
     def _wake(self) -> None:
         waiting, self.waiting = self.waiting, set()
+        if self.closed:
+            waiting |= self.behind
         for client in waiting:
             client.wake()

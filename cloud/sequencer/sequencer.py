@@ -282,7 +282,7 @@ class Session:
 
     def _pass_on(self, message: Message, item: Item) -> None:
         stream, received_at, value = item.placement.stream, message.timestamp()[1], message.value()
-        headers = [(ORIGIN_HEADER, b"%d:%d" % (message.partition(), item.offset))]
+        headers = [(ORIGIN_HEADER, record.origin(message.partition(), item.offset))]
         if item.late:
             headers.append((LATE_HEADER, b"1"))
         self._produce(topics.stream_topic(stream), value, item.device, message.partition(), received_at, headers)
