@@ -93,7 +93,10 @@ class Protocol(HttpToolsProtocol):
 
 
 def tune(listener: socket.socket, *, send_buffer_bytes: int, stall_s: float) -> None:
-    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that vanished without a word."""
+    """Set what accepted sockets inherit (Linux): a bounded send buffer, and the end of peers that vanished without a word.
+
+    The kernel waits twice as long as we do for a reader that stalled, so that it is us who see and count it.
+    """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(stall_s * 1000))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * stall_s * 1000))

@@ -75,7 +75,8 @@ class Feed:
 
     def trim(self, partition: int, before: int) -> None:
         """Make retention pass: what is before `before` is gone."""
-        for future in kafka.admin(self.config).delete_records([TopicPartition(self.topic, partition, before)]).values():
+        client = kafka.admin(self.config)  # must live until the answer comes
+        for future in client.delete_records([TopicPartition(self.topic, partition, before)]).values():
             future.result(30)
 
     def _produce(self, device: str, n: int, fields: Mapping[str, list[Any]] | None) -> None:
@@ -187,7 +188,7 @@ class Stream:
 
     async def events(self) -> AsyncIterator[Event]:
         """Events until the server ends the stream."""
-        while (piece := await self._chunk()) is not None:
+        while (piece := await self.chunk()) is not None:
             self.raw += piece
             for event in self.parser.feed(piece):
                 yield event
@@ -208,13 +209,13 @@ class Stream:
         """The first id."""
         async with asyncio.timeout(DEADLINE_S):
             while not self.parser.last_event_id:
-                piece = await self._chunk()
+                piece = await self.chunk()
                 assert piece is not None
                 self.raw += piece
                 self.parser.feed(piece)
         return self.parser.last_event_id
 
-    async def _chunk(self) -> bytes | None:
+    async def chunk(self) -> bytes | None:
         """One chunk of the chunked body; None at the proper end or at a torn one."""
         try:
             size = int(await self.reader.readline() or b"0", 16)

@@ -1,0 +1,133 @@
+"""What servers and clients do to each other: deaths, drains, readers that never read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cloud.kafka import KafkaConfig
+from tests.access.world import DEADLINE_S, Feed, Server, eventually, numbers, open_stream, server
+
+
+def metric(running: Server, name: str) -> float:
+    lines = httpx.get(f"{running.url}/metrics", timeout=30).text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+async def test_a_killed_server_s_clients_go_on_at_the_other(
+    access_b: Server, access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
+) -> None:
+    with server(access_directory, kafka_config, cursor_key) as doomed:
+        async with open_stream(doomed.url, feed.name) as stream:
+            await stream.until_cursor()
+            feed.send(n=5)
+            first = await stream.take(3)
+            doomed.process.kill()
+            assert not doomed.process.is_running()
+        feed.send(n=5)
+        async with open_stream(access_b.url, feed.name, cursor=first[-1].id) as stream:
+            assert numbers(first + await stream.take(7)) == [("dev-1", n) for n in range(1, 11)]
+
+
+async def test_sigterm_ends_every_stream_at_an_event_s_border_within_5_s(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
+) -> None:
+    with server(access_directory, kafka_config, cursor_key) as leaving:
+        async with open_stream(leaving.url, feed.name) as one, open_stream(leaving.url, feed.name, where="n > 0") as two:
+            await one.until_cursor()
+            await two.until_cursor()
+            began = time.monotonic()
+            leaving.process.signal(signal.SIGTERM)
+            retries = []
+            for stream in (one, two):
+                assert [event async for event in stream.events()] == []
+                assert stream.ended
+                retries.append(stream.parser.retry_ms)
+        await eventually(lambda: not leaving.process.is_running(), "the server is gone", timeout_s=5)
+        assert time.monotonic() - began < 5
+        assert leaving.process.stop() == 0
+        assert all(100 <= (retry or 0) <= 5000 for retry in retries)
+
+
+def never_reading(port: int, name: str, query: str = "") -> socket.socket:
+    """A client that asks and then reads nothing, with the smallest of receive buffers."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    client.sendall(f"GET /v1/streams/{name}/events?from=earliest{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return client
+
+
+async def test_readers_that_never_read_cost_bounded_memory_and_are_cut_off_and_others_go_on(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed]
+) -> None:
+    feed = new_feed(partitions=1)
+    feed.send(n=100, frames=100)  # 10 000 readings, 2 MB of events for each client
+    with contextlib.ExitStack() as stack, server(access_directory, kafka_config, cursor_key, stall_s=4, send_buffer_bytes=8192) as bounded:
+        async with open_stream(bounded.url, feed.name, from_="earliest") as reader:
+            await reader.take(10_000)
+            before = bounded.rss_mib()
+            dead = [stack.enter_context(never_reading(bounded.port, feed.name)) for _ in range(100)]
+            await eventually(lambda: metric(bounded, "edgewake_access_clients ") == 101, "all sit")
+            feed.send(n=100, frames=20)
+            assert len(await reader.take(2000)) == 2000
+            assert bounded.rss_mib() - before < 60
+            await eventually(lambda: metric(bounded, "edgewake_access_clients ") == 1, "the dead are cut off")
+            assert metric(bounded, 'edgewake_access_ended_total{why="stalled"}') == 100
+            feed.send(n=1)
+            assert len(await reader.take(1)) == 1
+            assert len(dead) == 100
+
+
+async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed]
+) -> None:
+    """It is live, then stops reading while more comes than tail and view keep, then reads on: through Kafka, without a seam."""
+    feed = new_feed(partitions=2)
+    hub = {"tail_bytes": 1 << 20, "view_bytes": 1 << 16, "tail_back_records": 0}
+    text = ["x" * 500] * 100
+    with server(access_directory, kafka_config, cursor_key, stall_s=120, send_buffer_bytes=8192, hub=hub) as bounded:
+        async with open_stream(bounded.url, feed.name, limit=4096) as slow:
+            await slow.until_cursor()
+            for i in range(120):  # 12 000 readings of half a kilobyte
+                first = 100 * i + 1
+                await asyncio.to_thread(feed.send, "dev-1", 100, fields={"n": [float(first + j) for j in range(100)], "text": text})
+            assert metric(bounded, "edgewake_access_tail_bytes") <= 1 << 20
+            async with asyncio.timeout(2 * DEADLINE_S):
+                events = await slow.take(12_000)
+            assert numbers(events) == [("dev-1", n) for n in range(1, 12_001)]
+            assert metric(bounded, "edgewake_access_replayed_blocks") > 0
+
+
+async def test_a_silent_stream_has_heartbeats(access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed) -> None:
+    with server(access_directory, kafka_config, cursor_key, heartbeat_s=0.5) as beating:
+        async with open_stream(beating.url, feed.name) as stream, asyncio.timeout(DEADLINE_S):
+            await stream.until_cursor()
+            assert [await stream.chunk() for _ in range(3)] == [b":\n"] * 3
+
+
+async def test_a_client_that_goes_leaves_nothing_behind(access_a: Server, feed: Feed) -> None:
+    before = metric(access_a, "edgewake_access_clients ")
+    views = metric(access_a, "edgewake_access_views ")
+    async with open_stream(access_a.url, feed.name, where="n > 5") as stream:
+        await stream.until_cursor()
+        assert metric(access_a, "edgewake_access_clients ") == before + 1
+    await eventually(lambda: metric(access_a, "edgewake_access_clients ") == before, "the client is gone")
+    assert metric(access_a, "edgewake_access_views ") == views
+
+
+@pytest.mark.parametrize("bad", [b"GET /v1/events HTTP/1.1\r\nX: " + b"a" * 70_000, b"\x16\x03\x01\x02\x00" * 40, b"GET \r\n\r\n"])
+async def test_bytes_that_are_no_request_harm_nobody(access_a: Server, bad: bytes) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", access_a.port)
+    writer.write(bad)
+    await asyncio.sleep(0)
+    assert (await asyncio.to_thread(httpx.get, f"{access_a.url}/healthz", timeout=30)).status_code == 200
+    writer.close()

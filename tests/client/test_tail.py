@@ -1,0 +1,104 @@
+"""`edgewake tail` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.client.table import columns_of, shown
+from edge.client.tail import Place
+from protocol.errors import ConfigError
+from tests.access.world import DEADLINE_S, Feed, Server
+from tests.services import wait_until
+
+TAIL = [sys.executable, "-m", "deploy.cli", "tail"]
+
+
+def tail(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*TAIL, *arguments], capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
+
+
+def test_piped_it_prints_json_lines_and_keeps_its_place(access_a: Server, access_b: Server, feed: Feed, tmp_path: Path) -> None:
+    feed.send(n=5)
+    place = str(tmp_path / "place")
+    first = tail(feed.name, "--server", access_a.url, "--from", "earliest", "--count", "2", "--cursor-file", place)
+    second = tail(feed.name, "--server", access_b.url, "--count", "3", "--cursor-file", place)
+    assert [json.loads(line)["n"] for line in (first.stdout + second.stdout).splitlines()] == [1, 2, 3, 4, 5]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "(resumed)" in second.stderr
+
+
+def test_filters_and_columns_are_passed_on(access_a: Server, feed: Feed) -> None:
+    feed.send(n=5)
+    done = tail(feed.name, "--server", access_a.url, "--from", "earliest", "--count", "2", "--where", "n > 3", "--select", "n")
+    assert done.stdout == '{"n":4.0}\n{"n":5.0}\n'
+
+
+def test_an_unknown_stream_is_one_sentence_and_exit_1(access_a: Server, feed: Feed) -> None:
+    done = tail(feed.name + "x", "--server", access_a.url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("edgewake tail: no stream or query is named")
+    assert feed.name in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_cleanly_and_the_place_is_kept(access_a: Server, feed: Feed, tmp_path: Path, number: int) -> None:
+    feed.send(n=2)
+    place, out = tmp_path / "place", tmp_path / "out"
+    command = [*TAIL, feed.name, "--server", access_a.url, "--from", "earliest", "--cursor-file", str(place)]
+    with out.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE) as child:
+        wait_until(lambda: out.read_bytes().count(b"\n") == 2, "both lines are there")
+        child.send_signal(number)
+        assert child.wait(DEADLINE_S) == 0
+        assert child.stderr is not None
+        assert b"Traceback" not in child.stderr.read()
+    assert place.read_text().startswith("v1.")
+
+
+def test_a_reader_that_closes_the_pipe_ends_it_quietly(access_a: Server, feed: Feed) -> None:
+    feed.send(n=500, frames=20)
+    line = " ".join([*TAIL, feed.name, "--server", access_a.url, "--from", "earliest"])
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line} | head -1"], capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(done.stdout)["n"] == 1
+    assert (done.returncode, "Traceback" in done.stderr, "BrokenPipe" in done.stderr) == (0, False, False)
+
+
+def test_on_a_terminal_it_shows_a_table(access_a: Server, feed: Feed) -> None:
+    feed.send(device="car-7", n=2)
+    primary, terminal = pty.openpty()
+    command = [*TAIL, feed.name, "--server", access_a.url, "--from", "earliest", "--count", "2"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
+    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.DEVNULL, env=environment) as child:
+        os.close(terminal)
+        seen = b""
+        try:
+            while piece := os.read(primary, 65536):
+                seen += piece
+        except OSError:  # the terminal's other end is closed
+            pass
+        assert child.wait(DEADLINE_S) == 0
+    os.close(primary)
+    assert b"car-7" in seen
+    assert b"device" in seen
+
+
+def test_a_place_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "place").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="place"):
+        Place(tmp_path / "place").read()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        Place(tmp_path / "missing" / "place").write("v1.x")
+
+
+def test_values_are_shown_for_people() -> None:
+    assert [shown("t", 1_790_000_000_123), shown("x", 0.1 + 0.2), shown("x", None), shown("s", "a\x1b[31m")] == [
+        "14:13:20.123", "0.3", "", "a�\\[31m",
+    ]  # fmt: skip
+    assert columns_of(["a"], {"b": 1, "a": 2}) == ["a", "b"]
