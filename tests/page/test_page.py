@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Town, Writer
+from tests.services import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests of the page."""
@@ -31,6 +33,18 @@ async def test_vehicles_machine_and_parts_appear(visit: Visit, writer: Writer):
         await expect(visit.page.locator("#cpu")).to_have_text(re.compile(r"\d+ %"))
         await expect(visit.page.locator('tr[data-part="appear-part"]')).to_contain_text("4711")
         await expect(visit.page.locator("#connection")).to_have_attribute("data-state", "live")
+
+
+async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(browser: Browser, server: AccessServer, writer: Writer):
+    """Nothing new comes: what the last two minutes brought is read back, and well before the first heartbeat (15 s)."""
+    with Town(writer, "quiet"):
+        wait_until(lambda: writer.sent.get(("host_metrics", "quiet-host"), 0) >= 5, "five readings")
+    page = await browser.new_page()
+    await page.goto(server.url)
+    began = time.monotonic()
+    await expect(page.locator(".vehicle", has_text="quiet-car-2")).to_have_count(1)
+    assert time.monotonic() - began < 12
+    await page.close()
 
 
 async def test_results_fill_the_tiles_and_the_top_list(visit: Visit, writer: Writer):
