@@ -11,7 +11,6 @@ A device frees a frame on either, and on nothing else: an MQTT PUBACK proves not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -49,10 +48,9 @@ class Ack:
 
     def encode(self) -> bytes:
         """The payload."""
-        body: dict[str, Any] = {"token": str(self.token)}
-        if self.rejected is not None:
-            body |= {"rejected": self.rejected.value, "detail": self.detail[:500]}
-        return orjson.dumps(body)
+        if self.rejected is None:
+            return f'{{"token":"{self.token}"}}'.encode()
+        return orjson.dumps({"token": str(self.token), "rejected": self.rejected.value, "detail": self.detail[:500]})
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:

@@ -189,8 +189,7 @@ def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | Non
     body.pop("epoch", None)
     t = body.pop("t", received_at)
     _check_times([t])
-    fields = _flat_columns(body)
-    kinds = _check_columns(fields, 1, suspect_strings=_has_suspect_strings(payload))
+    fields, kinds = _plain_columns(body, _has_suspect_strings(payload))
     return Frame(epoch=(epoch or 0) if seq is not None else None, frame=seq, seq=seq, t=[t], fields=fields), kinds
 
 
@@ -263,7 +262,7 @@ def _check_times(t: Sequence[object]) -> None:
         raise Rejected(RejectReason.TIME, f"t: expected 0 to {TIME_MS_MAX}, found {min(t)} to {max(t)}")  # type: ignore[type-var]
 
 
-_SCALARS: Final = frozenset({int, float, str, bool, type(None)})
+_SCALARS: Final[frozenset[type]] = frozenset({int, float, str, bool, type(None)})
 
 
 def _has_suspect_strings(payload: bytes) -> bool:
@@ -297,6 +296,26 @@ def _check_strings(name: str, column: Sequence[Scalar]) -> None:
             raise Rejected(RejectReason.OVERSIZE, f"field {name!r}: a string of {len(value)} characters, at most {STRING_CHARS_MAX}")
         if _NUL_OR_LONE_SURROGATE.search(value):
             raise Rejected(RejectReason.ENCODING, f"field {name!r}: NUL or a lone surrogate in a string")
+
+
+_SINGLE: Final[dict[type, frozenset[type]]] = {kind: frozenset({kind}) for kind in _SCALARS}
+
+
+def _plain_columns(body: Mapping[str, Any], suspect_strings: bool) -> tuple[dict[str, list[Scalar]], Kinds]:
+    """The columns of one plain object and their types: in one pass where it is flat and harmless, as nearly all are."""
+    fields: dict[str, list[Scalar]] = {}
+    kinds: dict[str, frozenset[type]] = {}
+    if not suspect_strings and 0 < len(body) <= FIELDS_MAX:
+        for name, value in body.items():
+            kind = _SINGLE.get(type(value))
+            if kind is None or not is_field(name):
+                break
+            fields[name] = [value]
+            kinds[name] = kind
+        else:
+            return fields, kinds
+    fields = _flat_columns(body)
+    return fields, _check_columns(fields, 1, suspect_strings=suspect_strings)
 
 
 def _flat_columns(body: Mapping[str, Any]) -> dict[str, list[Scalar]]:

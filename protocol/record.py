@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -42,8 +42,10 @@ class Discipline(StrEnum):
     FREE = "f"  # not numbered: passed on as it comes
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+_DISCIPLINES: Final = {one.value: one for one in Discipline}
+
+
+class Placement(NamedTuple):
     """What the sequencer needs of a frame. Header bytes: `discipline|stream|epoch|first|last|seq|readings`, ASCII."""
 
     discipline: Discipline
@@ -66,7 +68,7 @@ class Placement:
         """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
         discipline, stream, *numbers = value.decode().split("|")
         epoch, first, last, seq, readings = map(int, numbers)
-        return cls(Discipline(discipline), stream, epoch, first, last, seq, readings)
+        return cls(_DISCIPLINES.get(discipline) or Discipline(discipline), stream, epoch, first, last, seq, readings)
 
 
 def encode(*, device: str, stream: str, mode: Mode, sent_at: int | None, received_at: int, frame_bytes: bytes) -> bytes:

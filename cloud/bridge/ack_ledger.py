@@ -7,15 +7,14 @@ acknowledged, but the device still is, because Kafka has its frame.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.ack import Ack, AckToken
 from protocol.errors import RejectReason
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A message that is on its way to Kafka."""
+class Waiting(NamedTuple):
+    """A message that is on its way to Kafka. A tuple: one is made for every message, and a frozen dataclass takes three times as long."""
 
     connection: int
     packet_id: int | None
@@ -30,8 +29,7 @@ class Waiting:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Owed:
+class Owed(NamedTuple):
     """What to send for one message: a PUBACK, an answer to the device, both or neither."""
 
     packet_id: int | None

@@ -7,9 +7,8 @@ frame of one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import mqtt5
 import orjson
@@ -32,8 +31,7 @@ _OUR_TYPES: Final = "application/vnd.edgewake"
 parse_up = lru_cache(maxsize=65_536)(topics.parse_up)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """A record for `ew.up`: key `device`, header PLACEMENT_HEADER `placement`."""
 
     device: str

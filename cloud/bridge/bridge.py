@@ -16,9 +16,8 @@ import logging
 import random
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import mqtt5
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -56,8 +55,7 @@ TRUNCATED_BYTES: Final = 64 * 1024
 _TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A record on its way to Kafka, with what is owed for it."""
 
     topic: str
@@ -82,6 +80,8 @@ class Bridge:
         self._unsent: deque[Outgoing] = deque()
         self._settled: list[Owed] = []
         self._failure: LocalError | None = None
+        self._confirmed_s = 0.0
+        """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
         self.source = MqttSource(
             config.mqtt,
@@ -146,9 +146,9 @@ class Bridge:
             received_at=received_at,
             content_type=content_type,
         )
-        waiting = replace(self._waiting(packet, len(value)), rejected=refusal.reason, detail=refusal.detail)
+        waiting = self._waiting(packet, len(value))._replace(rejected=refusal.reason, detail=refusal.detail)
         if not _is_answerable(packet, device):
-            waiting = replace(waiting, response_topic=None, correlation_data=None)
+            waiting = waiting._replace(response_topic=None, correlation_data=None)
         self.metrics.rejected[refusal.reason] += 1
         log.debug("refused: %s", refusal, extra={"event": "bridge.refused", "device": device, "reason": str(refusal.reason)})
         return Outgoing(topics.DEAD, device, value, letter.headers(), received_at, waiting)
@@ -185,7 +185,7 @@ class Bridge:
             self._on_refusal(outgoing, error)
             return
         waiting = outgoing.waiting
-        self.metrics.latency.add(self._clock.monotonic_s() - waiting.since_s)
+        self.metrics.latency.add(self._confirmed_s - waiting.since_s)
         self.metrics.outcomes[_OUTCOMES[outgoing.topic]] += 1
         self._settled.append(self._ledger.settle(waiting, partition=message.partition(), offset=message.offset()))
 
@@ -212,8 +212,8 @@ class Bridge:
                 received_at=outgoing.timestamp,
             )
             headers = letter.headers()
-        waiting = replace(outgoing.waiting, rejected=outgoing.waiting.rejected or RejectReason.OVERSIZE, detail=detail)
-        return replace(outgoing, topic=topics.DEAD, value=outgoing.value[:TRUNCATED_BYTES], headers=headers, waiting=waiting)
+        waiting = outgoing.waiting._replace(rejected=outgoing.waiting.rejected or RejectReason.OVERSIZE, detail=detail)
+        return outgoing._replace(topic=topics.DEAD, value=outgoing.value[:TRUNCATED_BYTES], headers=headers, waiting=waiting)
 
     def _answer(self) -> None:
         """Send what is owed, in one write."""
@@ -235,6 +235,7 @@ class Bridge:
 
     def step(self) -> None:
         """One turn of the pump."""
+        self._confirmed_s = self._clock.monotonic_s()
         self._producer.poll(0)
         if self._failure is not None:
             raise self._failure
@@ -309,6 +310,7 @@ async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: a
 
 
 PRODUCER: Final[dict[str, Any]] = {
+    "linger.ms": 5,  # 3 ms more for a lone message, and half the requests under load
     "message.timeout.ms": 0,  # for ever: the broker's in-flight bound is what ends the waiting
     "queue.buffering.max.messages": 200_000,  # above the in-flight bound, so that it is not the queue that fills
     "queue.buffering.max.kbytes": 256 * 1024,

@@ -28,9 +28,13 @@ class Catalogue:
         self._streams: dict[str, Stream] = {}
         self._types: dict[str, dict[str, FieldType]] = {}
         self._unpublished: set[str] = set()
+        self._last: dict[str, Kinds] = {}
+        """What was found right last time; mostly the next message is like it."""
 
     def check(self, stream: str, kinds: Kinds) -> None:
         """Are these columns of this stream's types? Learns what is new. Raises Rejected(field_type | oversize)."""
+        if self._last.get(stream) == kinds:
+            return
         try:
             types = types_of_kinds(kinds)
         except TypeError as error:
@@ -38,6 +42,7 @@ class Catalogue:
         known = self._types.get(stream)
         if known is None or not types.items() <= known.items():
             self._learn(stream, types)
+        self._last[stream] = kinds
 
     def _learn(self, stream: str, types: Mapping[str, FieldType]) -> None:
         entry = self._streams.get(stream)
@@ -58,6 +63,7 @@ class Catalogue:
 
     def _put(self, entry: Stream) -> None:
         self._streams[entry.name] = entry
+        self._last.pop(entry.name, None)
         self._types[entry.name] = {name: info.type for name, info in entry.fields.items()}
 
     def unpublished(self) -> list[Stream]:
@@ -71,6 +77,7 @@ class Catalogue:
         if value is None:
             self._streams.pop(name, None)
             self._types.pop(name, None)
+            self._last.pop(name, None)
             return
         try:
             entry = Stream.model_validate_json(value)

@@ -1,7 +1,5 @@
 """What is owed for a message, and only when Kafka has it."""
 
-from dataclasses import replace
-
 from cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
 from protocol.ack import Ack, AckToken
 from protocol.errors import RejectReason
@@ -32,7 +30,7 @@ def test_a_packet_of_an_earlier_connection_is_not_acknowledged_but_its_device_is
 
 def test_a_dead_letter_is_answered_with_its_reason() -> None:
     made = ledger()
-    waiting = replace(WAITING, rejected=RejectReason.JSON, detail="why")
+    waiting = WAITING._replace(rejected=RejectReason.JSON, detail="why")
     made.open(waiting)
     assert made.settle(waiting, partition=0, offset=9).ack == Ack(AckToken(0, 9, dead=True), RejectReason.JSON, "why")
 
