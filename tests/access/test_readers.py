@@ -28,13 +28,11 @@ def url(running: Server, feed: Feed) -> str:
 
 def curl(*arguments: str, lines: int) -> list[str]:
     """The first lines that hold data; then curl is ended."""
-    with subprocess.Popen(
-        ["curl", "-sN", "--max-time", str(DEADLINE_S), *arguments], stdout=subprocess.PIPE, text=True, newline="\n"
-    ) as child:
+    with subprocess.Popen(["curl", "-sN", "--max-time", str(DEADLINE_S), *arguments], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         found: list[str] = []
         for line in child.stdout:
-            found.append(line.rstrip("\n"))
+            found.append(line.decode().rstrip("\n"))
             if sum(line.startswith("data: ") for line in found) == lines:
                 break
         child.kill()
@@ -71,7 +69,7 @@ async def test_httpx_sse_reads_and_resumes(access_a: Server, access_b: Server, f
 
 def node(*arguments: str) -> list[dict[str, Any]]:
     done = subprocess.run(["node", "read.mjs", *arguments], cwd=JS, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
 def test_eventsource_parser_reads_and_resumes(access_a: Server, access_b: Server, feed: Feed) -> None:
