@@ -1,0 +1,147 @@
+"""How many events a second an access server delivers to 1000 clients, how old they are on arrival, and what it costs in memory.
+
+Kafka, the server, the clients and the writer share the machine. The rival is sse-starlette, event by event, with the same clients and
+events in the same run. `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from cloud import kafka
+from cloud.kafka import KafkaConfig
+from protocol import topics
+from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
+
+CLIENTS = 1000
+SECONDS = 8.0
+CALM, BUSY = 400, 1200
+"""Events a second that are written: an ordinary load for the latency, and one past the floor for the throughput."""
+RIVAL_RATE = 100
+"""More than the rival can deliver to all, so that its limit shows."""
+STREAM = "bench_sse"
+FLOOR, RSS_MIB_MAX = 500_000, 150
+
+Found = dict[tuple[str, str, float | None], list[float]]
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder), arguments.runs)
+    for figure in figures:
+        floor = f"   bound {figure['floor']:>9,.0f}" if figure["floor"] else ""
+        rival = f"   sse-starlette {figure['rival']:>9,.0f}" if "rival" in figure else ""
+        print(f"{figure['name']:<52} {figure['value']:>12,.1f} {figure['unit']:<14}{floor}{rival}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+def measure(folder: Path, runs: int) -> list[dict[str, object]]:
+    """Start what is needed, run, and stop it again."""
+    ours: Found = defaultdict(list)
+    theirs: dict[str, list[float]] = defaultdict(list)
+    with run_kafka(folder / "kafka") as node:
+        kafka.ensure_topics(KafkaConfig(bootstrap=node.bootstrap), [topics.stream_topic(STREAM)])
+        for i in range(runs):
+            _measure_ours(folder / f"run-{i}", node.bootstrap, ours)
+            _measure_rival(folder / f"run-{i}", node.bootstrap, theirs)
+    return [
+        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
+        | ({"rival": statistics.median(theirs[name])} if name in theirs else {})
+        for (name, unit, floor), values in ours.items()
+    ]
+
+
+THROUGHPUT = "deliveries to 1000 clients"
+MEMORY = "server's memory with 1000 clients"
+CPU = "processor time of a delivery"
+
+
+def _measure_ours(folder: Path, bootstrap: str, found: Found) -> None:
+    with _access(folder, bootstrap) as (process, port):
+        path = f"/v1/streams/{STREAM}/events"
+        with _writing(bootstrap, folder, BUSY):
+            busy = _read(port, path, process.pid)
+            found[THROUGHPUT, "deliveries/s", FLOOR].append(busy["deliveries_per_s"])
+            found[CPU, "µs", None].append(busy["cpu_us"])
+            found[f"age on arrival, {BUSY} events/s, p50", "ms", None].append(busy["p50_ms"])
+            found[f"age on arrival, {BUSY} events/s, p99", "ms", None].append(busy["p99_ms"])
+            found[MEMORY, "MiB", RSS_MIB_MAX].append(busy["rss_mib"])
+        with _writing(bootstrap, folder, CALM):
+            calm = _read(port, path, process.pid)
+            found[f"age on arrival, {CALM} events/s, p50", "ms", None].append(calm["p50_ms"])
+            found[f"age on arrival, {CALM} events/s, p99", "ms", None].append(calm["p99_ms"])
+
+
+def _measure_rival(folder: Path, bootstrap: str, found: dict[str, list[float]]) -> None:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "tests.bench.sse_rival", bootstrap, topics.stream_topic(STREAM), str(port)]
+    with Process(command, folder / "rival.log") as process:
+        wait_until(lambda: port_is_open(port), "the rival serves")
+        with _writing(bootstrap, folder, RIVAL_RATE):
+            figures = _read(port, "/events", process.pid)
+            found[THROUGHPUT].append(figures["deliveries_per_s"])
+            found[CPU].append(figures["cpu_us"])
+            found[MEMORY].append(figures["rss_mib"])
+
+
+@contextlib.contextmanager
+def _access(folder: Path, bootstrap: str) -> Iterator[tuple[Process, int]]:
+    (port,) = free_ports(1)
+    folder.mkdir(parents=True)
+    config = folder / "access.toml"
+    config.write_text(f'port = {port}\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    with part("access", config, folder / "access.log") as process:
+        process.wait_for('"part.ready"')
+        yield process, port
+
+
+@contextlib.contextmanager
+def _writing(bootstrap: str, folder: Path, rate: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.bench.sse_writer", bootstrap, STREAM, str(rate)]
+    with Process(command, folder / f"writer-{rate}.log"):
+        yield
+
+
+def _read(port: int, path: str, pid: int) -> dict[str, float]:
+    """Connect all clients, let things settle, measure for SECONDS, and look at the server's memory meanwhile."""
+    command = [sys.executable, "-m", "tests.bench.sse_clients", str(port), path, str(CLIENTS), str(SECONDS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
+        assert clients.stdin is not None
+        assert clients.stdout is not None
+        assert clients.stdout.readline() == "connected\n"
+        time.sleep(2)  # a steady state is what is measured
+        used = _cpu_s(pid)
+        clients.stdin.write("go\n")
+        clients.stdin.flush()
+        time.sleep(SECONDS / 2)
+        rss_mib = psutil.Process(pid).memory_info().rss / (1 << 20)
+        figures: dict[str, float] = json.loads(clients.stdout.readline())
+        used = _cpu_s(pid) - used
+    return {**figures, "rss_mib": rss_mib, "cpu_us": used / max(1, figures["deliveries_per_s"] * SECONDS) * 1e6}
+
+
+def _cpu_s(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+if __name__ == "__main__":
+    main()
