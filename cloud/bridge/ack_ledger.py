@@ -2,11 +2,13 @@
 
 Durable first, acknowledgement second: `settle` is called with Kafka's answer and only then says what to send. A packet id is good on the
 connection that it came on: after a reconnection the broker sends the message again under its old id, so the old one is not
-acknowledged, but the device still is, because Kafka has its frame.
+acknowledged, but the device still is, because Kafka has its frame. Devices are answered in the order of Kafka's confirmations; the
+broker gets its PUBACKs in the order of its publishes (MQTT 5, section 4.6), whatever the order in which Kafka's partitions confirm.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from protocol.ack import Ack, AckToken
@@ -30,10 +32,9 @@ class Waiting(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """What to send for one message: a PUBACK, an answer to the device, both or neither."""
+    """What a device is owed for one message."""
 
-    packet_id: int | None
-    response_topic: str | None
+    response_topic: str
     correlation_data: bytes | None
     ack: Ack
 
@@ -45,12 +46,16 @@ class AckLedger:
         self.connection = 0
         self.messages = 0
         self.bytes = 0
+        self._unacknowledged: deque[int] = deque()
+        self._confirmed: set[int] = set()
         self._messages_max = messages_max
         self._bytes_max = bytes_max
 
     def connected(self) -> None:
         """A new connection: packet ids of the old one mean nothing on it."""
         self.connection += 1
+        self._unacknowledged.clear()
+        self._confirmed.clear()
 
     @property
     def is_full(self) -> bool:
@@ -66,19 +71,25 @@ class AckLedger:
         """It goes to Kafka now."""
         self.messages += 1
         self.bytes += waiting.bytes
+        if waiting.packet_id is not None:
+            self._unacknowledged.append(waiting.packet_id)
 
-    def settle(self, waiting: Waiting, *, partition: int, offset: int) -> Owed:
-        """Kafka has it there."""
+    def settle(self, waiting: Waiting, *, partition: int, offset: int) -> Owed | None:
+        """Kafka has it there; what its device is owed."""
         self.messages -= 1
         self.bytes -= waiting.bytes
-        return Owed(
-            packet_id=waiting.packet_id if waiting.connection == self.connection else None,
-            response_topic=waiting.response_topic,
-            correlation_data=waiting.correlation_data,
-            ack=Ack(AckToken(partition, offset, dead=waiting.rejected is not None), waiting.rejected, waiting.detail),
-        )
+        if waiting.packet_id is not None and waiting.connection == self.connection:
+            self._confirmed.add(waiting.packet_id)
+        if waiting.response_topic is None:
+            return None
+        ack = Ack(AckToken(partition, offset, dead=waiting.rejected is not None), waiting.rejected, waiting.detail)
+        return Owed(waiting.response_topic, waiting.correlation_data, ack)
 
-    def forget(self, waiting: Waiting) -> None:
-        """Kafka refused it and it goes another way."""
-        self.messages -= 1
-        self.bytes -= waiting.bytes
+    def pubacks(self) -> list[int]:
+        """Packet ids that may be acknowledged to the broker now, in its order."""
+        ready = []
+        while self._unacknowledged and self._unacknowledged[0] in self._confirmed:
+            packet_id = self._unacknowledged.popleft()
+            self._confirmed.discard(packet_id)
+            ready.append(packet_id)
+        return ready

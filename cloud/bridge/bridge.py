@@ -78,7 +78,7 @@ class Bridge:
         # Twice the broker's own bound: only QoS 0, which it does not count, and bytes ever stop the reading.
         self._ledger = AckLedger(messages_max=2 * config.inflight_messages_max, bytes_max=config.inflight_bytes_max)
         self._unsent: deque[Outgoing] = deque()
-        self._settled: list[Owed] = []
+        self._owed: list[Owed] = []
         self._failure: LocalError | None = None
         self._confirmed_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
@@ -187,17 +187,16 @@ class Bridge:
         waiting = outgoing.waiting
         self.metrics.latency.add(self._confirmed_s - waiting.since_s)
         self.metrics.outcomes[_OUTCOMES[outgoing.topic]] += 1
-        self._settled.append(self._ledger.settle(waiting, partition=message.partition(), offset=message.offset()))
+        owed = self._ledger.settle(waiting, partition=message.partition(), offset=message.offset())
+        if owed is not None:
+            self._owed.append(owed)
 
     def _on_refusal(self, outgoing: Outgoing, error: KafkaError) -> None:
         """Too large is the message's fault and becomes a dead letter; all else that was not retried is ours and ends the process."""
         if error.code() not in _TOO_LARGE or (outgoing.topic == topics.DEAD and len(outgoing.value) <= TRUNCATED_BYTES):
             self._failure = self._failure or LocalError(f"Kafka refuses a record for {outgoing.topic}: {error.str()}")
             return
-        self._ledger.forget(outgoing.waiting)
-        letter = self._too_large(outgoing, error)
-        self._ledger.open(letter.waiting)
-        self._send(letter)
+        self._send(self._too_large(outgoing, error))
 
     def _too_large(self, outgoing: Outgoing, error: KafkaError) -> Outgoing:
         detail = f"{len(outgoing.value)} bytes: {error.str()}"
@@ -217,8 +216,11 @@ class Bridge:
 
     def _answer(self) -> None:
         """Send what is owed, in one write."""
-        owed, self._settled = self._settled, []
-        self.source.write(b"".join([_packets(one) for one in owed]))
+        owed, self._owed = self._owed, []
+        packets = [_answer_packet(one) for one in owed]
+        packets += [mqtt5.PubAckPacket(packet_id).write() for packet_id in self._ledger.pubacks()]
+        if packets:
+            self.source.write(b"".join(packets))
 
     async def pump(self) -> None:
         """Look for confirmations, answer, and let the broker go on when there is room. Raises LocalError when Kafka refuses for good."""
@@ -241,8 +243,7 @@ class Bridge:
             raise self._failure
         while self._unsent and self._produced(self._unsent[0]):
             self._unsent.popleft()
-        if self._settled:
-            self._answer()
+        self._answer()
         if self.source.is_paused and self._ledger.has_room and not self._unsent:
             self.source.resume()
         for stream in self._catalogue.unpublished():
@@ -266,11 +267,8 @@ _STATUS_SLASHES: Final = topics.STATUS_FILTER.count("/")
 _OUTCOMES: Final = {topics.UP: "acked", topics.DEAD: "dead", topics.DEVICES: "status"}
 
 
-def _packets(owed: Owed) -> bytes:
-    answer = b""
-    if owed.response_topic is not None:
-        answer = mqtt5.PublishPacket(owed.response_topic, owed.ack.encode(), correlation_data=owed.correlation_data).write()
-    return answer if owed.packet_id is None else answer + mqtt5.PubAckPacket(owed.packet_id).write()
+def _answer_packet(owed: Owed) -> bytes:
+    return mqtt5.PublishPacket(owed.response_topic, owed.ack.encode(), correlation_data=owed.correlation_data).write()
 
 
 def _device_of(topic: str) -> str:
