@@ -15,7 +15,7 @@ const GRATICULE_LINES = 6; /* about so many across the map */
 const ROAD_METRES = { street: 16, main: 26, ring: 30 }; /* drawn wider than they are, to be seen */
 
 const COLOURS = {
-  speed: { field: "speed_kmh", ramp: ["#5b8def", "#22b8a6", "#f0b429"], from: 0, to: 60, ends: ["0", "60 km/h"] },
+  speed: { field: "speed_kmh", ramp: ["#5b8def", "#22b8a6", "#f0b429"], from: 0, to: 90, ends: ["0", "90 km/h"] },
   battery: { field: "battery_percent", ramp: ["#e5484d", "#f0b429", "#2fa86a"], from: 0, to: 100, ends: ["0", "100 %"] },
 };
 
