@@ -121,6 +121,7 @@ class Client:
             # Ahead of this server's view: its Kafka reader has not come so far yet.
             self.view.behind.add(self)
             return None
+        await asyncio.sleep(0)  # neither cached blocks nor a willing socket ever wait: others must have their turn
         return self._encoded(passed)
 
     def _encoded(self, passed: Passed) -> bytes:

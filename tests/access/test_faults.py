@@ -57,6 +57,18 @@ async def test_sigterm_ends_every_stream_at_an_event_s_border_within_5_s(
         assert all(100 <= (retry or 0) <= 5000 for retry in retries)
 
 
+async def test_sigterm_does_not_wait_for_a_reader_that_never_reads(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
+) -> None:
+    feed.send(n=100, frames=100)
+    with server(access_directory, kafka_config, cursor_key, send_buffer_bytes=8192) as leaving:
+        with never_reading(leaving.port, feed.name):
+            await eventually(lambda: metric(leaving, "edgewake_access_sent_bytes_total") > 50_000, "its buffers are full")
+            leaving.process.signal(signal.SIGTERM)
+            await eventually(lambda: not leaving.process.is_running(), "the server is gone", timeout_s=5)
+        assert leaving.process.stop() == 0
+
+
 def never_reading(port: int, name: str, query: str = "") -> socket.socket:
     """A client that asks and then reads nothing, with the smallest of receive buffers."""
     client = socket.socket()
