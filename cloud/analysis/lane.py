@@ -95,6 +95,7 @@ class Lane:
         self._started = threading.Event()
         self._turn = threading.Lock()
         self._pause = threading.Event()
+        self._cause = ""
         self._stopping = False
         self._batches_before = self.counters.batches
         self._transactions: Transactions | None = None
@@ -129,8 +130,8 @@ class Lane:
         """Why it ended by itself; None while it runs."""
         if self._query is None or self._query.isActive:
             return None
-        exception = self._query.exception()
-        return "the Spark query ended" if exception is None else " ".join(str(exception).split())[:2000]
+        cause = self._cause or str(self._query.exception() or "the Spark query ended")
+        return " ".join(cause.split())[:2000]
 
     def stop(self) -> None:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
@@ -166,10 +167,17 @@ class Lane:
         with self._turn:
             if self._stopping:
                 raise Stopped(self.name)
-            rows = changed.toArrow()  # runs the batch
-            if batch > self._record.batch:
-                self._emit(rows, self._observed(), batch)
-            self.counters.batches += 1
+            try:
+                self._compute(changed, batch)
+            except Exception as error:
+                self._cause = f"{type(error).__name__}: {error}"  # Spark wraps it in three traces
+                raise
+
+    def _compute(self, changed: DataFrame, batch: int) -> None:
+        rows = changed.toArrow()  # runs the batch
+        if batch > self._record.batch:
+            self._emit(rows, self._observed(), batch)
+        self.counters.batches += 1
 
     def _observed(self) -> Observed:
         # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
