@@ -26,6 +26,7 @@ from cloud.sequencer.config import SequencerConfig
 from cloud.sequencer.metrics import SequencerMetrics
 from cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
 from cloud.sequencer.seen import Seen
+from cloud.watchdog import Watchdog
 from protocol import frame as frames
 from protocol import record, topics
 from protocol.clock import Clock
@@ -47,6 +48,8 @@ SWEEP_S: Final = 60.0
 """Seconds between sweeps of old states."""
 KAFKA_S: Final = 10.0
 """Seconds for one step of a transaction; as long as the broker keeps it open."""
+STUCK_S: Final = 60.0
+"""Seconds without a turn after which the process ends: more than all waits of one turn or of a new session together."""
 _CONSUMER: Final[dict[str, Any]] = {
     "session.timeout.ms": 10_000,  # how long the partitions of a sequencer that died for good stay unserved
     "heartbeat.interval.ms": 1_000,
@@ -62,6 +65,7 @@ class Sequencer:
         self._config = config
         self._clock = clock
         self._stop = stop
+        self._watchdog = Watchdog(clock, what=config.name, limit_s=STUCK_S)
         self._backoff = Backoff(rng)
         self.metrics = SequencerMetrics()
         self.ready = False
@@ -69,11 +73,14 @@ class Sequencer:
     def run(self) -> None:
         """Serve until stopped. Raises LocalError when another process took our name."""
         away = False
+        self._watchdog.watch(self._stop)
         while not self._stop.is_set():
+            self._watchdog.beat()
             session: Session | None = None
             try:
                 session = Session(self._config, clock=self._clock, metrics=self.metrics, on_assigned=self._on_assigned)
                 while not self._stop.is_set():
+                    self._watchdog.beat()
                     session.step()
                     away = away and not session.is_assigned
             except (KafkaException, Unavailable) as error:

@@ -50,6 +50,9 @@ class System:
         self._broker: Mosquitto
         self._kafka: Kafka
         self._parts: dict[str, Process] = {}
+        self._wanted: set[str] = set()
+        self.restarted: list[str] = []
+        """Parts that ended by themselves and were started again, as a supervisor does."""
 
     @property
     def servers(self) -> list[Server]:
@@ -81,10 +84,20 @@ class System:
         self._kafka = self._stack.enter_context(run_kafka(self.directory / "kafka"))
         self._parts = {"mosquitto": self._broker.process, "kafka": self._kafka.process, **self._make_parts()}
         self._stack.callback(self._stop_parts)
+        keeping = asyncio.create_task(self._keep_parts(), name="keeper")
+        self._stack.callback(keeping.cancel)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stack.aclose()
+
+    async def _keep_parts(self) -> None:
+        while True:
+            for name in sorted(self._wanted):
+                if not self._parts[name].is_running():
+                    self.restarted.append(name)
+                    self._parts[name].start()
+            await asyncio.sleep(0.5)
 
     def _stop_parts(self) -> None:
         """Upstream first, all of a kind at once."""
@@ -102,6 +115,7 @@ class System:
             self._parts[name].start()
         for name in names:
             await self._until_ready(name, before[name])
+        self._wanted.update(names)
 
     async def _until_ready(self, name: str, before: int) -> None:
         process = self._parts[name]
@@ -119,10 +133,12 @@ class System:
     def kill(self, name: str) -> Fault:
         """Kill -9 a part with everything that it started, and prove it."""
         process = self._parts[name]
+        self._wanted.discard(name)
         return faults.kill_9_group(name, process.pid, lambda: None if process.is_running() else process.stop())
 
     def stop(self, name: str) -> int:
         """SIGTERM; the exit code."""
+        self._wanted.discard(name)
         return self._parts[name].stop()
 
     def pid(self, name: str) -> int:
