@@ -1,6 +1,7 @@
 """Runs every benchmark, prints one table, and writes docs/benchmarks.md and docs/benchmarks.json.
 
-`python -m tests.bench.report [--runs 3] [--only NAME]`. A figure is the median of its runs; the last column says where it misses its floor.
+`python -m tests.bench.report [--runs 3] [--only NAME …]`. With --only the other benchmarks keep the figures that they had. A figure is the
+median of its runs; the last column says where it misses its floor; each section says when, at which revision and beside which load.
 Exit code 1 where a benchmark failed or a floor was missed.
 """
 
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -113,14 +115,23 @@ def cells(figure: Figure) -> list[str]:
 HEAD = ["what", "median", "unit", "floor", "runs", "others", ""]
 
 
-def markdown(figures: Sequence[Figure], where: Mapping[str, str], failed: Sequence[str]) -> str:
+def markdown(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str]) -> str:
     """docs/benchmarks.md."""
     lines = ["# Benchmarks", "", "Written by `make bench`. Each figure is the median of its runs; everything shares one machine:", ""]
     lines += [f"* {key}: {value}" for key, value in where.items()]
     for bench in dict.fromkeys(figure.bench for figure in figures):
-        lines += ["", f"## {bench}", "", f"| {' | '.join(HEAD)} |", "|---|---:|---|---:|---|---|---|"]
+        lines += [
+            "",
+            f"## {bench}",
+            "",
+            f"Measured {measured.get(bench, 'at an unknown time')}.",
+            "",
+            f"| {' | '.join(HEAD)} |",
+            "|---|---:|---|---:|---|---|---|",
+        ]
         lines += [f"| {' | '.join(cells(figure))} |" for figure in figures if figure.bench == bench]
-    lines += ["", *(f"`{name}` failed and has no figures." for name in failed)]
+    absent = [name for name in benches() if name not in {figure.bench for figure in figures}]
+    lines += ["", *(f"`{name}` has no figures: it failed or was not run yet; `make bench-{name}` runs it." for name in absent)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -137,28 +148,40 @@ def table(figures: Sequence[Figure]) -> str:
     )
 
 
+def kept(again: Collection[str]) -> tuple[list[Figure], dict[str, str]]:
+    """Figures of the benchmarks that are not run again, and when they were measured."""
+    try:
+        before = json.loads(DOCS.joinpath("benchmarks.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return [], {}
+    figures = [figure(row["bench"], row) for row in before["figures"] if row["bench"] not in again]
+    return figures, {name: when for name, when in before["measured"].items() if name not in again}
+
+
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; nothing is written then.")
+    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; the others keep their figures.")
     arguments = parser.parse_args()
-    figures, failed = [], []
+    figures, measured = kept(set(arguments.only or benches()))
+    failed = []
     for name in arguments.only or benches():
         print(f"\n== {name}", flush=True)
+        measured[name] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}, load average before {os.getloadavg()[0]:.1f}"
         try:
             figures += measure(name, arguments.runs)
         except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
             print(f"{name} failed: {error}", file=sys.stderr, flush=True)
             failed.append(name)
+    figures.sort(key=lambda figure: figure.bench)
     where = machine()
     print("\n" + "\n".join(f"{key}: {value}" for key, value in where.items()) + "\n\n" + table(figures))
-    if not arguments.only:
-        DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, failed), "utf-8")
-        rows = [vars(figure) | {"met": figure.met} for figure in figures]
-        DOCS.joinpath("benchmarks.json").write_text(
-            json.dumps({"machine": where, "figures": rows, "failed": failed}, indent=1) + "\n", "utf-8"
-        )
+    DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
+    rows = [vars(figure) | {"met": figure.met} for figure in figures]
+    DOCS.joinpath("benchmarks.json").write_text(
+        json.dumps({"machine": where, "measured": measured, "figures": rows, "failed": failed}, indent=1) + "\n", "utf-8"
+    )
     sys.exit(1 if failed or not all(figure.met for figure in figures) else 0)
 
 

@@ -19,10 +19,11 @@ def test_a_floor_is_a_ceiling_where_less_is_better() -> None:
 
 def test_what_misses_its_floor_is_said_in_both_tables() -> None:
     figures = [Figure("sse", "p99", 200.0, "ms", 150.0, "nchan 1", [190.0, 200.0, 210.0]), Figure("sse", "other", 12_345.6, "events/s")]
-    text = report.markdown(figures, {"CPU": "2 cores"}, ["spark"])
+    text = report.markdown(figures, {"CPU": "2 cores"}, {"sse": "2026-11-21 10:00 UTC"})
     assert "| p99 | 200.0 | ms | ≤ 150.0 | 190.0 – 210.0 | nchan 1 | missed |" in text
     assert "| other | 12,346 | events/s |  |  |  |  |" in text
-    assert "`spark` failed and has no figures." in text
+    assert "Measured 2026-11-21 10:00 UTC." in text
+    assert "`spark` has no figures" in text
     assert "missed" in report.table(figures)
 
 
