@@ -32,6 +32,8 @@ log = logging.getLogger("edgewake.analysis")
 
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
+CAUSES_MAX: Final = 10
+"""Depth to which the causes of an error are followed."""
 NOTE_TIMEOUT_S: Final = 1.0
 """How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
 
@@ -170,7 +172,7 @@ class Lane:
             try:
                 self._compute(changed, batch)
             except Exception as error:
-                self._cause = f"{type(error).__name__}: {error}"  # Spark wraps it in three traces
+                self._cause = cause_of(error)
                 raise
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
@@ -239,6 +241,18 @@ class Lane:
         self.counters.results += results
         self.counters.late += late_readings
         self.counters.flagged += observed.flagged
+
+
+def cause_of(error: Exception) -> str:
+    """What is at the bottom of an error: Spark wraps it in others, with a trace around each."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return f"{type(error).__name__}: {str(error).strip()}"
+    causes: list[str] = []
+    while java is not None and len(causes) < CAUSES_MAX:
+        causes.append(str(java.toString()).splitlines()[0][:300])
+        java = java.getCause()
+    return "; because of ".join(reversed(causes))
 
 
 def progress_output(progress: Progress) -> emit.Output:

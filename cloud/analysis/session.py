@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -91,10 +90,9 @@ def jvm_pid(session: SparkSession) -> int:
 
 def kill_jvm(session: SparkSession) -> None:
     """End the JVM at once; what it had not finished is done again from the checkpoint."""
-    try:
-        os.kill(jvm_pid(session), signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    jvm: subprocess.Popen[bytes] = session.sparkContext._gateway.proc
+    jvm.kill()
+    jvm.wait()
 
 
 _LOG4J: Final = """\
