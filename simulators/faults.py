@@ -43,26 +43,31 @@ def state(pid: int) -> str:
 
 def kill_9(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
     """Kill -9 a child, and prove by its exit code that it died of this. `exit_code` polls it: None while it lives."""
+    return _kill(target, pid, exit_code, os.kill)
+
+
+def kill_9_group(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
+    """As `kill_9`, for the leader of a process group and all of the group: a driver and its virtual machine.
+
+    One signal to all at once: a leader that saw a member die first might end by itself.
+    """
+    members = group_of(pid)
+    if exit_code() is None and pid not in members:
+        raise NotFired(f"{target} (pid {pid}) leads no process group")
+    fault = _kill(target, pid, exit_code, os.killpg)
+    _wait(lambda: all(state(member) in {"", "Z"} for member in members), f"some of {target} are still there after kill -9")
+    return fault
+
+
+def _kill(target: str, pid: int, exit_code: Callable[[], int | None], kill: Callable[[int, int], None]) -> Fault:
     if exit_code() is not None:
         raise NotFired(f"{target} (pid {pid}) had ended before with {exit_code()}")
     at_s = time.monotonic()
-    os.kill(pid, signal.SIGKILL)
+    kill(pid, signal.SIGKILL)
     _wait(lambda: exit_code() is not None, f"{target} (pid {pid}) is still there after kill -9")
     if exit_code() != -signal.SIGKILL:
         raise NotFired(f"{target} (pid {pid}) ended with {exit_code()}, not by kill -9")
     return Fault("kill -9", target, pid, at_s)
-
-
-def kill_9_group(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
-    """As `kill_9`, for the leader of a process group and all of the group: a driver and its virtual machine."""
-    members = group_of(pid)
-    if pid not in members:
-        raise NotFired(f"{target} (pid {pid}) leads no process group")
-    for member in members - {pid}:
-        os.kill(member, signal.SIGKILL)
-    fault = kill_9(target, pid, exit_code)
-    _wait(lambda: all(state(member) in {"", "Z"} for member in members), f"some of {target} are still there after kill -9")
-    return fault
 
 
 def group_of(leader: int) -> set[int]:
