@@ -94,6 +94,8 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
             "isolation.level": "read_committed",
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 20,
+            # A reader that filled its queue and emptied it is otherwise left without records for up to a second.
+            "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": RECORD_BYTES_MAX,
             "queued.max.messages.kbytes": 16_384,
             "error_cb": _say,

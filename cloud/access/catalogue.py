@@ -32,6 +32,7 @@ ASK_TIMEOUT_S: Final = 3.0
 """How long a request for an unknown name waits for a fresh look."""
 STALE_S: Final = 15.0
 """Without a successful look for so long Kafka counts as away."""
+CLOSE_S: Final = 1.0
 VANISH_LOOKS: Final = 5
 """Looks in a row that must miss a topic before it is taken for deleted."""
 RETRY_MAX_S: Final = 5.0
@@ -75,6 +76,7 @@ class Catalogue:
         self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
         self.looked = asyncio.Event()
         """Set after the first successful look."""
+        self._reading = threading.Lock()
         self._missing: dict[str, int] = {}
         self._looking = False
         self._asked = asyncio.Event()
@@ -113,6 +115,13 @@ class Catalogue:
     def describe(self) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
         return [self._described(topic) for topic in sorted(self.topics.values(), key=lambda t: (t.is_query, t.name))]
+
+    def close(self) -> None:
+        """Leave Kafka; not while a look is under way, whose thread ends with the process."""
+        if self._reading.acquire(timeout=CLOSE_S):
+            for table in self._tables.values():
+                table.close()
+            self._tables = {}
 
     def _get(self, name: str) -> Topic:
         topic = self.topics.get(name)
@@ -158,6 +167,10 @@ class Catalogue:
 
     def _read(self) -> Mapping[str, Topic]:
         """Ask Kafka; runs in a thread."""
+        with self._reading:
+            return self._ask_kafka()
+
+    def _ask_kafka(self) -> Mapping[str, Topic]:
         if not self._tables:
             kafka.ensure_topics(self._config, _TABLES, client=self._admin)
             self._tables = {table: self._table(table) for table in _TABLES}

@@ -159,6 +159,7 @@ class Hub:
         assert self._reader is not None
         self._reader.stop()
         self.replay.close()
+        self.catalogue.close()
 
     # Streams: followed while somebody reads them.
 

@@ -145,3 +145,17 @@ async def test_a_dead_reader_thread_ends_the_hub(kafka_config: KafkaConfig, feed
     hub._reader._commands.put((1, ["not a partition"]))  # type: ignore[list-item]
     with pytest.raises(ExceptionGroup):
         await asyncio.wait_for(running, DEADLINE_S)
+
+
+async def test_a_long_past_is_read_without_pauses(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:
+    """40 blocks take half a second. With librdkafka's own pause after a full queue (fetch.queue.backoff.ms) it is ten and more."""
+    feed = new_feed(partitions=1)
+    for _ in range(20):
+        feed.send(fields={"n": [1.0] * 100, "text": ["x" * 500] * 100}, n=100, frames=10)
+    async with hub_on(kafka_config, tail_back_records=0) as hub:
+        _, reader = await opened(hub, feed.name, start="earliest")
+        began = asyncio.get_running_loop().time()
+        while reader.cold():
+            await hub.next(reader)
+        assert asyncio.get_running_loop().time() - began < 6
+        assert hub.replay.blocks_read > 30
