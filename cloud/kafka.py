@@ -55,7 +55,7 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
             "message.max.bytes": RECORD_BYTES_MAX,
             "partitioner": "murmur2_random",
             "error_cb": _say,
-            "log_level": 3,
+            "log_level": 2,  # `error_cb` tells what matters, less often
         }
         | more
     )
@@ -99,7 +99,7 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
             "fetch.message.max.bytes": RECORD_BYTES_MAX,
             "queued.max.messages.kbytes": 16_384,
             "error_cb": _say,
-            "log_level": 3,
+            "log_level": 2,  # `error_cb` tells what matters, less often
         }
         | more
     )
@@ -107,7 +107,7 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
 
 def admin(config: KafkaConfig) -> AdminClient:
     """A client that makes and describes topics."""
-    return AdminClient({"bootstrap.servers": config.bootstrap, "error_cb": _say, "log_level": 3})
+    return AdminClient({"bootstrap.servers": config.bootstrap, "error_cb": _say, "log_level": 2})
 
 
 SAY_AGAIN_S: Final = 30.0

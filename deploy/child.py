@@ -17,8 +17,11 @@ from deploy.part_log import LINE_BYTES_MAX, PartLog
 
 READY_EVENT: Final = "part.ready"
 _PROBE_S: Final = 0.05
+_GROUP_POLL_S: Final = 0.01
 _DRAIN_S: Final = 1.0
 """Seconds for the last output after the process ended; a grandchild that holds the pipe open does not hold us up."""
+_GONE_S: Final = 1.0
+"""Seconds for a killed group to be gone: the kernel needs a while to take a large process down, and init may be slow to bury it."""
 
 
 class Child:
@@ -78,9 +81,23 @@ class Child:
         except ProcessLookupError:
             return
 
+    def _has_group(self) -> bool:
+        """Is anything left of the process and its descendants?"""
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     async def _clear_up(self) -> None:
         # The group outlives its leader where a descendant (a JVM, say) does; the pid stays taken as long, so it is still ours.
         self.kill()
+        try:
+            async with asyncio.timeout(_GONE_S):
+                while self._has_group():  # noqa: ASYNC110 the kernel tells nobody when a grandchild is gone
+                    await asyncio.sleep(_GROUP_POLL_S)
+        except TimeoutError:
+            pass
         self._guardian.forget(self.pid)
         if self._probe is not None:
             self._probe.cancel()

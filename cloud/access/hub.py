@@ -12,8 +12,9 @@ limit is reached, a stream was made anew: come again), UnknownStream, FilterErro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -258,6 +259,10 @@ class Hub:
             self._loop.call_soon_threadsafe(self._reader_failed.set_exception, error)
 
     def _take(self, assignments: Mapping[str, int], batch: Iterable[Found]) -> None:
+        with self._fatal():
+            self._take_batch(assignments, batch)
+
+    def _take_batch(self, assignments: Mapping[str, int], batch: Iterable[Found]) -> None:
         for topic, partition, found in batch:
             assignment, entry = self._by_topic.get(topic, (None, None))
             if entry is None or assignment != assignments.get(topic):
@@ -266,7 +271,7 @@ class Hub:
         assert self._reader is not None
         self._reader.taken()
         if self._tick_bytes >= TICK_BYTES:
-            self._run_tick()
+            self._pass_on()
         elif self._tick is None and self._tick_bytes:
             assert self._loop is not None
             self._tick = self._loop.call_later(self._config.tick_ms / 1000, self._run_tick)
@@ -301,6 +306,20 @@ class Hub:
         self.tails_bytes -= freed
 
     def _run_tick(self) -> None:
+        with self._fatal():
+            self._pass_on()
+
+    @contextlib.contextmanager
+    def _fatal(self) -> Iterator[None]:
+        """What fails in a callback would only be logged by the loop, again and again: it ends the hub instead."""
+        try:
+            yield
+        except Exception as error:
+            assert self._reader_failed is not None
+            if not self._reader_failed.done():
+                self._reader_failed.set_exception(error)
+
+    def _pass_on(self) -> None:
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None

@@ -55,10 +55,17 @@ def _ends(query: Query, fields: Mapping[str, FieldType], now: Column) -> Column:
 
         return may_be_final(corrected(reading["t"])) & passes(query, resolve)
 
-    ends = F.transform(F.filter(rows(fields), counts), lambda reading: first_end(corrected(reading["t"])))
-    told = F.transform(F.array_distinct(ends), lambda end: F.concat(end, F.lit(":"), F.size(F.filter(ends, lambda other: other == end))))
+    def told(oldest: Column) -> Column:
+        ends = F.transform(F.filter(rows(fields), counts), lambda reading: first_end(corrected(reading["t"])))
+        each = F.transform(
+            F.array_distinct(ends), lambda end: F.concat(end, F.lit(":"), F.size(F.filter(ends, lambda other: other == end)))
+        )
+        return F.when(may_be_final(oldest), F.nullif(F.array_join(each, ","), F.lit("")))
+
+    # The batch's time is a constant of its plan. Spark writes constants into the code that it generates, except within a lambda, and
+    # code that differs from the last batch's would be compiled again for every batch.
     oldest = F.least(F.array_min("t") + F.col("shift"), F.col("received_at"))
-    return F.when(may_be_final(oldest), F.nullif(F.array_join(told, ","), F.lit("")))
+    return F.element_at(F.transform(F.array(oldest), told), 1)
 
 
 def late_counts(text: str) -> Iterator[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ class SequencerConfig(Config):
     """One sequencer; several under different names share the partitions of `ew.up`."""
 
     name: str = Field(default="sequencer-1", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Transactional id and group instance id; stable, so that a restart ends the transaction of the one that died at once."""
+    """Group instance id; stable, so that after a restart the group gives it the same partitions without a new division."""
     kafka: KafkaConfig = KafkaConfig()
     """[kafka]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)

@@ -145,7 +145,7 @@ class Placer:
 
     def __init__(self, bounds: Bounds, *, done: int = 0) -> None:
         self._bounds = bounds
-        self._done = done
+        self.done = done
         """Offset up to which records were processed before a restart: below it only ORDERED frames that were held matter."""
         self._states: dict[Key, State] = {}
         self._newest_epoch: dict[tuple[str, str, bool], int] = {}
@@ -209,7 +209,7 @@ class Placer:
     # The three disciplines
 
     def _pass_free(self, item: Item) -> list[Emission]:
-        if item.offset < self._done:
+        if item.offset < self.done:
             return []
         self.outcomes["passed"] += 1
         return [item]
@@ -217,7 +217,7 @@ class Placer:
     def _place_numbered(self, key: Key, state: State, item: Item, now_ms: int) -> list[Emission]:
         number = item.placement.last
         back = state.next - 1 - number
-        if item.offset < self._done:
+        if item.offset < self.done:
             return []
         if back >= WINDOW or (back >= 0 and state.seen >> back & 1):
             self.outcomes["repeat"] += 1

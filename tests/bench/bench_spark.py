@@ -82,7 +82,8 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
         )
         try:
             bench = Bench(session, config)
-            bench.seconds("warm_up", 1, QUERY, 2)
+            for name, queries, text in (("warm_one", 1, QUERY), ("warm_five", 5, QUERY), ("warm_sketch", 1, SKETCHES)):
+                bench.seconds(name, queries, text)  # the JVM compiles what it runs often; that takes some ten seconds of work
             for i in range(runs):
                 one = bench.seconds(f"one_{i}", 1, QUERY)
                 five = bench.seconds(f"five_{i}", 5, QUERY)

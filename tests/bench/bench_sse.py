@@ -116,7 +116,8 @@ def _access(folder: Path, bootstrap: str) -> Iterator[tuple[Process, int]]:
 @contextlib.contextmanager
 def _writing(bootstrap: str, folder: Path, rate: int) -> Iterator[None]:
     command = [sys.executable, "-m", "tests.bench.sse_writer", bootstrap, STREAM, str(rate)]
-    with Process(command, folder / f"writer-{rate}.log"):
+    with Process(command, folder / f"writer-{rate}.log") as writer:
+        writer.wait_for("writing")
         yield
 
 
@@ -135,6 +136,7 @@ def _read(port: int, path: str, pid: int) -> dict[str, float]:
         rss_mib = psutil.Process(pid).memory_info().rss / (1 << 20)
         figures: dict[str, float] = json.loads(clients.stdout.readline())
         used = _cpu_s(pid) - used
+        assert figures["deliveries_per_s"] > 0, "nothing was delivered"
     return {**figures, "rss_mib": rss_mib, "cpu_us": used / max(1, figures["deliveries_per_s"] * SECONDS) * 1e6}
 
 

@@ -30,6 +30,10 @@ def main(bootstrap: str, stream: str, rate: int) -> None:
         value = record.encode(device=device, stream=stream, mode=Mode.ACK, sent_at=ms, received_at=ms, frame_bytes=body)
         producer.produce(topics.stream_topic(stream), value, key=device)
         producer.poll(0)
+        if number == 1:
+            producer.flush(30)
+            print("writing", flush=True)
+            due = time.monotonic()
         due += 1 / FRAMES_PER_S
         time.sleep(max(0.0, due - time.monotonic()))
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import time
+from collections.abc import Iterator
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from cloud import kafka
 from protocol import frame as frames
@@ -54,6 +57,48 @@ class Up:
                 return
 
 
+class Ends:
+    """Where a stream ends, transactions in progress included; quick to ask, so that a fault falls into what was just seen."""
+
+    def __init__(self, here: World, stream: str) -> None:
+        self._reader = kafka.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
+        self._stable = kafka.consumer(here.config, "test-stable-end")
+        self._places = [TopicPartition(topics.stream_topic(stream), partition) for partition in range(here.config.partitions)]
+
+    def sum(self) -> int:
+        """Records and markers of all partitions."""
+        return self._sum(self._reader)
+
+    def is_open(self) -> bool:
+        """Does a transaction that nobody ended hide records?"""
+        return self._sum(self._stable) < self.sum()
+
+    def _sum(self, reader: Consumer) -> int:
+        try:
+            return sum(reader.get_watermark_offsets(place, timeout=10)[1] for place in self._places)
+        except KafkaException:  # a topic just made has no leader yet
+            return 0
+
+    def wait_for_more(self) -> None:
+        """Return as soon as something is added."""
+        before = self.sum()
+        wait_until(lambda: self.sum() > before, "it goes on")
+
+    def close(self) -> None:
+        """Leave."""
+        self._reader.close()
+        self._stable.close()
+
+
+@contextlib.contextmanager
+def ends(here: World, stream: str) -> Iterator[Ends]:
+    made = Ends(here, stream)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 async def test_repeats_and_disorder_come_out_once_and_in_order(here: World) -> None:
     Up(here, "order-1", "order").put(1, 3, 2, 2, 1, 5, 4, 3, 6)
     here.sequencer()
@@ -100,40 +145,23 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
     count, stream = 30_000, "txn"
     up = Up(here, "txn-1", stream)
     up.put(*range(1, count + 1))
-    process = here.sequencer(batch_records=500)
+    process = here.sequencer(batch_records=2000)
     kills = torn = 0
-    while torn < 2:
-        kills += 1
-        assert kills < 15, "no kill fell into a transaction: the test shows nothing"
-        before = _end(here, stream)
-        wait_until(lambda before=before: _end(here, stream) > before, "it goes on")
-        process.kill()
-        torn += _is_open(here, stream)
-        start(process)
+    with ends(here, stream) as end:
+        while torn < 2:
+            assert kills < 12, "no kill fell into a transaction: the test shows nothing"
+            end.wait_for_more()
+            process.signal(signal.SIGSTOP)
+            if not end.is_open():
+                process.signal(signal.SIGCONT)
+                continue
+            process.kill()
+            kills += 1
+            torn += end.is_open()  # its last request may have ended it
+            start(process)
     assert await sequenced(here, stream, "txn-1", count) == list(range(1, count + 1))
     uncommitted = numbers(read(here.config, topics.stream_topic(stream), committed=False, device="txn-1"))
     assert len(uncommitted) > count
-
-
-def _end(here: World, stream: str) -> int:
-    """Records and markers of a stream's partitions, transactions in progress included."""
-    reader = kafka.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
-    try:
-        topic = topics.stream_topic(stream)
-        places = [TopicPartition(topic, p) for p in range(kafka.partition_count(reader, topic))]
-        return sum(reader.get_watermark_offsets(place, timeout=10)[1] for place in places)
-    except KafkaException:  # a topic just made has no leader yet
-        return 0
-    finally:
-        reader.close()
-
-
-def _is_open(here: World, stream: str) -> bool:
-    """Does a transaction that nobody ended hide records of this stream?"""
-    visible = read(here.config, topics.stream_topic(stream))
-    there = read(here.config, topics.stream_topic(stream), committed=False)
-    last = {one.partition(): one.offset() for one in visible}
-    return any(one.offset() > last.get(one.partition(), -1) for one in there)
 
 
 async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_once(here: World) -> None:
@@ -141,7 +169,8 @@ async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_o
     up = Up(here, "fast-1", "fast")
     process = here.sequencer()
     up.put(*range(1, 20_001))
-    wait_until(lambda: _end(here, "fast") > 0, "it began")
+    with ends(here, "fast") as end:
+        end.wait_for_more()
     process.kill()
     start(process)
     began = time.monotonic()
@@ -183,7 +212,8 @@ async def test_kafka_killed_and_restarted_the_sequencer_goes_on(here: World, own
     up = Up(here, "back-1", "back")
     process = here.sequencer()
     up.put(*range(1, 5001))
-    wait_until(lambda: _end(here, "back") > 0, "it began")
+    with ends(here, "back") as end:
+        end.wait_for_more()
     own_kafka.process.kill()
     own_kafka.start()
     up.put(*range(4990, 5011))

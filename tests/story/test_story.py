@@ -171,6 +171,7 @@ async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tm
     assert_the_judge_is_awake(story)
     assert not any(story.ledger.gaps.values()), "nothing was lost, so nobody may be told of a loss"
     assert [fault.target for fault in story.faults] == list(VICTIMS)
+    assert not system.restarted, f"ended by themselves: {system.restarted}; see {system.log(system.restarted[0])}"
     assert min(story.in_flight.values()) > 0
     assert min(client.sleeps for client in story.crowd.sleepers) >= 3
     assert len(story.ledger.readings) > 3 * PER_SECOND * 30
