@@ -75,7 +75,6 @@ def configuration(broker: Broker, *, is_root: bool) -> str:
         "max_inflight_messages 0",
         f"max_queued_messages {QUEUED_MESSAGES_MAX}",
         f"max_queued_bytes {QUEUED_BYTES_MAX}",
-        "set_tcp_nodelay true",
         "persistence true",
         f"persistence_location {broker.directory}/",
         f"autosave_interval {AUTOSAVE_S}",

@@ -10,15 +10,14 @@ A device frees a frame on either, and on nothing else: an MQTT PUBACK proves not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
 from protocol.errors import RejectReason, RemoteError
 
 
-@dataclass(frozen=True, slots=True)
-class AckToken:
+class AckToken(NamedTuple):
     """A frame's place: partition and offset on `ew.up`, or on `ew.dead` when `dead`."""
 
     partition: int
@@ -38,8 +37,7 @@ class AckToken:
         return cls(int(partition), int(offset), dead)
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(NamedTuple):
     """An acknowledgement, positive (`rejected` is None) or final refusal."""
 
     token: AckToken

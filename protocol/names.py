@@ -35,7 +35,15 @@ def is_stream(name: str) -> bool:
     return STREAM_PATTERN.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=4096)
+FIELD_CHARS_MAX = 64
+"""Looked at first, so that the memory of `_is_field` holds short names only."""
+
+
 def is_field(name: str) -> bool:
     """May `name` be a field of a reading?"""
+    return len(name) <= FIELD_CHARS_MAX and _is_field(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_field(name: str) -> bool:
     return name not in RESERVED_FIELDS and FIELD_PATTERN.fullmatch(name) is not None

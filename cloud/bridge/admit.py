@@ -24,6 +24,8 @@ from protocol.record import Discipline, Mode, Placement
 
 CORRELATION_BYTES_MAX: Final = 1024
 """Bytes of correlation data that are carried back. More is rejected (oversize): every waiting message holds its own."""
+ANSWER_CHARS_MAX: Final = 256
+"""Characters of a response topic; a longer one is rejected (response_topic)."""
 STATUS_BYTES_MAX: Final = 4096
 """Bytes of a device's status."""
 _OUR_TYPES: Final = "application/vnd.edgewake"
@@ -109,10 +111,14 @@ def check_answer(packet: mqtt5.PublishPacket, device: str) -> None:
         raise Rejected(RejectReason.OVERSIZE, f"correlation data of {len(correlation)} bytes: expected at most {CORRELATION_BYTES_MAX}")
 
 
-@lru_cache(maxsize=65_536)
 def may_answer(topic: str, device: str) -> bool:
     """One of the device's own topics, none that the bridges themselves read, and no filter: a publish on one ends the connection."""
-    own = topics.belongs_to(topic, device) and len(topic) <= 256 and not any(c in topic for c in "+#\0")
+    return len(topic) <= ANSWER_CHARS_MAX and _may_answer(topic, device)
+
+
+@lru_cache(maxsize=65_536)
+def _may_answer(topic: str, device: str) -> bool:
+    own = topics.belongs_to(topic, device) and not any(c in topic for c in "+#\0")
     rest = topic.removeprefix(f"{topics.ROOT}/{device}/")
     return own and rest != "status" and not rest.startswith("up/")
 

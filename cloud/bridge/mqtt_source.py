@@ -27,6 +27,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 """Seconds for TCP, TLS, CONNACK and SUBACK together; then the attempt is given up."""
 _SUBSCRIBE_ID: Final = 1
 
+_PUBLISHES: Final = (mqtt5.PublishPacket, Unreadable)
+
 OnPublish: TypeAlias = Callable[[mqtt5.PublishPacket | Unreadable], None]
 
 
@@ -180,7 +182,7 @@ class _Connection(asyncio.Protocol):
         self.heard_s = self._clock.monotonic_s()
         try:
             for packet in self._reader.feed(data):
-                if isinstance(packet, mqtt5.PublishPacket | Unreadable):
+                if isinstance(packet, _PUBLISHES):
                     self._on_publish(packet)
                 else:
                     self._on_packet(packet)

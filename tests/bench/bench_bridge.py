@@ -12,14 +12,15 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import psutil
 import uvloop
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from cloud import kafka
-from cloud.sequencer.sequencer import GROUP
+from cloud.sequencer.partition import POSITION_KEY, Position
 from protocol import topics
 from tests.bench.load import READINGS, Load, frame_messages, reading_messages
 from tests.services import Process, part, run_kafka, run_mosquitto, wait_until
@@ -57,10 +58,11 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
         text = f'[mqtt]\nport = {broker.port}\n[kafka]\nbootstrap = "{node.bootstrap}"\n'
         bridge = stack.enter_context(_part("bridge", folder, text))
         config = kafka.KafkaConfig(bootstrap=node.bootstrap)
-        reader = kafka.consumer(config, "bench", group=GROUP)
-        stack.callback(reader.close)
+        kafka.ensure_topics(config, [topics.UP, topics.SEQUENCE])
+        progress = Progress(config)
+        stack.callback(progress.close)
         _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
-        _sequence(folder, node.bootstrap, reader)
+        _sequence(folder, node.bootstrap, progress)
         for i in range(runs):
             used = _cpu_s(bridge)
             load = _run(Load(broker.port, "bench_frames", f"f{i}", DEVICES, WINDOW_FRAMES, frames))
@@ -69,7 +71,7 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
             found["bridge: frames of 100", "frames/s", None].append(rate)
             found["bridge: readings in frames of 100", "readings/s", 600_000].append(rate * READINGS)
             _latency(found, "bridge: frame acknowledged", load)
-            found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, reader).rate)
+            found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, progress).rate)
             used = _cpu_s(bridge)
             load = _run(Load(broker.port, "bench_readings", f"r{i}", DEVICES, WINDOW_READINGS, readings))
             used_us = (_cpu_s(bridge) - used) / (DEVICES * READING_MESSAGES) * 1e6
@@ -77,7 +79,7 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
             found["bridge: one-reading messages", "messages/s", 25_000].append(DEVICES * READING_MESSAGES / load.took_s)
             _latency(found, "bridge: message acknowledged", load)
             found["bridge: resident memory", "MiB", None].append(_rss_mib(bridge))
-            sequenced = _sequence(folder, node.bootstrap, reader)
+            sequenced = _sequence(folder, node.bootstrap, progress)
             found["sequencer: one-reading records", "records/s", None].append(sequenced.rate)
             found["sequencer: processor time of a record", "µs", None].append(sequenced.cpu_us)
             found["sequencer: resident memory", "MiB", None].append(sequenced.rss_mib)
@@ -130,24 +132,52 @@ class _Sequenced:
     rss_mib: float
 
 
-def _sequence(folder: Path, bootstrap: str, reader: Consumer) -> _Sequenced:
+class Progress:
+    """How far the sequencer is, by what it commits to `ew.sequence`."""
+
+    def __init__(self, config: kafka.KafkaConfig) -> None:
+        self._reader = kafka.consumer(config, "bench")
+        self._positions: dict[int, int] = dict.fromkeys(range(config.partitions), 0)
+        self._tables = [
+            kafka.TableReader(config, "bench", topics.SEQUENCE, on_change=partial(self._on_row, number), partition=number)
+            for number in self._positions
+        ]
+
+    def _on_row(self, partition: int, key: str, value: bytes | None) -> None:
+        if key == POSITION_KEY and value is not None:
+            self._positions[partition] = Position.decode(value).done
+
+    def waiting(self) -> int:
+        """Records of `ew.up` that are not placed yet."""
+        ends = sum(self._reader.get_watermark_offsets(TopicPartition(topics.UP, p), timeout=10)[1] for p in self._positions)
+        return ends - self.done()
+
+    def done(self) -> int:
+        """Records of `ew.up` that are placed."""
+        for table in self._tables:
+            while table.poll(0):
+                pass
+        return sum(self._positions.values())
+
+    def close(self) -> None:
+        """Leave."""
+        self._reader.close()
+        for table in self._tables:
+            table.close()
+
+
+def _sequence(folder: Path, bootstrap: str, progress: Progress) -> _Sequenced:
     """Start the sequencer on what waits for it, until it has committed everything."""
-    partitions = range(kafka.partition_count(reader, topics.UP))
-    ends = {p: reader.get_watermark_offsets(TopicPartition(topics.UP, p), timeout=10)[1] for p in partitions}
-    waiting = sum(ends.values()) - sum(_committed(reader, ends).values())
+    waiting = progress.waiting()
+    goal = progress.done() + waiting
     result = _Sequenced()
     with _part("sequencer", folder, f'[kafka]\nbootstrap = "{bootstrap}"\n') as process:
         start, used = time.perf_counter(), _cpu_s(process)
-        wait_until(lambda: _committed(reader, ends) == ends, "the sequencer has passed on everything", timeout_s=300)
+        wait_until(lambda: progress.done() >= goal, "the sequencer has passed on everything", timeout_s=300)
         result.rate = waiting / (time.perf_counter() - start)
         result.cpu_us = (_cpu_s(process) - used) / waiting * 1e6
         result.rss_mib = _rss_mib(process)
     return result
-
-
-def _committed(reader: Consumer, ends: dict[int, int]) -> dict[int, int]:
-    places = reader.committed([TopicPartition(topics.UP, p) for p in ends], timeout=10)
-    return {place.partition: max(place.offset, 0) for place in places}
 
 
 def _cpu_s(process: Process) -> float:

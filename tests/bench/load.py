@@ -91,6 +91,20 @@ class _Device(asyncio.Protocol):
         self.sent = 0
         self.in_flight: dict[bytes, float] = {}
         self.reader = PacketReader()
+        topic, answer = topics.up(name, load.stream), topics.ack(name)
+        # Made before the clock runs: real devices do this on processors of their own.
+        self.packets = [
+            mqtt5.PublishPacket(
+                topic,
+                message.payload,
+                qos=mqtt5.QoS.AT_LEAST_ONCE,
+                packet_id=number % 60_000 + 1,
+                content_type=message.content_type,
+                response_topic=answer,
+                correlation_data=b"%d" % number,
+            ).write()
+            for number, message in enumerate(load.messages, 1)
+        ]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -108,7 +122,7 @@ class _Device(asyncio.Protocol):
                     self.transport.write(mqtt5.SubscribePacket(1, [pattern]).write())
                 case mqtt5.SubAckPacket():
                     self.ready.set_result(None)
-        if self.sent == len(self.load.messages) and not self.in_flight and not self.finished.done():
+        if self.sent == len(self.packets) and not self.in_flight and not self.finished.done():
             self.finished.set_result(None)
         elif self.ready.done():
             self.pump()
@@ -116,22 +130,9 @@ class _Device(asyncio.Protocol):
     def pump(self) -> None:
         out = []
         now = time.perf_counter()
-        topic, answer = topics.up(self.name, self.load.stream), topics.ack(self.name)
-        while self.sent < len(self.load.messages) and len(self.in_flight) < self.load.window:
-            message = self.load.messages[self.sent]
+        while self.sent < len(self.packets) and len(self.in_flight) < self.load.window:
+            out.append(self.packets[self.sent])
             self.sent += 1
-            correlation = b"%d" % self.sent
-            self.in_flight[correlation] = now
-            out.append(
-                mqtt5.PublishPacket(
-                    topic,
-                    message.payload,
-                    qos=mqtt5.QoS.AT_LEAST_ONCE,
-                    packet_id=self.sent % 60_000 + 1,
-                    content_type=message.content_type,
-                    response_topic=answer,
-                    correlation_data=correlation,
-                ).write()
-            )
+            self.in_flight[b"%d" % self.sent] = now
         if out and not self.finished.done():
             self.transport.write(b"".join(out))
