@@ -69,7 +69,8 @@ class Child:
         if self._process.returncode is None:
             self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._process.wait()
             except TimeoutError:
                 self.kill()
         return await self.ended()
@@ -138,7 +139,8 @@ async def each_line(stream: asyncio.StreamReader, take: Callable[[bytes], None])
 async def is_open(port: int, host: str = "127.0.0.1") -> bool:
     """Does somebody take connections there?"""
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), 1.0)
+        async with asyncio.timeout(1.0):
+            _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError):
         return False
     writer.close()

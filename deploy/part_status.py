@@ -8,7 +8,6 @@ One-way (QoS 0): what is lost is told again two seconds later. The broker may be
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable
 from typing import Final
@@ -20,6 +19,7 @@ import psutil
 from deploy.lifecycle import BACKOFF_FIRST_S, BACKOFF_MAX_S
 from deploy.supervisor import Keeper
 from protocol import topics
+from protocol.cancellation import raise_if_cancelled
 from protocol.clock import Clock
 
 DEVICE: Final = "supervisor"
@@ -85,8 +85,6 @@ async def publish(keepers: Iterable[Keeper], port: int, clock: Clock, rng: rando
                         await client.publish(topics.up(DEVICE, STREAM), orjson.dumps(reading(keeper, meter, clock)), qos=0)
                     await clock.sleep(INTERVAL_S)
         except aiomqtt.MqttError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from None  # leaving the client can put its own error in the place of our cancellation
+            raise_if_cancelled()
             await clock.sleep(wait_s * (0.5 + rng.random() / 2))
             wait_s = min(BACKOFF_MAX_S, wait_s * 2)

@@ -94,7 +94,8 @@ async def stream(server: Server, path: str, *, last_id: str = "", receive_bytes:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         status = head.split(" ", 2)[1]
         if status != "200":
-            body = await asyncio.wait_for(reader.read(500), 5)
+            async with asyncio.timeout(5):
+                body = await reader.read(500)
             raise Refused(f"{status} for {path}: {body.decode('utf-8', 'replace')}")
         chunked = "transfer-encoding: chunked" in head
         while True:

@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 
 from protocol import topics
 from protocol.ack import Ack
+from protocol.cancellation import raise_if_cancelled
 from protocol.clock import Clock
 from protocol.errors import RemoteError
 from simulators.outbox import Message, Outbox
@@ -86,6 +87,7 @@ class PlainDevice:
                     await self._serve(client)
             except* aiomqtt.MqttError:
                 self._change(False)
+            raise_if_cancelled()
             await self._clock.sleep(self._rng.uniform(BACKOFF_S_MIN / 2, backoff_s))
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
 
@@ -123,11 +125,13 @@ class PlainDevice:
             self._due.clear()
             while (message := self.outbox.take(self._clock.monotonic_s())) is not None:
                 await self._subscribe(client, message.lane)
+                raise_if_cancelled()
                 self.counts.sent += 1
                 tasks.create_task(self._publish(client, message), name=f"{self._client_id} publish")
             due_s = self.outbox.next_due_s()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), None if due_s is None else max(due_s - self._clock.monotonic_s(), 0.0))
+                async with asyncio.timeout(None if due_s is None else max(due_s - self._clock.monotonic_s(), 0.0)):
+                    await self._due.wait()
 
     async def _subscribe(self, client: aiomqtt.Client, device: str) -> None:
         if device not in self._subscribed:

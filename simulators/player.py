@@ -121,7 +121,8 @@ class Player:
         while not condition():
             settled.clear()
             try:
-                await asyncio.wait_for(settled.wait(), self._plan.patience_s)
+                async with asyncio.timeout(self._plan.patience_s):
+                    await settled.wait()
             except TimeoutError:
                 return False
         return True

@@ -27,7 +27,6 @@ def analysis(config_file: Path, verbose: bool) -> None:
     from protocol.log import set_up
 
     set_up(verbose=verbose)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log = logging.getLogger("edgewake.analysis")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -59,6 +60,7 @@ def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory:
     jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
     if not any("spark-sql-kafka" in jar for jar in jars):
         raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
     work_dir.mkdir(parents=True, exist_ok=True)
     log4j = work_dir / "log4j2.properties"
     log4j.write_text(_LOG4J)

@@ -12,6 +12,7 @@ from ends the process: nothing was acknowledged, so the next one gets it all aga
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import deque
@@ -230,10 +231,9 @@ class Bridge:
                 await asyncio.sleep(PUMP_S)
             else:
                 self._work.clear()
-                try:
-                    await asyncio.wait_for(self._work.wait(), IDLE_S)
-                except TimeoutError:
-                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(IDLE_S):
+                        await self._work.wait()
 
     def step(self) -> None:
         """One turn of the pump."""

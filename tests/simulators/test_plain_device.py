@@ -1,0 +1,52 @@
+"""A simulated device ends when it is told to, whatever its broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.clock import SystemClock
+from simulators.outbox import Outbox
+from simulators.plain_device import Broker, PlainDevice
+from tests.services import Mosquitto, run_mosquitto
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with run_mosquitto(tmp_path / "mosquitto") as service:
+        yield service
+
+
+async def ends(name: str, port: int, turns: int) -> bool:
+    """Let a device work for some turns of the loop, with a reading in each, and cancel it; did it end by that?"""
+    connected = asyncio.Event()
+    device = PlainDevice(
+        name,
+        Broker(port=port),
+        Outbox(window=4, lane_window=4, capacity=1000),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_change=lambda is_connected: connected.set() if is_connected else connected.clear(),
+    )
+    running = asyncio.create_task(device.run())
+    async with asyncio.timeout(20):
+        await connected.wait()
+    for _ in range(turns):
+        device.offer(name, "s", b'{"a":1}')
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
+    try:
+        return running.cancelled()
+    finally:
+        running.cancel()
+
+
+async def test_a_cancellation_at_any_moment_ends_it(broker: Mosquitto) -> None:
+    """Many did not while `asyncio.wait_for` and the client could take the cancellation from it."""
+    ended = [await asyncio.gather(*(ends(f"d-{i}-{turns}", broker.port, turns) for i in range(10))) for turns in range(1, 30)]
+    assert [turns for turns, all_ended in enumerate(ended, 1) if not all(all_ended)] == []
