@@ -15,12 +15,13 @@ help: ## show this list
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
 	@exec $(RUN)edgewake up --data ./data
 
+# Two processes share the test files: services take seconds to start and to end, and waiting costs no core.
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
 	@$(RUN)python -m tests.needs
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)mypy
-	$(RUN)pytest
+	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

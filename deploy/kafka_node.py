@@ -7,6 +7,7 @@ The cluster id is made once and kept in the data folder, so that a next start go
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping
@@ -88,7 +89,9 @@ def properties(node: KafkaNode) -> Mapping[str, str]:
 def prepare(node: KafkaNode) -> None:
     """Write the properties, and format the storage where it is new. Raises LocalError."""
     try:
-        node.directory.mkdir(parents=True, exist_ok=True)
+        # Its compression libraries are unpacked there at each start, and never removed.
+        shutil.rmtree(_temporary(node), ignore_errors=True)
+        _temporary(node).mkdir(parents=True)
         _properties_file(node).write_text("".join(f"{key}={value}\n" for key, value in properties(node).items()), "utf-8")
         _logging_file(node).write_text(_LOGGING, "utf-8")
     except OSError as error:
@@ -131,10 +134,15 @@ def _java(node: KafkaNode, heap_mib: int) -> list[str]:
         "-XX:ReservedCodeCacheSize=64m",
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
+        f"-Djava.io.tmpdir={_temporary(node)}",
         f"-Dlog4j2.configurationFile={_logging_file(node)}",
         "-cp",
         f"{node.jars}/*",
     ]
+
+
+def _temporary(node: KafkaNode) -> Path:
+    return node.directory / "tmp"
 
 
 def _properties_file(node: KafkaNode) -> Path:

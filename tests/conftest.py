@@ -17,6 +17,11 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest one first, so that no process works at it alone when the other is done."""
+    items.sort(key=lambda item: "story" not in item.path.parent.name)
+
+
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     """A Mosquitto: .host, .port."""

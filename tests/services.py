@@ -18,17 +18,24 @@ from deploy import jars, java, kafka_node, mosquitto
 
 START_S = 120.0
 STOP_S = 15.0
+PORTS = 2_000
+"""Ports of one test process."""
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that are free now, outside the range the kernel gives to outgoing connections."""
+    """Ports of the loopback that are free now, outside the range the kernel gives to outgoing connections.
+
+    Test processes that run side by side take them from ranges of their own: a port is free until its service has bound it.
+    """
     sockets: list[socket.socket] = []
     ports: list[int] = []
-    candidate = 10_000 + (os.getpid() * 131 + time.monotonic_ns() // 1000) % 20_000
+    first = 10_000 + PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10)
+    at = (os.getpid() * 131 + time.monotonic_ns() // 1000) % PORTS
     while len(ports) < count:
-        candidate = 10_000 + (candidate - 10_000 + 1) % 20_000
+        at = (at + 1) % PORTS
+        candidate = first + at
         listener = socket.socket()
         try:
             listener.bind(("127.0.0.1", candidate))

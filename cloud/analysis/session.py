@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -56,12 +57,18 @@ _JVM: Final = (
 
 
 def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int) -> SparkSession:
-    """Start the JVM and the session; raises ConfigError where the connector's jars are missing."""
+    """Start the JVM and the session; raises ConfigError where the connector's jars are missing.
+
+    `work_dir` is Spark's own: it is emptied first.
+    """
     jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
     if not any("spark-sql-kafka" in jar for jar in jars):
         raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
-    work_dir.mkdir(parents=True, exist_ok=True)
+    # The JVM is ended with a kill: what it unpacked there (RocksDB, 15 MiB) it never removes itself.
+    shutil.rmtree(work_dir, ignore_errors=True)
+    temporary = work_dir / "tmp"
+    temporary.mkdir(parents=True)
     log4j = work_dir / "log4j2.properties"
     log4j.write_text(_LOG4J)
     builder = SparkSession.builder.appName("edgewake").master(master)
@@ -69,7 +76,7 @@ def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory:
         "spark.jars": ",".join(jars),
         "spark.driver.memory": driver_memory,
         "spark.driver.host": "127.0.0.1" if master.startswith("local") else _own_host(),
-        "spark.driver.extraJavaOptions": f"{_JVM} -Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.driver.extraJavaOptions": f'{_JVM} "-Djava.io.tmpdir={temporary}" -Dlog4j2.configurationFile={log4j.as_uri()}',
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),

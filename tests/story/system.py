@@ -51,8 +51,6 @@ class System:
         self._kafka: Kafka
         self._parts: dict[str, Process] = {}
         self._wanted: set[str] = set()
-        self.restarted: list[str] = []
-        """Parts that ended by themselves and were started again, as a supervisor does."""
 
     @property
     def servers(self) -> list[Server]:
@@ -84,20 +82,10 @@ class System:
         self._kafka = self._stack.enter_context(run_kafka(self.directory / "kafka"))
         self._parts = {"mosquitto": self._broker.process, "kafka": self._kafka.process, **self._make_parts()}
         self._stack.callback(self._stop_parts)
-        keeping = asyncio.create_task(self._keep_parts(), name="keeper")
-        self._stack.callback(keeping.cancel)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stack.aclose()
-
-    async def _keep_parts(self) -> None:
-        while True:
-            for name in sorted(self._wanted):
-                if not self._parts[name].is_running():
-                    self.restarted.append(name)
-                    self._parts[name].start()
-            await asyncio.sleep(0.5)
 
     def _stop_parts(self) -> None:
         """Upstream first, all of a kind at once."""
@@ -107,6 +95,16 @@ class System:
                 process.signal(signal.SIGTERM)
         for process in running:
             process.stop()
+
+    async def until(self, condition: Callable[[], object], what: str, *, timeout_s: float = 60.0, every_s: float = 0.02) -> None:
+        """Poll a condition; AssertionError also when a part that nobody killed or stopped has ended."""
+
+        def holds() -> object:
+            for name in self._wanted:
+                assert self._parts[name].is_running(), f"{name} ended by itself: {self._parts[name].output()[-3000:]}"
+            return condition()
+
+        await until(holds, what, timeout_s=timeout_s, every_s=every_s)
 
     async def start(self, *names: str) -> None:
         """Start parts (again) and wait until each says that it is ready."""
