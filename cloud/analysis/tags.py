@@ -123,8 +123,10 @@ def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], 
     each = keyed.select(F.explode(F.array(*[_tag(tag, names[tag.keys], sketches=sketches) for tag in tags])).alias("tag"))
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness.
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
+    # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
+    place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
     values = [f"x_{i}" for i in range(NUMBERS_PER_TAG)] + (["item", "quantity", "top_item"] if sketches else [])
-    return each.where(F.col("tag").isNotNull()).select(expires, *[f"tag.{name}" for name in (*TAG_COLUMNS[1:], *values)])
+    return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
 def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:

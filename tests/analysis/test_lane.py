@@ -130,6 +130,20 @@ def test_queries_come_and_go_over_one_checkpoint_and_the_others_keep_their_state
     assert list(totals(feed, two.query.name).values()) == [3.0]
 
 
+def test_queries_of_all_shapes_can_join_any_other(analysis: Analysis, feed: Feed) -> None:
+    """Without a key or WHERE nothing of a tag can be null, with them it can: the state's schema must be the same."""
+    bare, keyed, filtered = registered(
+        sql(feed.name, "sum(speed) AS total", "window(event_time, '1 hour')"),
+        sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device"),
+        sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device", where="WHERE speed > 0"),
+        streams=[feed.stream],
+    )
+    for turn, queries in enumerate(([bare], [bare, keyed], [filtered, bare], [bare])):
+        send_at(feed, T0 + turn * 1_000)
+        analysis.run(queries, feed)
+    assert [list(totals(feed, each.query.name).values()) for each in (bare, keyed, filtered)] == [[4.0], [1.0], [1.0]]
+
+
 def test_a_query_registered_anew_does_not_inherit_the_state_of_its_name(analysis: Analysis, feed: Feed) -> None:
     text = sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 hour'), device", name=unique("again"))
     for at in (1, 2):

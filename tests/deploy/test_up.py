@@ -153,7 +153,7 @@ def events(url: str, count: int) -> Iterator[dict[str, object]]:
 
 
 def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
-    """The demo as `make demo` runs it: page, raw readings, windowed results, the operations API behind its key, all parts ready."""
+    """The demo as `make demo` runs it: page, raw readings, windowed results, a query added, the operations API behind its key."""
     base = port_base()
     page, ops = f"http://127.0.0.1:{base}", f"http://127.0.0.1:{base + 2}"
     with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
@@ -169,6 +169,8 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
         assert key in process.output()
         assert httpx.get(f"{ops}/v1/devices").status_code == 401
         assert httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        add_example(ops, key)
+        assert {"device", "times", "fastest"} <= set(next(events(f"{page}/v1/streams/fast_vehicles/events", 1)))
         below = descendants(process.pid)
         began = time.monotonic()
         process.signal(signal.SIGTERM)
@@ -176,3 +178,10 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
         assert time.monotonic() - began <= 15
         assert process.stop() == 0
     assert not any(map(lives, below))
+
+
+def add_example(ops: str, key: str) -> None:
+    """The query of the README, beside the built-in ones."""
+    command = [sys.executable, "-m", "deploy.cli", "query", "--ops", ops, "--key", key, "add", "deploy/examples/fast_vehicles.sql"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
