@@ -218,9 +218,10 @@ class Analysis:
 
     def _stop_lane(self, key: LaneKey, place: Place) -> None:
         if place.lane is not None:
+            began_s = self._clock.monotonic_s()
             place.lane.stop()
             place.lane = None
-            log.info("lane %s-%s stopped", *key, extra={"event": "lane.stopped"})
+            log.info("lane %s-%s stopped", *key, extra={"event": "lane.stopped", "seconds": round(self._clock.monotonic_s() - began_s, 2)})
 
     def _failures(self) -> bool:
         """Take note of lanes that ended by themselves; is there one?"""

@@ -28,6 +28,8 @@ _SETTINGS: Final = {
     # The sketch aggregates fall back to sorting at 128 groups by default, which is ten times slower.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     # A batch writes its changes, not a snapshot; the snapshot follows in the background.
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",

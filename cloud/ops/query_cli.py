@@ -27,8 +27,10 @@ class Ops:
     url: str
     key: str
 
-    def ask(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: object = None) -> httpx.Response:
-        """Ask; a refusal ends the command with its reason."""
+    def ask(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: object = None, about: str = ""
+    ) -> httpx.Response:
+        """Ask; a refusal ends the command with its reason, after `about`."""
         import httpx
 
         headers = {"Authorization": f"Bearer {self.key}"}
@@ -41,7 +43,7 @@ class Ops:
         if response.status_code == 401:
             _fail("the key is not accepted. `edgewake up` prints it; set EDGEWAKE_OPS_KEY, --key or --key-file.")
         if response.is_error:
-            _fail(_reason(response))
+            _fail(about + _reason(response))
         return response
 
 
@@ -126,8 +128,7 @@ def remove(ops: Ops, name: str) -> None:
 @click.pass_obj
 def add(ops: Ops, file: Path, wait_s: int, access: str) -> None:
     """Register the query in FILE and wait until it runs."""
-    text = _checked(file)
-    response = ops.ask("POST", "/v1/queries", body={"text": text})
+    response = ops.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
     click.echo(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
     found = _wait(ops, found, wait_s)
@@ -137,18 +138,11 @@ def add(ops: Ops, file: Path, wait_s: int, access: str) -> None:
     _show_one({name: value for name, value in found.items() if name != "text"}, only_piped=True)
 
 
-def _checked(file: Path) -> str:
-    from cloud.analysis.query_file import QueryError, parse
-
+def _text_of(file: Path) -> str:
     try:
-        text = file.read_text("utf-8")
+        return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         _fail(f"{file}: {error}")
-    try:
-        parse(text)
-    except QueryError as error:
-        _fail(f"{file}: {error}")
-    return text
 
 
 def _wait(ops: Ops, found: dict[str, Any], wait_s: int) -> dict[str, Any]:

@@ -77,15 +77,15 @@ def test_add_gives_up_after_its_time_and_says_what_to_do(ops: Ops, query_file: P
     assert "Is the analysis running?" in done.stderr
 
 
-def test_a_file_that_does_not_parse_is_refused_here_with_its_line(ops: Ops, query_file: Path) -> None:
+def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(ops: Ops, query_file: Path) -> None:
     query_file.write_text(query_file.read_text().replace("-- description", "-- descripton"))
     done = run(ops, "add", str(query_file))
     assert done.returncode == 1
-    assert "line 2" in done.stderr
+    assert f"{query_file}: line 2" in done.stderr
     assert ops.client.get(f"/v1/queries/{query_file.stem}").status_code == 404
 
 
-def test_a_file_that_does_not_fit_the_catalogue_is_refused_there_with_its_reason(ops: Ops, query_file: Path) -> None:
+def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(ops: Ops, query_file: Path) -> None:
     query_file.write_text(query_file.read_text().replace("speed", "spood"))
     done = run(ops, "add", str(query_file))
     assert done.returncode == 1
