@@ -213,6 +213,17 @@ def partition_count(client: AdminClient | Consumer, topic: str) -> int:
     return 0 if found is None or found.error is not None else len(found.partitions)
 
 
+def learn(consumer: Consumer, topic: str) -> None:
+    """Ask for a topic that is to be assigned: by itself librdkafka looks only once a second for one that it does not know.
+
+    Takes some milliseconds, without Kafka METADATA_TIMEOUT_S. Not to get an answer is no error.
+    """
+    try:
+        consumer.list_topics(topic, timeout=METADATA_TIMEOUT_S)
+    except KafkaException as error:
+        log.debug("topic %s: %s", topic, error.args[0].str())
+
+
 def topic_id(client: AdminClient, topic: str) -> str:
     """The topic's id in Kafka (KIP-516): another one means that the topic was deleted and made anew. Raises Unavailable."""
     from confluent_kafka import TopicCollection

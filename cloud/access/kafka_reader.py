@@ -113,8 +113,10 @@ class KafkaReader:
             if assignment is None:
                 self._consumer.incremental_unassign(partitions)
             else:
+                topic = partitions[0].topic
+                kafka.learn(self._consumer, topic)
                 self._consumer.incremental_assign(partitions)
-                self._assignments = {**self._assignments, partitions[0].topic: assignment}
+                self._assignments = {**self._assignments, topic: assignment}
 
     def _read(self) -> list[Found]:
         batch: list[Found] = []

@@ -106,6 +106,9 @@ class Replay:
     def _read(self, key: Key) -> Block:
         topic, _, partition, offset = key
         consumer = self._consumer()
+        if topic not in self._mine.topics:
+            kafka.learn(consumer, topic)
+            self._mine.topics.add(topic)
         until = (offset // BLOCK_RECORDS + 1) * BLOCK_RECORDS
         try:
             consumer.assign([TopicPartition(topic, partition, offset)])
@@ -120,6 +123,7 @@ class Replay:
         if consumer is None:
             consumer = self._mine.consumer = kafka.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
             self._consumers.append(consumer)
+            self._mine.topics = set()  # that it knows
         return consumer
 
 
