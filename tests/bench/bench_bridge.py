@@ -5,23 +5,19 @@ Broker, Kafka, bridge and devices share the machine. `python -m tests.bench.benc
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import statistics
-import tempfile
 import time
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
-import psutil
 import uvloop
 from confluent_kafka import TopicPartition
 
 from cloud import kafka
 from cloud.sequencer.partition import POSITION_KEY, Position
 from protocol import topics
+from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.bench.load import READINGS, Load, frame_messages, reading_messages
 from tests.services import Process, part, run_kafka, run_mosquitto, wait_until
 
@@ -33,24 +29,9 @@ WINDOW_READINGS = 40
 READY = '"event":"part.ready"'
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), arguments.runs)
-    for figure in figures:
-        floor = f"   floor {figure['floor']:>9,.0f}" if figure["floor"] else ""
-        print(f"{figure['name']:<44} {figure['value']:>12,.1f} {figure['unit']:<12}{floor}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
-def measure(folder: Path, runs: int) -> list[dict[str, object]]:
+def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
-    found: dict[tuple[str, str, float | None], list[float]] = defaultdict(list)
+    found: Found = defaultdict(list)
     frames, readings = frame_messages(FRAMES), reading_messages(READING_MESSAGES)
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(run_mosquitto(folder / "mosquitto"))
@@ -64,29 +45,26 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
         _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
         _sequence(folder, node.bootstrap, progress)
         for i in range(runs):
-            used = _cpu_s(bridge)
+            used = cpu_s(bridge.pid)
             load = _run(Load(broker.port, "bench_frames", f"f{i}", DEVICES, WINDOW_FRAMES, frames))
-            found["bridge: processor time of a frame", "µs", None].append((_cpu_s(bridge) - used) / (DEVICES * FRAMES) * 1e6)
+            found["bridge: processor time of a frame", "µs", None].append((cpu_s(bridge.pid) - used) / (DEVICES * FRAMES) * 1e6)
             rate = DEVICES * FRAMES / load.took_s
             found["bridge: frames of 100", "frames/s", None].append(rate)
             found["bridge: readings in frames of 100", "readings/s", 600_000].append(rate * READINGS)
             _latency(found, "bridge: frame acknowledged", load)
             found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, progress).rate)
-            used = _cpu_s(bridge)
+            used = cpu_s(bridge.pid)
             load = _run(Load(broker.port, "bench_readings", f"r{i}", DEVICES, WINDOW_READINGS, readings))
-            used_us = (_cpu_s(bridge) - used) / (DEVICES * READING_MESSAGES) * 1e6
+            used_us = (cpu_s(bridge.pid) - used) / (DEVICES * READING_MESSAGES) * 1e6
             found["bridge: processor time of a message", "µs", None].append(used_us)
             found["bridge: one-reading messages", "messages/s", 25_000].append(DEVICES * READING_MESSAGES / load.took_s)
             _latency(found, "bridge: message acknowledged", load)
-            found["bridge: resident memory", "MiB", None].append(_rss_mib(bridge))
+            found["bridge: resident memory", "MiB", None].append(rss_mib(bridge.pid))
             sequenced = _sequence(folder, node.bootstrap, progress)
             found["sequencer: one-reading records", "records/s", None].append(sequenced.rate)
             found["sequencer: processor time of a record", "µs", None].append(sequenced.cpu_us)
             found["sequencer: resident memory", "MiB", None].append(sequenced.rss_mib)
-    return [
-        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
-        for (name, unit, floor), values in found.items()
-    ]
+    return found
 
 
 class _Run(Load):
@@ -99,10 +77,9 @@ def _run(load: Load) -> _Run:
     return run
 
 
-def _latency(found: dict[tuple[str, str, float | None], list[float]], name: str, load: Load) -> None:
-    ordered = sorted(load.latencies_s)
+def _latency(found: Found, name: str, load: Load) -> None:
     for percent in (50, 99):
-        found[f"{name}, p{percent}, full window", "ms", None].append(ordered[len(ordered) * percent // 100] * 1000)
+        found[f"{name}, p{percent}, full window", "ms", None].append(percentile(load.latencies_s, percent) * 1000)
 
 
 def _part(name: str, folder: Path, text: str) -> _Started:
@@ -172,22 +149,13 @@ def _sequence(folder: Path, bootstrap: str, progress: Progress) -> _Sequenced:
     goal = progress.done() + waiting
     result = _Sequenced()
     with _part("sequencer", folder, f'[kafka]\nbootstrap = "{bootstrap}"\n') as process:
-        start, used = time.perf_counter(), _cpu_s(process)
+        start, used = time.perf_counter(), cpu_s(process.pid)
         wait_until(lambda: progress.done() >= goal, "the sequencer has passed on everything", timeout_s=300)
         result.rate = waiting / (time.perf_counter() - start)
-        result.cpu_us = (_cpu_s(process) - used) / waiting * 1e6
-        result.rss_mib = _rss_mib(process)
+        result.cpu_us = (cpu_s(process.pid) - used) / waiting * 1e6
+        result.rss_mib = rss_mib(process.pid)
     return result
 
 
-def _cpu_s(process: Process) -> float:
-    times = psutil.Process(process.pid).cpu_times()
-    return float(times.user + times.system)
-
-
-def _rss_mib(process: Process) -> float:
-    return float(psutil.Process(process.pid).memory_info().rss) / (1 << 20)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__)

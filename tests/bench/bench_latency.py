@@ -1,20 +1,15 @@
 """From a device to a client: one reading over SSE, and a window's complete result after the window's end.
 
 Broker, bridge, Kafka, sequencer, Spark and access server share the machine with the devices and the client. Twenty plain MQTT devices
-send five readings a second each. `python -m tests.bench.bench_latency [--runs 3] [--seconds 30] [--json FILE]`
+send five readings a second each. `python -m tests.bench.bench_latency [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
-import statistics
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -23,6 +18,7 @@ from protocol.clock import SystemClock
 from simulators.clients import Event, Follower
 from simulators.outbox import Outbox
 from simulators.plain_device import Broker, PlainDevice
+from tests.bench.figures import Found, percentile, run
 from tests.story.system import System, until
 
 DEVICES = 20
@@ -31,6 +27,8 @@ STREAM = "latency"
 QUERY = "latency_5s"
 WINDOW_MS = 5_000
 FLOORS_MS = {"device to SSE, raw, p99": 150.0, "complete window to SSE after its end, p99": 2000.0}
+SECONDS = 30.0
+"""Of a run."""
 WARM_UP_S = 45.0
 """Spark's first batches are slow, and its second lane (the summaries) begins 20 s after the first."""
 FIRST_S = 300.0
@@ -102,22 +100,24 @@ class Stopwatch:
             self.window_s.setdefault((device, start_ms), now_s - end_s)
 
 
-async def measure(folder: Path, runs: int, seconds: float) -> list[dict[str, object]]:
+def measure(folder: Path, runs: int) -> Found:
     """Start the system once, measure each run on it."""
-    found: dict[str, list[float]] = defaultdict(list)
+    return asyncio.run(_measure(folder, runs))
+
+
+async def _measure(folder: Path, runs: int) -> Found:
+    found: Found = defaultdict(list)
     async with System(folder, agents=(), stream=STREAM, bridges=1, servers=1) as system:
         system.register(QUERY, SQL)
         await system.start("access-1", "analysis", "sequencer", "bridge-1")
         await _run(system, "warm-up", WARM_UP_S)
         for i in range(runs):
-            raw_s, window_s = await _run(system, f"car-{i}", seconds)
+            raw_s, window_s = await _run(system, f"car-{i}", SECONDS)
             for percent in (50, 99):
-                found[f"device to SSE, raw, p{percent}"].append(_percentile(raw_s, percent) * 1000)
-                found[f"complete window to SSE after its end, p{percent}"].append(_percentile(window_s, percent) * 1000)
-    return [
-        {"name": f"latency: {name}", "value": statistics.median(values), "unit": "ms", "floor": FLOORS_MS.get(name), "runs": values}
-        for name, values in found.items()
-    ]
+                for name, values in (("device to SSE, raw", raw_s), ("complete window to SSE after its end", window_s)):
+                    name = f"{name}, p{percent}"
+                    found[f"latency: {name}", "ms", FLOORS_MS.get(name)].append(percentile(values, percent) * 1000)
+    return found
 
 
 async def _run(system: System, name: str, seconds: float) -> tuple[list[float], list[float]]:
@@ -139,26 +139,5 @@ async def _run(system: System, name: str, seconds: float) -> tuple[list[float], 
     return watch.raw_s, list(watch.window_s.values())
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
-
-
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(Path(folder), arguments.runs, arguments.seconds))
-    for figure in figures:
-        floor = f"   floor {figure['floor']:>9,.0f}" if figure["floor"] else ""
-        print(f"{figure['name']:<60} {figure['value']:>10,.1f} {figure['unit']}{floor}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__)

@@ -5,13 +5,9 @@ Alone on the machine. `python -m tests.bench.bench_log [--runs 3] [--json FILE]`
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
-import json
 import random
-import statistics
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +19,7 @@ from edge.event_log import EventLog, LogBusyError, OutFrame, StreamLog
 from edge.intake import Intake, Policy
 from edge.log_codec import Reading
 from protocol.clock import SystemClock
+from tests.bench.figures import Found, percentile, run
 from tests.services import part, run_mosquitto, wait_until
 
 READINGS = 1_000_000
@@ -40,39 +37,17 @@ type = "host_metrics"
 stream = "host_metrics"
 """
 
-Found = defaultdict[tuple[str, str, float | None], list[float]]
 
-
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    figures = measure(arguments.runs)
-    for figure in figures:
-        floor = f"   floor {figure['floor']:>9,.0f}" if figure["floor"] else ""
-        print(f"{figure['name']:<44} {figure['value']:>12,.2f} {figure['unit']:<12}{floor}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
-def measure(runs: int) -> list[dict[str, object]]:
+def measure(folder: Path, runs: int) -> Found:
     """All figures, as medians."""
     found: Found = defaultdict(list)
     readings = _readings()
-    for _ in range(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            _accept(Path(folder), readings, found)
-        with tempfile.TemporaryDirectory() as folder:
-            _lone(Path(folder), readings, found)
+    for i in range(runs):
+        _accept(folder / f"accept-{i}", readings, found)
+        _lone(folder / f"lone-{i}", readings, found)
         _check(readings, found)
-        with tempfile.TemporaryDirectory() as folder:
-            found["agent resident memory", "MiB", None].append(_agent_mib(Path(folder)))
-    return [
-        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
-        for (name, unit, floor), values in found.items()
-    ]
+        found["agent resident memory", "MiB", None].append(_agent_mib(folder / f"agent-{i}"))
+    return found
 
 
 def _readings() -> list[Reading]:
@@ -113,11 +88,12 @@ def _accept(folder: Path, readings: list[Reading], found: Found) -> None:
             sent += out.count
             events.free(out.key)
         found["log: readings framed, handed over and freed", "readings/s", None].append(READINGS / (time.perf_counter() - wall))
-    with tempfile.TemporaryDirectory() as other, _open(Path(other), frames) as events:
+    other = folder.with_name(f"{folder.name}-kept")
+    with _open(other, frames) as events:
         log = events.stream("vehicle_position")
         log.wait_accepted(_append_all(log, readings), timeout_s=60)
         events.close()
-        found["log: bytes per reading on disk", "bytes", None].append((Path(other) / "events.db").stat().st_size / READINGS)
+        found["log: bytes per reading on disk", "bytes", None].append((other / "events.db").stat().st_size / READINGS)
 
 
 def _append_all(log: StreamLog, readings: list[Reading]) -> int:
@@ -146,9 +122,8 @@ def _lone(folder: Path, readings: list[Reading], found: Found) -> None:
                 time.sleep(0.0002)
             times.append((time.perf_counter() - began) * 1000)
             events.free(frames.pop().key)
-    times.sort()
-    found["log: lone reading until it may be sent, p50", "ms", None].append(times[LONE // 2])
-    found["log: lone reading until it may be sent, p99", "ms", None].append(times[LONE * 99 // 100])
+    for percent in (50, 99):
+        found[f"log: lone reading until it may be sent, p{percent}", "ms", None].append(percentile(times, percent))
 
 
 def _check(readings: list[Reading], found: Found) -> None:
@@ -182,4 +157,4 @@ def _agent_mib(folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__)

@@ -6,16 +6,11 @@ out. The broker shares the machine.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import statistics
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 
-import psutil
 from pyspark.sql import SparkSession
 
 from cloud import kafka
@@ -32,6 +27,7 @@ from deploy import jars
 from protocol import frame, record, topics
 from protocol.clock import SystemClock
 from protocol.stream import FieldInfo, FieldType, Stream
+from tests.bench.figures import Found, rss_mib, run
 from tests.services import run_kafka, wait_until
 
 READINGS = 100
@@ -50,24 +46,9 @@ SKETCHES = (
 )
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), arguments.runs)
-    for figure in figures:
-        floor = f"   floor {figure['floor']:>9,.1f}" if figure["floor"] else ""
-        print(f"{figure['name']:<44} {figure['value']:>12,.1f} {figure['unit']:<12}{floor}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
-def measure(folder: Path, runs: int) -> list[dict[str, object]]:
+def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
-    found: dict[tuple[str, str, float | None], list[float]] = defaultdict(list)
+    found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
         config = AnalysisConfig(
             data_dir=folder / "analysis",
@@ -95,13 +76,10 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
                     readings / bench.seconds(f"sketch_{i}", 1, SKETCHES)
                 )
                 found["analysis: minute summaries of four fields", "readings/s", None].append(readings / bench.summary_seconds(f"sum_{i}"))
-                found["analysis: driver's JVM, resident", "MiB", None].append(_rss_mib(session))
+                found["analysis: driver's JVM, resident", "MiB", None].append(rss_mib(jvm_pid(session)))
         finally:
             kill_jvm(session)
-    return [
-        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
-        for (name, unit, floor), values in found.items()
-    ]
+    return found
 
 
 class Bench:
@@ -168,9 +146,5 @@ def _computed(lane: Lane) -> int:
     return lane.counters.readings
 
 
-def _rss_mib(session: SparkSession) -> float:
-    return float(psutil.Process(jvm_pid(session)).memory_info().rss) / (1 << 20)
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__)

@@ -6,23 +6,20 @@ events in the same run. `python -m tests.bench.bench_sse [--runs 3] [--json FILE
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-
-import psutil
 
 from cloud import kafka
 from cloud.kafka import KafkaConfig
 from protocol import topics
+from tests.bench.figures import Found, cpu_s, rss_mib, run
 from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
 
 CLIENTS = 1000
@@ -34,39 +31,16 @@ RIVAL_RATE = 100
 STREAM = "bench_sse"
 FLOOR, RSS_MIB_MAX = 500_000, 150
 
-Found = dict[tuple[str, str, float | None], list[float]]
 
-
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), arguments.runs)
-    for figure in figures:
-        floor = f"   bound {figure['floor']:>9,.0f}" if figure["floor"] else ""
-        rival = f"   sse-starlette {figure['rival']:>9,.0f}" if "rival" in figure else ""
-        print(f"{figure['name']:<52} {figure['value']:>12,.1f} {figure['unit']:<14}{floor}{rival}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
-def measure(folder: Path, runs: int) -> list[dict[str, object]]:
-    """Start what is needed, run, and stop it again."""
+def measure(folder: Path, runs: int, *, theirs: dict[str, list[float]]) -> Found:
+    """Start what is needed, run, and stop it again. `theirs`: name → what the rival did in each run."""
     ours: Found = defaultdict(list)
-    theirs: dict[str, list[float]] = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
         kafka.ensure_topics(KafkaConfig(bootstrap=node.bootstrap), [topics.stream_topic(STREAM)])
         for i in range(runs):
             _measure_ours(folder / f"run-{i}", node.bootstrap, ours)
             _measure_rival(folder / f"run-{i}", node.bootstrap, theirs)
-    return [
-        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
-        | ({"rival": statistics.median(theirs[name])} if name in theirs else {})
-        for (name, unit, floor), values in ours.items()
-    ]
+    return ours
 
 
 THROUGHPUT = "deliveries to 1000 clients"
@@ -129,21 +103,17 @@ def _read(port: int, path: str, pid: int) -> dict[str, float]:
         assert clients.stdout is not None
         assert clients.stdout.readline() == "connected\n"
         time.sleep(2)  # a steady state is what is measured
-        used = _cpu_s(pid)
+        used = cpu_s(pid)
         clients.stdin.write("go\n")
         clients.stdin.flush()
         time.sleep(SECONDS / 2)
-        rss_mib = psutil.Process(pid).memory_info().rss / (1 << 20)
+        resident_mib = rss_mib(pid)
         figures: dict[str, float] = json.loads(clients.stdout.readline())
-        used = _cpu_s(pid) - used
+        used = cpu_s(pid) - used
         assert figures["deliveries_per_s"] > 0, "nothing was delivered"
-    return {**figures, "rss_mib": rss_mib, "cpu_us": used / max(1, figures["deliveries_per_s"] * SECONDS) * 1e6}
-
-
-def _cpu_s(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    return {**figures, "rss_mib": resident_mib, "cpu_us": used / max(1, figures["deliveries_per_s"] * SECONDS) * 1e6}
 
 
 if __name__ == "__main__":
-    main()
+    theirs: dict[str, list[float]] = defaultdict(list)
+    run(partial(measure, theirs=theirs), __doc__, theirs)

@@ -6,19 +6,16 @@ does what `make demo` does on free ports; the cold start is one run, then come a
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import signal
-import statistics
 import subprocess
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import httpx
 
+from tests.bench.figures import Found, run
 from tests.services import Process, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +37,9 @@ GROUP BY window(event_time, '10 seconds'), device
 """
 
 
-def measure(folder: Path, runs: int) -> list[dict[str, object]]:
+def measure(folder: Path, runs: int) -> Found:
     """One cold start, then warm ones."""
-    found: dict[str, list[float]] = defaultdict(list)
+    found: Found = defaultdict(list)
     clone = folder / "edgewake"
     environment = {"XDG_CACHE_HOME": str(folder / "cache"), "PIP_NO_CACHE_DIR": "1"}
     began = time.monotonic()
@@ -58,20 +55,21 @@ def measure(folder: Path, runs: int) -> list[dict[str, object]]:
             _await_result(process, f"http://127.0.0.1:{base}/v1/streams/host_10s/events")
             took = time.monotonic() - began
             if i == 0:
-                found["cold start, from the clone to windowed results"].append(took)
+                _note(found, "cold start, from the clone to windowed results", took)
             else:
-                found["warm start, to windowed results"].append(took)
+                _note(found, "warm start, to windowed results", took)
                 time.sleep(SETTLE_S)
-                found["query add, to its first result on SSE"].append(_add_query(process, clone, base, f"fast_{i}"))
+                _note(found, "query add, to its first result on SSE", _add_query(process, clone, base, f"fast_{i}"))
             began = time.monotonic()
             process.signal(signal.SIGINT)
             wait_until(lambda process=process: not process.is_running(), "it ended")  # type: ignore[misc]
-            found["Ctrl-C, to the end of the last process"].append(time.monotonic() - began)
+            _note(found, "Ctrl-C, to the end of the last process", time.monotonic() - began)
             assert process.stop() == 0, process.output()[-2000:]
-    return [
-        {"name": f"up: {name}", "value": statistics.median(values), "unit": "s", "floor": CEILINGS_S[name], "runs": values}
-        for name, values in found.items()
-    ]
+    return found
+
+
+def _note(found: Found, name: str, seconds: float) -> None:
+    found[f"up: {name}", "s", CEILINGS_S[name]].append(seconds)
 
 
 def _await_result(process: Process, url: str) -> None:
@@ -108,19 +106,5 @@ def _add_query(process: Process, clone: Path, base: int, name: str) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), arguments.runs)
-    for figure in figures:
-        print(f"{figure['name']:<60} {figure['value']:>10,.1f} {figure['unit']}   ceiling {figure['floor']:>5,.0f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__)

@@ -1,0 +1,59 @@
+"""What the benchmarks share: figures by name, their medians, and a command line that prints them and writes them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import psutil
+
+Found: TypeAlias = dict[tuple[str, str, float | None], list[float]]
+"""(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (report.AT_MOST)."""
+
+
+def run(measure: Callable[[Path, int], Found], doc: str | None, rivals: Mapping[str, Sequence[float]] | None = None) -> None:
+    """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs. `rivals`: name → the rival's runs."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = _medians(measure(Path(folder), arguments.runs), rivals or {})
+    for figure in figures:
+        bound = f"   bound {figure['floor']:>11,.1f}" if figure["floor"] else ""
+        rival = f"   rival {figure['rival']:>11,.1f}" if "rival" in figure else ""
+        print(f"{figure['name']:<60} {figure['value']:>13,.1f} {figure['unit']:<12}{bound}{rival}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+def _medians(found: Found, rivals: Mapping[str, Sequence[float]]) -> list[dict[str, object]]:
+    return [
+        {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
+        | ({"rival": statistics.median(rivals[name])} if name in rivals else {})
+        for (name, unit, floor), values in found.items()
+    ]
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value that `percent` of 100 do not pass."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def rss_mib(pid: int, *, family: bool = False) -> float:
+    """Resident memory of a process, with `family` of its descendants too."""
+    process = psutil.Process(pid)
+    members = [process, *(process.children(recursive=True) if family else [])]
+    return float(sum(member.memory_info().rss for member in members)) / (1 << 20)
