@@ -160,7 +160,6 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Va
             "port": ports.ops,
             "key_file": plan.ops_key_file,
             "access_urls": accesses,
-            "push_url": f"http://127.0.0.1:{ports.push}",
             "kafka": kafka,
         },
         "agent": {

@@ -224,7 +224,7 @@ def commands(plan: Plan) -> list[str]:
     lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50' --server {page}")
     if plan.has("ops"):
         ops = f"--ops http://127.0.0.1:{ports.ops} --key-file {_short(plan.ops_key_file)}"
-        lines.append(f"  {edgewake} query {ops} add {_short(EXAMPLE_QUERY)} --access {page}")
+        lines.append(f"  {edgewake} query {ops} add {_short(EXAMPLE_QUERY)}")
     return lines
 
 

@@ -15,7 +15,6 @@ from sse_starlette import EventSourceResponse
 
 from cloud import web
 from cloud.ops import acks, dead_letters
-from cloud.ops import queries as query_views
 from cloud.ops.acks import AckView
 from cloud.ops.auth import TICKET_LIFE_S, Guard, Tickets
 from cloud.ops.browse import Browser, OutOfRange
@@ -222,7 +221,7 @@ def _queries(app: FastAPI, parts: Parts, described: Sequence[Any]) -> None:
     @app.get("/v1/queries", dependencies=described, tags=["queries"])
     async def queries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[QueryView]:
         """Registered queries by name."""
-        views = [query_views.view(r, state.progress.get(name)) for name, r in sorted(state.queries.items())]
+        views = [registry.view(registration) for _, registration in sorted(state.queries.items())]
         return _page(views, lambda q: q.name, after, limit)
 
     @app.post("/v1/queries", status_code=201, dependencies=described, tags=["queries"])
@@ -236,7 +235,7 @@ def _queries(app: FastAPI, parts: Parts, described: Sequence[Any]) -> None:
     @app.get("/v1/queries/{name}", dependencies=described, tags=["queries"])
     async def query(name: QueryName) -> QueryView:
         """One query, with its text."""
-        return query_views.view(registry.get(name), state.progress.get(name), with_text=True)
+        return registry.view(registry.get(name), with_text=True)
 
     @app.delete("/v1/queries/{name}", status_code=204, dependencies=described, tags=["queries"])
     async def remove(name: QueryName) -> None:

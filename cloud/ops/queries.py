@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
@@ -50,14 +50,17 @@ class QueryView(BaseModel):
     topic: str
     events_path: str
     """Of its results on an access server."""
+    events_urls: list[str]
+    """The same with each access server that this API's configuration names."""
     text: str | None = None
     """The .sql file; only where one query is asked for."""
 
 
-def view(registration: Registration, progress: Progress | None, *, with_text: bool = False) -> QueryView:
+def view(registration: Registration, progress: Progress | None, access_urls: Sequence[str], *, with_text: bool = False) -> QueryView:
     """The joined view. Progress from before the registration is an earlier query's of the same name."""
     if progress is not None and progress.updated_at < registration.registered_at:
         progress = None
+    path = f"/v1/streams/{registration.name}/events"
     facts: dict[str, object] = {"state": QueryState.PAUSED if registration.paused else QueryState.STARTING}
     if progress is not None:
         facts |= progress.model_dump(exclude={"query", "offsets"})
@@ -68,7 +71,8 @@ def view(registration: Registration, progress: Progress | None, *, with_text: bo
             "paused": registration.paused,
             "registered_at": registration.registered_at,
             "topic": topics.query_topic(registration.name),
-            "events_path": f"/v1/streams/{registration.name}/events",
+            "events_path": path,
+            "events_urls": [url.rstrip("/") + path for url in access_urls],
             "text": registration.text if with_text else None,
         }
     )
@@ -88,11 +92,12 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 class Registry:
     """Writes to `ew.queries`. One change at a time, so that two people cannot take the same name."""
 
-    def __init__(self, config: kafka.KafkaConfig, state: State, clock: Clock, check: Check) -> None:
+    def __init__(self, config: kafka.KafkaConfig, state: State, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
         self._config = config
         self._state = state
         self._clock = clock
         self._check = check
+        self._access_urls = access_urls
         self._producer = kafka.producer(config, "ops-queries", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
         self._thread = ThreadPoolExecutor(1, "ops-registry")
         self._turn = asyncio.Lock()
@@ -108,7 +113,7 @@ class Registry:
                 raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
             existing = self._state.queries.get(name)
             if existing is not None and existing.text == text:
-                return self._view(existing), False
+                return self.view(existing, with_text=True), False
             if existing is not None:
                 raise Problem(409, "name_taken", f"query {name!r} is registered with another text; remove it first, or use another name")
             if len(self._state.queries) >= QUERIES_MAX:
@@ -116,7 +121,7 @@ class Registry:
             registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
             await self._blocking(lambda: kafka.ensure_topics(self._config, [topics.QUERIES, topics.query_topic(name)]))
             await self._write(name, registration)
-            return self._view(registration), True
+            return self.view(registration, with_text=True), True
 
     async def set_paused(self, name: str, paused: bool) -> QueryView:
         """Pause or resume. Raises Problem(404) or Unavailable."""
@@ -125,7 +130,7 @@ class Registry:
             if registration.paused != paused:
                 registration = registration.model_copy(update={"paused": paused})
                 await self._write(name, registration)
-            return self._view(registration)
+            return self.view(registration, with_text=True)
 
     async def remove(self, name: str) -> None:
         """Remove it; its results stay until they are too old. Raises Problem(404) or Unavailable."""
@@ -140,8 +145,9 @@ class Registry:
             raise Problem(404, "no_such_query", f"no query {name[:80]!r} is registered")
         return found
 
-    def _view(self, registration: Registration) -> QueryView:
-        return view(registration, self._state.progress.get(registration.name), with_text=True)
+    def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
+        """The query as it stands."""
+        return view(registration, self._state.progress.get(registration.name), self._access_urls, with_text=with_text)
 
     async def _write(self, name: str, registration: Registration | None) -> None:
         value = None if registration is None else registration.model_dump_json().encode()

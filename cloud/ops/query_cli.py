@@ -124,9 +124,8 @@ def remove(ops: Ops, name: str) -> None:
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
-@click.option("--access", envvar="EDGEWAKE_ACCESS_URL", default="http://127.0.0.1:8700", show_default=True, help="For the printed address.")
 @click.pass_obj
-def add(ops: Ops, file: Path, wait_s: int, access: str) -> None:
+def add(ops: Ops, file: Path, wait_s: int) -> None:
     """Register the query in FILE and wait until it runs."""
     response = ops.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
@@ -134,7 +133,8 @@ def add(ops: Ops, file: Path, wait_s: int, access: str) -> None:
     found = _wait(ops, found, wait_s)
     if found["state"] != "running":
         _fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
-    click.echo(f"{found['name']}: running. Its results: curl -N {access.rstrip('/')}{found['events_path']}", err=True)
+    where = next(iter(found["events_urls"]), found["events_path"])
+    click.echo(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
     _show_one({name: value for name, value in found.items() if name != "text"}, only_piped=True)
 
 

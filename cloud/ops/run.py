@@ -43,9 +43,7 @@ class OpsConfig(config.Config):
     key_file: Path
     """File with the API key, readable by its owner only."""
     access_urls: tuple[str, ...] = ()
-    """Access servers, for links."""
-    push_url: str | None = None
-    """The push proxy, for links."""
+    """Addresses of access servers as clients reach them; where a query's results are is told with them."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -74,7 +72,7 @@ async def run(settings: OpsConfig) -> None:
 
     reader = Reader(settings.kafka, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
     browser = Browser(settings.kafka, clock)
-    registry = Registry(settings.kafka, state, clock, _check)
+    registry = Registry(settings.kafka, state, clock, _check, settings.access_urls)
     metrics = CollectorRegistry()
     metrics.register(StateCollector(state, clock.now_ms))
     parts = Parts(state, registry, browser, live, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready)

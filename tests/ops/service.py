@@ -11,6 +11,7 @@ import httpx
 
 from tests.services import Process, free_ports, part
 
+ACCESS = "http://access.example:8700"
 KEY = "test-key-0123456789abcdef"
 
 
@@ -30,7 +31,7 @@ def running(bootstrap: str, directory: Path) -> Iterator[Ops]:
     (port,) = free_ports(1)
     key_file, config = directory / "ops.key", directory / "ops.toml"
     key_file.write_text(KEY + "\n")
-    config.write_text(f'port = {port}\nkey_file = "{key_file}"\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    config.write_text(f'port = {port}\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n[kafka]\nbootstrap = "{bootstrap}"\n')
     url = f"http://127.0.0.1:{port}"
     with (
         part("ops", config, directory / "ops.log") as process,

@@ -14,7 +14,7 @@ import pytest
 from protocol import topics
 from protocol.query import Progress, QueryState
 from tests.ops.conftest import Writer
-from tests.ops.service import KEY, Ops, running
+from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.services import Kafka, free_ports
 
@@ -57,7 +57,7 @@ def test_add_waits_until_the_query_runs_and_says_where_its_results_are(ops: Ops,
     say(writer, name, QueryState.RUNNING)
     out, err = adding.communicate(timeout=60)
     assert (adding.returncode, json.loads(out)["state"]) == (0, "running"), err
-    assert f"/v1/streams/{name}/events" in err
+    assert f"curl -N '{ACCESS}/v1/streams/{name}/events'" in err
 
 
 def test_add_says_why_the_analysis_refused_it_and_what_to_do(ops: Ops, writer: Writer, query_file: Path) -> None:
