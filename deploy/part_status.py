@@ -83,6 +83,7 @@ async def publish(keepers: Iterable[Keeper], port: int, clock: Clock, rng: rando
                 while True:
                     for keeper in keepers:
                         await client.publish(topics.up(DEVICE, STREAM), orjson.dumps(reading(keeper, meter, clock)), qos=0)
+                        raise_if_cancelled()
                     await clock.sleep(INTERVAL_S)
         except aiomqtt.MqttError:
             raise_if_cancelled()

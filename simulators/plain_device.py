@@ -82,6 +82,7 @@ class PlainDevice:
         while True:
             try:
                 async with self._client() as client:
+                    raise_if_cancelled()
                     backoff_s = BACKOFF_S_MIN
                     self._change(True)
                     await self._serve(client)

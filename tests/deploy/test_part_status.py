@@ -59,3 +59,35 @@ async def test_publishing_goes_on_after_the_broker_was_away(tmp_path: Path) -> N
         assert orjson.loads(payload)["state"] == "stopped"
         task.cancel()
         await asyncio.wait([task])
+
+
+class Hurried(SystemClock):
+    """Leaves out the pauses, so that a cancellation meets a publish; says when the first round is out."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.began.set()
+        await asyncio.sleep(0)
+
+
+async def ends(tmp_path: Path, port: int, turns: int) -> bool:
+    """Let it publish for some turns of the loop, and cancel it; did it end by that?"""
+    clock = Hurried()
+    keepers = supervisor(tmp_path, part("one"), part("two")).keepers.values()
+    task = asyncio.create_task(publish(keepers, port, clock, random.Random(1)))
+    async with asyncio.timeout(20):
+        await clock.began.wait()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=20)
+    return task.cancelled()
+
+
+async def test_a_cancellation_at_any_moment_ends_it(tmp_path: Path) -> None:
+    """The MQTT client's `asyncio.wait_for` can take it: every second one did, and a Ctrl-C that met a publish waited for ever."""
+    with run_mosquitto(tmp_path / "broker") as broker:
+        ended = [await ends(tmp_path / str(turns), broker.port, turns) for turns in range(60)]
+    assert [turns for turns, one in enumerate(ended) if not one] == []

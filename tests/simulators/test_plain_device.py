@@ -21,7 +21,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield service
 
 
-async def ends(name: str, port: int, turns: int) -> bool:
+async def ends(name: str, port: int, turns: int, *, from_connected: bool = True) -> bool:
     """Let a device work for some turns of the loop, with a reading in each, and cancel it; did it end by that?"""
     connected = asyncio.Event()
     device = PlainDevice(
@@ -33,8 +33,9 @@ async def ends(name: str, port: int, turns: int) -> bool:
         on_change=lambda is_connected: connected.set() if is_connected else connected.clear(),
     )
     running = asyncio.create_task(device.run())
-    async with asyncio.timeout(20):
-        await connected.wait()
+    if from_connected:
+        async with asyncio.timeout(20):
+            await connected.wait()
     for _ in range(turns):
         device.offer(name, "s", b'{"a":1}')
         await asyncio.sleep(0)
@@ -50,3 +51,8 @@ async def test_a_cancellation_at_any_moment_ends_it(broker: Mosquitto) -> None:
     """Many did not while `asyncio.wait_for` and the client could take the cancellation from it."""
     ended = [await asyncio.gather(*(ends(f"d-{i}-{turns}", broker.port, turns) for i in range(10))) for turns in range(1, 30)]
     assert [turns for turns, all_ended in enumerate(ended, 1) if not all(all_ended)] == []
+
+
+async def test_a_cancellation_while_it_connects_ends_it(broker: Mosquitto) -> None:
+    ended = await asyncio.gather(*(ends(f"c-{turns}", broker.port, turns, from_connected=False) for turns in range(150)))
+    assert [turns for turns, one in enumerate(ended) if not one] == []
