@@ -32,7 +32,8 @@ class Meter:
     """What the operating system says of a part: its process and all descendants."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, psutil.Process] = {}
+        self._families: dict[int, dict[int, psutil.Process]] = {}
+        """Kept between reads, because CPU percent is a difference."""
 
     def read(self, pid: int) -> tuple[float, float]:
         """(resident MiB, CPU percent of one core since the last read); zeros for a process that is gone."""
@@ -42,17 +43,19 @@ class Meter:
                 rss += process.memory_info().rss / _MIB
                 cpu += process.cpu_percent()
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                self._seen.pop(process.pid, None)
+                continue
         return round(rss, 1), round(cpu, 1)
 
     def _family(self, pid: int) -> list[psutil.Process]:
-        """Kept between reads, because CPU percent is a difference."""
+        before = self._families.pop(pid, {})
         try:
-            parent = self._seen.setdefault(pid, psutil.Process(pid))
-            return [parent, *(self._seen.setdefault(child.pid, child) for child in parent.children(recursive=True))]
+            parent = before.get(pid) or psutil.Process(pid)
+            family = {pid: parent} | {child.pid: before.get(child.pid, child) for child in parent.children(recursive=True)}
         except psutil.NoSuchProcess:
-            self._seen.pop(pid, None)
             return []
+        self._families[pid] = family
+        # A descendant counts from the second look: one that has just been forked still shows its parent's memory as its own.
+        return [process for number, process in family.items() if number == pid or number in before]
 
 
 def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:

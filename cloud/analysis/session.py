@@ -41,7 +41,7 @@ _SETTINGS: Final = {
     f"{_STREAMING}.minBatchesToRetain": "10",
     f"{_STREAMING}.numRecentProgressUpdates": "5",
     f"{_STREAMING}.metricsEnabled": "false",
-    # Hadoop's local file system starts `chmod` and writes a .crc for each file of the checkpoint: 60 ms a batch. These two do not.
+    # The default way to a local checkpoint writes a .crc beside each file and starts more `chmod` processes: 60 ms more a batch.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     f"{_STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
