@@ -240,6 +240,24 @@ LEADER_S: Final = 0.05
 _NO_LEADER_YET: Final = frozenset(
     {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION}
 )
+
+
+def watermarks(consumer: Consumer, topic: str, partition: int, *, deadline_s: float) -> tuple[int, int]:
+    """First offset kept and next one to be written. A topic just made has no leader yet: asks until `deadline_s` (monotonic).
+
+    Raises Unavailable.
+    """
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=METADATA_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline_s:
+                raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
+            time.sleep(LEADER_S)
+        else:
+            return int(low), int(high)
+
+
 TABLE_BATCH: Final = 500
 """Records that one `poll` of a table passes on at most."""
 _TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
@@ -277,17 +295,8 @@ class TableReader:
             self.poll(0.1)
 
     def _end(self, deadline: float) -> int:
-        """Offset after the last record, also of those that an open transaction still hides. A topic just made has no leader yet."""
-        place = TopicPartition(self._topic, self._partition)
-        while True:
-            try:
-                _low, high = self._uncommitted.get_watermark_offsets(place, timeout=METADATA_TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise Unavailable(f"topic {self._topic}: {error.args[0].str()}") from error
-                time.sleep(LEADER_S)
-            else:
-                return int(high)
+        """Offset after the last record, also of those that an open transaction still hides."""
+        return watermarks(self._uncommitted, self._topic, self._partition, deadline_s=deadline)[1]
 
     def position(self) -> int:
         """Offset of the next record."""

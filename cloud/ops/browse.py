@@ -66,11 +66,10 @@ class Browser:
         return self._consumer
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset kept and next one to be written; raises LookupError for an unknown partition."""
+        """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
         if partition >= kafka.partition_count(self._reader(), topic):
             raise LookupError(f"{topic} has no partition {partition}")
-        low, high = self._reader().get_watermark_offsets(TopicPartition(topic, partition), timeout=kafka.METADATA_TIMEOUT_S)
-        return low, high
+        return kafka.watermarks(self._reader(), topic, partition, deadline_s=self._clock.monotonic_s() + kafka.METADATA_TIMEOUT_S)
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
         """First offset written at `time_ms` or later; None where there is none."""
