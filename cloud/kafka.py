@@ -242,16 +242,17 @@ _NO_LEADER_YET: Final = frozenset(
 )
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int, *, deadline_s: float) -> tuple[int, int]:
-    """First offset kept and next one to be written. A topic just made has no leader yet: asks until `deadline_s` (monotonic).
+def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S) -> tuple[int, int]:
+    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`.
 
     Raises Unavailable.
     """
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=METADATA_TIMEOUT_S)
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline_s:
+            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
                 raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
             time.sleep(LEADER_S)
         else:
@@ -288,15 +289,15 @@ class TableReader:
     def read_all(self, *, timeout_s: float = 30.0) -> None:
         """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
         deadline = time.monotonic() + timeout_s
-        end = self._end(deadline)
+        end = self._end(timeout_s)
         while self._position < end:
             if time.monotonic() > deadline:
                 raise Unavailable(f"topic {self._topic}: read to {self._position} of {end} and no further")
             self.poll(0.1)
 
-    def _end(self, deadline: float) -> int:
+    def _end(self, timeout_s: float) -> int:
         """Offset after the last record, also of those that an open transaction still hides."""
-        return watermarks(self._uncommitted, self._topic, self._partition, deadline_s=deadline)[1]
+        return watermarks(self._uncommitted, self._topic, self._partition, patience_s=timeout_s)[1]
 
     def position(self) -> int:
         """Offset of the next record."""

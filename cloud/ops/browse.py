@@ -69,7 +69,7 @@ class Browser:
         """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
         if partition >= kafka.partition_count(self._reader(), topic):
             raise LookupError(f"{topic} has no partition {partition}")
-        return kafka.watermarks(self._reader(), topic, partition, deadline_s=self._clock.monotonic_s() + kafka.METADATA_TIMEOUT_S)
+        return kafka.watermarks(self._reader(), topic, partition)
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
         """First offset written at `time_ms` or later; None where there is none."""

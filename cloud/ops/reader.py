@@ -99,7 +99,7 @@ class Reader:
         """Follow the part states once somebody publishes them."""
         count = kafka.partition_count(consumer, PARTS_TOPIC)
         for partition in range(count):
-            low, high = consumer.get_watermark_offsets(TopicPartition(PARTS_TOPIC, partition), timeout=kafka.METADATA_TIMEOUT_S)
+            low, high = kafka.watermarks(consumer, PARTS_TOPIC, partition)
             consumer.incremental_assign([TopicPartition(PARTS_TOPIC, partition, max(low, high - PARTS_BEHIND))])
         return count > 0
 
