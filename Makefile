@@ -20,7 +20,7 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	@$(RUN)python -m tests.needs
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
-	$(RUN)mypy
+	@$(MAKE) --no-print-directory types
 	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test ## check style
@@ -28,6 +28,9 @@ lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff check .
 
 types: $(VENV)/installed-test ## check types
+	@mkdir -p build/types/edgewake
+	@ln -sfn ../../../edgewake/__init__.py build/types/edgewake/__init__.py
+	@for folder in edge cloud protocol simulators deploy; do ln -sfn ../../../$$folder build/types/edgewake/$$folder; done
 	$(RUN)mypy
 
 format: $(VENV)/installed-test ## put the code into shape

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from edgewake.protocol import topics
+from edgewake.protocol.config import Config
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 from pydantic import Field
-
-from protocol import topics
-from protocol.config import Config
-from protocol.errors import EdgewakeError, LocalError, Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
@@ -138,7 +137,7 @@ _FENCED: Final = frozenset(
 
 
 def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
-    """Make the topics that are missing, with the settings of `protocol.topics`; safe to call from several processes at once.
+    """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
 
     Raises Unavailable where the broker is away, LocalError where it refuses.
     """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Final
 
-from protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError
 
 _APT_S: Final = 600
 """Seconds that one apt call may take."""

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-
-from deploy.jars import free_bytes
-from protocol.errors import LocalError
+from edgewake.deploy.jars import free_bytes
+from edgewake.protocol.errors import LocalError
 
 DISK_BYTES_MIN: Final = 1 << 30
 """Free bytes wanted in the data folder: what Kafka keeps of a day of the demo, with room to spare."""

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 import orjson
-
-from deploy.guardian import Guardian, die_with_parent
-from deploy.part import Part
-from deploy.part_log import LINE_BYTES_MAX, PartLog
+from edgewake.deploy.guardian import Guardian, die_with_parent
+from edgewake.deploy.part import Part
+from edgewake.deploy.part_log import LINE_BYTES_MAX, PartLog
 
 READY_EVENT: Final = "part.ready"
 _PROBE_S: Final = 0.05

@@ -64,22 +64,27 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
     """What to install; a module of our own that is missing is said by name, since no extra would bring it."""
-    package = _package_of(entry.value)
-    if (error.name or "").partition(".")[0] in {package, "protocol", "deploy"}:
+    if _is_ours(error):
         return f"edgewake {entry.name} is not part of this installation: no module {error.name}"
     extra = _extra_of(entry.value)
     return f"edgewake {entry.name} needs more libraries: pip install 'edgewake[{extra}]' (no module {error.name})"
 
 
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return (error.name or "").partition(".")[0] == "edgewake"
+
+
 def _extra_of(value: str) -> str:
-    if value.startswith("edge.client"):
+    if value.startswith("edgewake.edge.client"):
         return "client"
     package = _package_of(value)
     return {"deploy": "demo"}.get(package, package)
 
 
 def _package_of(value: str) -> str:
-    return value.partition(":")[0].partition(".")[0]
+    """`cloud` of `edgewake.cloud.ops.cli:ops`; for commands of others the name of their package."""
+    first, _, rest = value.partition(":")[0].partition(".")
+    return rest.partition(".")[0] if first == "edgewake" else first
 
 
 @click.group(cls=Parts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -90,7 +95,7 @@ def edgewake() -> None:
 
 def main() -> None:
     """The entry point of the script `edgewake`."""
-    from protocol.errors import ConfigError, EdgewakeError
+    from edgewake.protocol.errors import ConfigError, EdgewakeError
 
     try:
         edgewake.main(prog_name="edgewake")
@@ -104,7 +109,7 @@ def main() -> None:
 def _said_late(error: ModuleNotFoundError) -> int:
     """A part's heavy libraries are imported inside its command, so they are missed only there."""
     entry = _entry_points().get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
-    if entry is None or (error.name or "").partition(".")[0] in {"edge", "cloud", "protocol", "simulators", "deploy"}:
+    if entry is None or _is_ours(error):
         raise error
     click.echo(f"edgewake: {missing_library(entry, error)}", err=True)
     return 1

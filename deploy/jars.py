@@ -21,8 +21,8 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from protocol.clock import SystemClock
-from protocol.errors import LocalError, Unavailable
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import LocalError, Unavailable
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 DOWNLOADS_AT_ONCE: Final = 4

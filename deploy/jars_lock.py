@@ -6,8 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from deploy.jars import LOCK
-from deploy.kafka_node import VERSION
+from edgewake.deploy.jars import LOCK
+from edgewake.deploy.kafka_node import VERSION
 
 SETS: Final = {
     # The second jar lets Kafka's log lines out: its own POM leaves the choice of a logging back end to the user. The ! keeps its

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from deploy import apt
-from protocol.errors import LocalError
+from edgewake.deploy import apt
+from edgewake.protocol.errors import LocalError
 
 VERSION_MIN: Final = 17
 """What Kafka 4 and Spark 4 are compiled for."""

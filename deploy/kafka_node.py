@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError
 
 VERSION: Final = "4.3.1"
 """Of the jars, and of the image in compose.yaml."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deploy import apt
-from protocol.errors import LocalError
-from protocol.mqtt import PACKET_BYTES_MAX
+from edgewake.deploy import apt
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
 QUEUED_MESSAGES_MAX: Final = 1_000_000
 """Messages kept for a bridge that is away. Not 0 ("unlimited"): 2.0.2 and 2.0.16 drop everything then (#1956, #2879)."""

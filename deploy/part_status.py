@@ -15,12 +15,11 @@ from typing import Final
 import aiomqtt
 import orjson
 import psutil
-
-from deploy.lifecycle import BACKOFF_FIRST_S, BACKOFF_MAX_S
-from deploy.supervisor import Keeper
-from protocol import topics
-from protocol.cancellation import raise_if_cancelled
-from protocol.clock import Clock
+from edgewake.deploy.lifecycle import BACKOFF_FIRST_S, BACKOFF_MAX_S
+from edgewake.deploy.supervisor import Keeper
+from edgewake.protocol import topics
+from edgewake.protocol.cancellation import raise_if_cancelled
+from edgewake.protocol.clock import Clock
 
 DEVICE: Final = "supervisor"
 STREAM: Final = "part_status"

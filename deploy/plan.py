@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deploy.part import Floor, Part
-from deploy.toml_text import Value
-from protocol.errors import ConfigError
+from edgewake.deploy.part import Floor, Part
+from edgewake.deploy.toml_text import Value
+from edgewake.protocol.errors import ConfigError
 
 SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "access", "push", "ops", "agent", "simulators")
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
@@ -224,7 +224,7 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
 
 
 def _command(plan: Plan, name: str) -> tuple[str, ...]:
-    edgewake = (sys.executable, "-m", "deploy.cli")
+    edgewake = (sys.executable, "-m", "edgewake.deploy.cli")
     if name == "simulators":
         return (*edgewake, "simulate", "fleet", "--vehicles", str(VEHICLES), "--host", "127.0.0.1", "--port", str(plan.ports.mqtt))
     return (*edgewake, _service_of(name), "--config", str(config_file(plan, name)))

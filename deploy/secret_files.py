@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError
 
 
 def ensure(path: Path, text: str) -> str:

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from deploy import checks, jars, java, kafka_node, mosquitto, part_status, secret_files
-from deploy.lifecycle import State
-from deploy.part import Part
-from deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
-from deploy.progress import Step, Steps
-from deploy.supervisor import Keeper, Supervisor, failure
-from deploy.toml_text import dumps
-from protocol.clock import SystemClock
-from protocol.errors import LocalError
-from protocol.names import is_device
+from edgewake.deploy import checks, jars, java, kafka_node, mosquitto, part_status, secret_files
+from edgewake.deploy.lifecycle import State
+from edgewake.deploy.part import Part
+from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
+from edgewake.deploy.progress import Step, Steps
+from edgewake.deploy.supervisor import Keeper, Supervisor, failure
+from edgewake.deploy.toml_text import dumps
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.names import is_device
 
 EXAMPLE_QUERY: Final = Path(__file__).parent / "examples" / "fast_vehicles.sql"
 

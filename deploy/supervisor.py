@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-
-from deploy.child import Child
-from deploy.guardian import Guardian
-from deploy.lifecycle import FAILURES_MAX, WINDOW_S, Event, State, after, grace_s, restart_delay_s
-from deploy.part import Floor, Part
-from deploy.part_log import PartLog
-from protocol.clock import Clock
-from protocol.errors import LocalError
+from edgewake.deploy.child import Child
+from edgewake.deploy.guardian import Guardian
+from edgewake.deploy.lifecycle import FAILURES_MAX, WINDOW_S, Event, State, after, grace_s, restart_delay_s
+from edgewake.deploy.part import Floor, Part
+from edgewake.deploy.part_log import PartLog
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError
 
 STOP_S: Final = 13.0
 """Seconds for stopping everything; the 15 that are promised leave room for the way out."""

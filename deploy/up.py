@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-
-from deploy.plan import ACCESS_SERVERS_MAX, SERVICES
+from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
 
 
 @click.command()
@@ -20,11 +19,11 @@ from deploy.plan import ACCESS_SERVERS_MAX, SERVICES
 @click.option("--access-servers", type=click.IntRange(1, ACCESS_SERVERS_MAX), default=1, show_default=True, help="How many of them.")
 def up(data: Path, port_base: int, for_s: float | None, no_simulators: bool, only: tuple[str, ...], access_servers: int) -> None:
     """Start the whole system on this machine and watch over it; Ctrl-C stops it, the next start goes on from the same data."""
-    from deploy import checks
+    from edgewake.deploy import checks
 
     checks.libraries()
-    from deploy.plan import Plan, Ports
-    from deploy.start import main
+    from edgewake.deploy.plan import Plan, Ports
+    from edgewake.deploy.start import main
 
     plan = Plan(
         data=data.absolute(),

@@ -182,7 +182,7 @@ def queries() -> str:
 
 def commands() -> str:
     """Every command of `edgewake` with what it does."""
-    lines = _load("deploy.cli:HELP")
+    lines = _load("edgewake.deploy.cli:HELP")
     return "\n".join(
         ["| command | what it does |", "|---|---|", *(f"| `edgewake {name}` | {_cell(text)} |" for name, text in lines.items())]
     )

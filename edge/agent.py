@@ -17,19 +17,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, assert_never
 
-from edge import status as status_file
-from edge.config import AgentConfig, AnySource
-from edge.event_log import EventLog, LogStatus
-from edge.intake import Intake, LogSink, OneWaySink
-from edge.log_codec import Reading
-from edge.log_store import OutFrame
-from edge.memory import give_back
-from edge.sources.source import Source
-from edge.uplink import Uplink
-from protocol.clock import Clock
-from protocol.device import DeviceState, DeviceStatus
-from protocol.errors import LocalError
-from protocol.record import Mode
+from edgewake.edge import status as status_file
+from edgewake.edge.config import AgentConfig, AnySource
+from edgewake.edge.event_log import EventLog, LogStatus
+from edgewake.edge.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_store import OutFrame
+from edgewake.edge.memory import give_back
+from edgewake.edge.sources.source import Source
+from edgewake.edge.uplink import Uplink
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.record import Mode
 
 log = logging.getLogger("edgewake.agent")
 
@@ -97,15 +97,15 @@ class Agent:
         """Each kind is imported where it is used: a small device pays for what it has."""
         match config.type:
             case "host_metrics":
-                from edge.sources.host_metrics import HostMetrics
+                from edgewake.edge.sources.host_metrics import HostMetrics
 
                 return HostMetrics(config, self._clock)
             case "json_lines":
-                from edge.sources.json_lines import JsonLines
+                from edgewake.edge.sources.json_lines import JsonLines
 
                 return JsonLines()
             case "file_tail":
-                from edge.sources.file_tail import FileTail
+                from edgewake.edge.sources.file_tail import FileTail
 
                 return FileTail(config, self._clock, position=self._events.position)
             case unknown:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from edge.config import AgentConfig
+    from edgewake.edge.config import AgentConfig
 
 _CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file of the agent.")
 
@@ -22,8 +22,8 @@ def agent(context: click.Context, config_file: Path | None, verbose: bool) -> No
     """Run the agent of this device: measure, keep, send until acknowledged."""
     if context.invoked_subcommand is not None:
         return
-    from protocol.errors import ConfigError, LocalError
-    from protocol.log import set_up
+    from edgewake.protocol.errors import ConfigError, LocalError
+    from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     try:
@@ -40,8 +40,8 @@ def _run(config: AgentConfig) -> None:
     import asyncio
     import random
 
-    from edge.agent import Agent
-    from protocol.clock import SystemClock
+    from edgewake.edge.agent import Agent
+    from edgewake.protocol.clock import SystemClock
 
     async def life() -> None:
         await Agent(config, clock=SystemClock(), rng=random.SystemRandom()).run()
@@ -54,9 +54,9 @@ def _run(config: AgentConfig) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def status(config_file: Path | None, as_json: bool) -> None:
     """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
-    from edge import status as status_file
-    from protocol.clock import SystemClock
-    from protocol.errors import ConfigError, LocalError
+    from edgewake.edge import status as status_file
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.errors import ConfigError, LocalError
 
     try:
         found = status_file.read(_load(config_file).data_dir, now_ms=SystemClock().now_ms())
@@ -74,7 +74,7 @@ def status(config_file: Path | None, as_json: bool) -> None:
 @_CONFIG
 def check(config_file: Path | None) -> None:
     """Check the configuration and say what it means; exit 2 where it cannot be used."""
-    from protocol.errors import ConfigError
+    from edgewake.protocol.errors import ConfigError
 
     try:
         config = _load(config_file)
@@ -92,8 +92,8 @@ def check(config_file: Path | None) -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames to show.")
 def show_log(config_file: Path | None, limit: int) -> None:
     """Frames and batches that wait in the log, oldest first, one JSON object a line. Reads only."""
-    from edge.log_view import rows
-    from protocol.errors import ConfigError, LocalError
+    from edgewake.edge.log_view import rows
+    from edgewake.protocol.errors import ConfigError, LocalError
 
     try:
         for row in rows(_load(config_file).data_dir, limit):
@@ -105,9 +105,9 @@ def show_log(config_file: Path | None, limit: int) -> None:
 
 
 def _load(config_file: Path | None) -> AgentConfig:
-    from edge.config import AgentConfig
-    from protocol.config import load
-    from protocol.errors import ConfigError
+    from edgewake.edge.config import AgentConfig
+    from edgewake.protocol.config import load
+    from edgewake.protocol.errors import ConfigError
 
     if config_file is None:
         raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")

@@ -24,13 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from edge.config import LogConfig, UplinkConfig
-from edge.log_codec import Reading
-from edge.log_epoch import next_epoch
-from edge.log_store import Failpoint, FrameKey, Limits, LogStore, OutFrame, no_failpoint
-from edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
-from protocol.clock import Clock
-from protocol.errors import LocalError, RejectReason
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_epoch import next_epoch
+from edgewake.edge.log_store import Failpoint, FrameKey, Limits, LogStore, OutFrame, no_failpoint
+from edgewake.edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError, RejectReason
 
 T = TypeVar("T")
 

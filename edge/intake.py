@@ -1,8 +1,8 @@
 """The border of the agent: what sources bring is checked here once, counted, and passed on as readings.
 
 A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with its reason, by the rules of
-`protocol.frame`, which the bridge applies too; all others go on. What is full at the log's queue is the source's policy: it waits, or the
-reading is dropped and counted.
+`edgewake.protocol.frame`, which the bridge applies too; all others go on. What happens when the log's queue is full is the source's
+policy: it waits, or the reading is dropped and counted.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import orjson
-
-from edge.config import READING_BYTES_MAX
-from edge.event_log import LogBusyError, StreamLog
-from edge.log_codec import Reading
-from protocol.clock import Clock
-from protocol.errors import Rejected, RejectReason
-from protocol.frame import TIME_MS_MAX, Scalar, reading_of
-from protocol.names import is_field
+from edgewake.edge.config import READING_BYTES_MAX
+from edgewake.edge.event_log import LogBusyError, StreamLog
+from edgewake.edge.log_codec import Reading
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frame import TIME_MS_MAX, Scalar, reading_of
+from edgewake.protocol.names import is_field
 
 log = logging.getLogger("edgewake.intake")
 

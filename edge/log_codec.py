@@ -15,9 +15,8 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import orjson
-
-from protocol.frame import FIELDS_MAX, Frame, Gap, Scalar, encode
-from protocol.stream import FieldType, types_of
+from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar, encode
+from edgewake.protocol.stream import FieldType, types_of
 
 Reading: TypeAlias = tuple[int, Mapping[str, Scalar]]
 """(event time in ms since 1970, flat fields)."""
@@ -113,7 +112,7 @@ class FrameColumns:
         return True
 
     def payload(self, *, epoch: int, frame: int, seq: int) -> bytes:
-        """The bytes of the frame, the same as `protocol.frame.encode` makes."""
+        """The bytes of the frame, the same as `edgewake.protocol.frame.encode` makes."""
         if len(self._bodies) == 1:
             return b'{"epoch":%d,"frame":%d,"seq":%d,' % (epoch, frame, seq) + self._bodies[0][1:]
         t: list[int] = []

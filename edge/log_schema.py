@@ -18,7 +18,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
 PAGE_CACHE_KIB: Final = 1024

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, gap_payload
-from edge.log_epoch import LogIdentity, Mark, MarkFile, Place, place_of, why_new
-from edge.log_schema import LOG_NAME, open_for_writing
-from protocol.clock import Clock
-from protocol.errors import RejectReason
-from protocol.frame import FRAME_TYPE, Gap, compress
+from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, gap_payload
+from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, place_of, why_new
+from edgewake.edge.log_schema import LOG_NAME, open_for_writing
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
 
 ROW_BYTES: Final = 64
 """What a row costs beside its body, for the quota."""

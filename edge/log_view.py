@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from edgewake.edge.log_schema import LOG_NAME, open_for_reading
+from edgewake.protocol import frame
+from edgewake.protocol.errors import LocalError
 from sqlite_utils import Database
-
-from edge.log_schema import LOG_NAME, open_for_reading
-from protocol import frame
-from protocol.errors import LocalError
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:

@@ -31,11 +31,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from edge.config import LogConfig
-from edge.log_codec import Reading
-from edge.log_schema import CHECKPOINT_BYTES
-from edge.log_store import Done, FrameKey, LogStore, OutFrame, Work
-from protocol.errors import EdgewakeError, LocalError, RejectReason
+from edgewake.edge.config import LogConfig
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_schema import CHECKPOINT_BYTES
+from edgewake.edge.log_store import Done, FrameKey, LogStore, OutFrame, Work
+from edgewake.protocol.errors import EdgewakeError, LocalError, RejectReason
 
 log = logging.getLogger("edgewake.log")
 

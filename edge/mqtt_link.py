@@ -1,6 +1,6 @@
 """One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the line is dead.
 
-A thin shell over `protocol.mqtt`. It is told what to send and calls back with what came; it decides nothing about frames.
+A thin shell over `edgewake.protocol.mqtt`. It is told what to send and calls back with what came; it decides nothing about frames.
 `lost` is set when the connection is gone, for whatever reason. Half-open lines: every half keepalive the broker is pinged, after one and a
 half of silence the line is cut (MQTT 5, section 3.1.2.10).
 """
@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import mqtt5
-
-from edge.config import MqttConfig
-from protocol.errors import ConfigError, RemoteError, Unavailable
-from protocol.mqtt import Packet, PacketIds, PacketReader, Unreadable
+from edgewake.edge.config import MqttConfig
+from edgewake.protocol.errors import ConfigError, RemoteError, Unavailable
+from edgewake.protocol.mqtt import Packet, PacketIds, PacketReader, Unreadable
 
 T = TypeVar("T")
 

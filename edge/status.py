@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-
-from edge.log_schema import LOG_NAME, open_for_reading
-from protocol.errors import LocalError
+from edgewake.edge.log_schema import LOG_NAME, open_for_reading
+from edgewake.protocol.errors import LocalError
 
 STATUS_NAME: Final = "status.json"
 STALE_AFTER: Final = 3

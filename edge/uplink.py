@@ -17,19 +17,18 @@ from typing import Final
 
 import mqtt5
 import orjson
-
-from edge.backoff import Backoff
-from edge.config import AgentConfig
-from edge.event_log import EventLog
-from edge.log_codec import Reading
-from edge.log_store import FrameKey, OutFrame
-from edge.mqtt_link import CONNECT_TIMEOUT_S, MqttLink, connect, tls_of
-from edge.uplink_session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
-from protocol import topics
-from protocol.ack import Ack
-from protocol.clock import Clock
-from protocol.device import DeviceState, DeviceStatus
-from protocol.errors import RemoteError, Unavailable
+from edgewake.edge.backoff import Backoff
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.event_log import EventLog
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, MqttLink, connect, tls_of
+from edgewake.edge.uplink_session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.protocol import topics
+from edgewake.protocol.ack import Ack
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.errors import RemoteError, Unavailable
 
 log = logging.getLogger("edgewake.uplink")
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from edge.log_store import FrameKey, OutFrame
-from protocol.ack import Ack
-from protocol.errors import LocalError, RejectReason, RemoteError
+from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.protocol.ack import Ack
+from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 
 PUBACK_SUCCESS: Final = 0
 

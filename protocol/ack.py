@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import orjson
-
-from protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.errors import RejectReason, RemoteError
 
 
 class AckToken(NamedTuple):

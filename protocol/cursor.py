@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from protocol.errors import CursorError
+from edgewake.protocol.errors import CursorError
 
 PREFIX: Final = "v1."
 TEXT_MAX: Final = 4096

@@ -26,9 +26,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 import zstandard
-
-from protocol.errors import Rejected, RejectReason
-from protocol.names import RESERVED_FIELDS, is_field
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
 FRAME_TYPE: Final = "application/vnd.edgewake.frame+json"
 FRAME_ZSTD_TYPE: Final = "application/vnd.edgewake.frame+json+zstd"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import mqtt5
-
-from protocol.errors import RemoteError
+from edgewake.protocol.errors import RemoteError
 
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
 """Bytes of one packet: FRAME_BYTES_MAX and room for its properties. Over it: RemoteError, the connection is closed."""

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import orjson
-
-from protocol.frame import Scalar
+from edgewake.protocol.frame import Scalar
 
 KIND_HEADER: Final = "kind"
 KIND_RESULT: Final = b"result"

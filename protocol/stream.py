@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
+from edgewake.protocol.frame import Scalar
+from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-
-from protocol.frame import Scalar
-from protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 STREAMS_MAX = 1000
 """Streams in the catalogue; each is a Kafka topic. A message of one more stream is rejected (oversize)."""

@@ -28,8 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import Rejected, RejectReason
-from protocol.names import is_device, is_stream
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.names import is_device, is_stream
 
 ROOT: Final = "ew/v1"
 UP_FILTER: Final = f"{ROOT}/+/up/+"

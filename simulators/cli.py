@@ -27,13 +27,13 @@ def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, spe
     """Vehicles that drive through a town and send their position over MQTT."""
     import random
 
-    from protocol.clock import SystemClock
-    from protocol.log import set_up
-    from protocol.names import is_device
-    from simulators.fleet import Fleet, FleetPlan
-    from simulators.plain_device import Broker
-    from simulators.run import until_stopped
-    from simulators.world import World
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.log import set_up
+    from edgewake.protocol.names import is_device
+    from edgewake.simulators.fleet import Fleet, FleetPlan
+    from edgewake.simulators.plain_device import Broker
+    from edgewake.simulators.run import until_stopped
+    from edgewake.simulators.world import World
 
     if prefix and not is_device(prefix + "car-01"):
         raise click.BadParameter("expected A-Z a-z 0-9 . _ -, a letter or digit first", param_hint="--prefix")
@@ -51,9 +51,8 @@ def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, spe
 def town(out: Path | None) -> None:
     """Write the town's map as GeoJSON: roads with name and class, river, parks, charging stations."""
     import orjson
-
-    from simulators.town import geojson
-    from simulators.town_maker import make
+    from edgewake.simulators.town import geojson
+    from edgewake.simulators.town_maker import make
 
     data = orjson.dumps(geojson(make()), option=orjson.OPT_APPEND_NEWLINE)
     if out is None:

@@ -15,13 +15,12 @@ from functools import partial
 from typing import Final
 
 import orjson
-
-from protocol.clock import Clock
-from protocol.names import is_stream
-from simulators.outbox import Outbox
-from simulators.plain_device import Broker, PlainDevice
-from simulators.vehicles import Vehicle
-from simulators.world import World
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.names import is_stream
+from edgewake.simulators.outbox import Outbox
+from edgewake.simulators.plain_device import Broker, PlainDevice
+from edgewake.simulators.vehicles import Vehicle
+from edgewake.simulators.world import World
 
 log = logging.getLogger("edgewake.simulate")
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
-
-from protocol.clock import Clock
-from simulators.outbox import Outbox
-from simulators.plain_device import Broker, PlainDevice
-from simulators.recorded import BadRow
-from simulators.replay import Pace, Reading
+from edgewake.protocol.clock import Clock
+from edgewake.simulators.outbox import Outbox
+from edgewake.simulators.plain_device import Broker, PlainDevice
+from edgewake.simulators.recorded import BadRow
+from edgewake.simulators.replay import Pace, Reading
 
 OUTBOX_MAX: Final = 2000
 """Readings read from the file and not yet acknowledged; then the file waits."""

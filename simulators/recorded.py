@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import orjson
-
-from simulators.nmea import NmeaReader, is_sentence
+from edgewake.simulators.nmea import NmeaReader, is_sentence
 
 TYPE_ROWS: Final = 10_000
 """Rows by which the type of a CSV column is decided; they are held in memory."""

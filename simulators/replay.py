@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from protocol.frame import TIME_MS_MAX
-from protocol.names import RESERVED_FIELDS, is_device
-from simulators.recorded import BadRow, Row
+from edgewake.protocol.frame import TIME_MS_MAX
+from edgewake.protocol.names import RESERVED_FIELDS, is_device
+from edgewake.simulators.recorded import BadRow, Row
 
 SORT_ROWS_MAX: Final = 2_000_000
 """Rows that can be sorted by time, in memory: about 2 GB. More is refused."""

@@ -12,9 +12,9 @@ import click
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from simulators.player import PlayPlan, Summary
-    from simulators.recorded import BadRow, Tally
-    from simulators.replay import Columns, Reading
+    from edgewake.simulators.player import PlayPlan, Summary
+    from edgewake.simulators.recorded import BadRow, Tally
+    from edgewake.simulators.replay import Columns, Reading
 
 
 def _speed(_context: click.Context, _option: click.Parameter, value: str) -> float | None:
@@ -81,13 +81,13 @@ def replay(
     """
     import random
 
-    from protocol.clock import SystemClock
-    from protocol.log import set_up
-    from simulators.plain_device import Broker
-    from simulators.player import IN_FLIGHT_AT_FULL_SPEED, Player, PlayPlan
-    from simulators.recorded import Tally, UnreadableFile
-    from simulators.replay import Columns, Pace, legal_device, legal_stream
-    from simulators.run import until_stopped
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.log import set_up
+    from edgewake.simulators.plain_device import Broker
+    from edgewake.simulators.player import IN_FLIGHT_AT_FULL_SPEED, Player, PlayPlan
+    from edgewake.simulators.recorded import Tally, UnreadableFile
+    from edgewake.simulators.replay import Columns, Pace, legal_device, legal_stream
+    from edgewake.simulators.run import until_stopped
 
     name = file.name.split(".")[0]
     set_up()
@@ -125,8 +125,8 @@ def _readings(
 ) -> Iterator[Reading | BadRow]:  # fmt: skip
     from itertools import islice
 
-    from simulators import recorded
-    from simulators.replay import sorted_by_time, to_readings, with_time_field
+    from edgewake.simulators import recorded
+    from edgewake.simulators.replay import sorted_by_time, to_readings, with_time_field
 
     kind = recorded.detect(file) if file_format == "auto" else recorded.FileFormat(file_format)
     rows = recorded.rows(file, kind, tally, columns=names.split(",") if names else None)
@@ -143,10 +143,9 @@ def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
     if not sys.stderr.isatty():
         yield lambda: None
         return
+    from edgewake.simulators.recorded import lines
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    from simulators.recorded import lines
 
     total = min(sum(1 for _ in lines(file)), limit or sys.maxsize)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

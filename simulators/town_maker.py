@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from simulators.town import MAP_M, Edge, Point, StreetClass, Town
+from edgewake.simulators.town import MAP_M, Edge, Point, StreetClass, Town
 
 _SEED: Final = 5
 _COLUMNS: Final = range(-7, 8)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from simulators.town import Edge, Point, StreetClass, Town, to_degrees
+from edgewake.simulators.town import Edge, Point, StreetClass, Town, to_degrees
 
 ACCELERATION_M_S2: Final = 1.6
 BRAKING_M_S2: Final = 2.4

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from simulators.town import Town
-from simulators.town_maker import make
-from simulators.vehicles import Vehicle
+from edgewake.simulators.town import Town
+from edgewake.simulators.town_maker import make
+from edgewake.simulators.vehicles import Vehicle
 
 VEHICLES_MAX: Final = 1000
 """Vehicles in a world. One connection each, so more belong into a second process."""

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import click
-
-from deploy import apt, jars, java, mosquitto
-from protocol.errors import EdgewakeError, LocalError
+from edgewake.deploy import apt, jars, java, mosquitto
+from edgewake.protocol.errors import EdgewakeError, LocalError
 
 JS = Path(__file__).with_name("js")
 

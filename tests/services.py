@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy import jars, java, kafka_node, mosquitto
+from edgewake.deploy import jars, java, kafka_node, mosquitto
 
 START_S = 120.0
 STOP_S = 15.0
@@ -150,7 +150,7 @@ class Process:
 
 def part(name: str, config: Path, log: Path, *more: str) -> Process:
     """`edgewake NAME --config FILE`, not started; `with` it, then `wait_for('"event":"part.ready"')`."""
-    return Process([sys.executable, "-m", "deploy.cli", name, "--config", str(config), *more], log)
+    return Process([sys.executable, "-m", "edgewake.deploy.cli", name, "--config", str(config), *more], log)
 
 
 @dataclass

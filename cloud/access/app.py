@@ -16,23 +16,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
+from edgewake.cloud.access import page, subscription
+from edgewake.cloud.access.catalogue import UnknownStream
+from edgewake.cloud.access.client import Client
+from edgewake.cloud.access.clients import Clients
+from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.access.hub import Full, Hub
+from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.stream_response import EventStream, Later
+from edgewake.cloud.access.subscription import RequestError
+from edgewake.cloud.web import Problem, install
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
-
-from cloud.access import page, subscription
-from cloud.access.catalogue import UnknownStream
-from cloud.access.client import Client
-from cloud.access.clients import Clients
-from cloud.access.config import AccessConfig
-from cloud.access.hub import Full, Hub
-from cloud.access.metrics import Metrics
-from cloud.access.stream_response import EventStream, Later
-from cloud.access.subscription import RequestError
-from cloud.web import Problem, install
-from protocol.clock import Clock
-from protocol.errors import CursorError, FilterError, Unavailable
 
 RETRY_AFTER_S: Final = 2
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]

@@ -17,13 +17,12 @@ from typing import Any, Final, TypeVar
 import orjson
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-
-from cloud import kafka
-from cloud.kafka import KafkaConfig, TableReader
-from protocol import topics
-from protocol.clock import Clock
-from protocol.errors import RemoteError, Unavailable
-from protocol.names import is_stream
+from edgewake.cloud import kafka
+from edgewake.cloud.kafka import KafkaConfig, TableReader
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RemoteError, Unavailable
+from edgewake.protocol.names import is_stream
 
 log = logging.getLogger("edgewake.access")
 

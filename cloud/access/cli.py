@@ -15,12 +15,12 @@ import click
 @click.option("--verbose", is_flag=True, help="Log everything.")
 def access(config_file: Path | None, host: str | None, port: int | None, verbose: bool) -> None:
     """Serve streams and results over HTTP: SSE with cursors, filters, and the page."""
-    from protocol import config, log
-    from protocol.errors import ConfigError
+    from edgewake.protocol import config, log
+    from edgewake.protocol.errors import ConfigError
 
     log.set_up(verbose=verbose)
-    from cloud.access.config import AccessConfig
-    from cloud.access.run import run
+    from edgewake.cloud.access.config import AccessConfig
+    from edgewake.cloud.access.run import run
 
     try:
         settings = AccessConfig() if config_file is None else config.load(AccessConfig, config_file)

@@ -13,12 +13,12 @@ import asyncio
 import contextlib
 from typing import Final
 
-from cloud.access.hub import Hub, Passed
-from cloud.access.reader import Reader
-from cloud.access.sse import HEARTBEAT
-from cloud.access.subscription import OnGap, Plan, Positions, Start
-from protocol.clock import Clock
-from protocol.errors import Unavailable
+from edgewake.cloud.access.hub import Hub, Passed
+from edgewake.cloud.access.reader import Reader
+from edgewake.cloud.access.sse import HEARTBEAT
+from edgewake.cloud.access.subscription import OnGap, Plan, Positions, Start
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
 
 AGAIN_S: Final = 0.5
 """Pause after older records could not be had."""

@@ -8,13 +8,13 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from cloud.access.client import Client
-from cloud.access.config import AccessConfig
-from cloud.access.connection import Connection
-from cloud.access.hub import Full
-from cloud.access.metrics import Metrics
-from cloud.access.slow_reader import Progress, is_stalled, observe
-from protocol.clock import Clock
+from edgewake.cloud.access.client import Client
+from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.access.connection import Connection
+from edgewake.cloud.access.hub import Full
+from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.protocol.clock import Clock
 
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are looked for; heartbeats are late by so much at most."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.config import Config
+from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.errors import ConfigError
 from pydantic import Field
-
-from cloud.kafka import KafkaConfig
-from protocol.config import Config
-from protocol.cursor import CursorCodec
-from protocol.errors import ConfigError
 
 MIB = 1024 * 1024
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-
-from protocol import record as records
-from protocol import result
+from edgewake.protocol import record as records
+from edgewake.protocol import result
 
 log = logging.getLogger("edgewake.access")
 

@@ -15,9 +15,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from cloud.access.filter_syntax import Call, Column, Field, Node, Value, parse_select, parse_where
-from protocol.errors import FilterError
-from protocol.frame import Scalar
+from edgewake.cloud.access.filter_syntax import Call, Column, Field, Node, Value, parse_select, parse_where
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.frame import Scalar
 
 Event: TypeAlias = Mapping[str, Any]
 Evaluate: TypeAlias = Callable[[Event], Any]

@@ -20,16 +20,15 @@ from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-
-from cloud import kafka
-from cloud.access.catalogue import Catalogue, Topic
-from cloud.access.config import HubConfig
-from cloud.access.events import Decoder, Event, Record
-from cloud.access.kafka_reader import Found, KafkaReader
-from cloud.access.reader import At, Batch, Reader
-from cloud.access.replay import Block, Gone, Replay
-from cloud.access.sse import Encoder
-from cloud.access.subscription import (
+from edgewake.cloud import kafka
+from edgewake.cloud.access.catalogue import Catalogue, Topic
+from edgewake.cloud.access.config import HubConfig
+from edgewake.cloud.access.events import Decoder, Event, Record
+from edgewake.cloud.access.kafka_reader import Found, KafkaReader
+from edgewake.cloud.access.reader import At, Batch, Reader
+from edgewake.cloud.access.replay import Block, Gone, Replay
+from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.access.subscription import (
     Bounds,
     Edge,
     OnGap,
@@ -48,13 +47,13 @@ from cloud.access.subscription import (
     plan,
     resume,
 )
-from cloud.access.tail import Tail
-from cloud.access.view import View
-from cloud.kafka import KafkaConfig
-from protocol.clock import Clock
-from protocol.cursor import CursorCodec
-from protocol.errors import Unavailable
-from protocol.lease import Subscription
+from edgewake.cloud.access.tail import Tail
+from edgewake.cloud.access.view import View
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.lease import Subscription
 
 log = logging.getLogger("edgewake.access")
 

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-
-from cloud import kafka
-from cloud.access.events import Record, from_result_headers
-from cloud.kafka import KafkaConfig
-from protocol.topics import QUERY_PREFIX
+from edgewake.cloud import kafka
+from edgewake.cloud.access.events import Record, from_result_headers
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.topics import QUERY_PREFIX
 
 log = logging.getLogger("edgewake.access")
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cloud.access.events import Decoder, Event, Record
-from cloud.access.replay import Key
-from cloud.access.subscription import Plan, Positions
-from cloud.access.tail import Tail
-from protocol.cursor import Position
+from edgewake.cloud.access.events import Decoder, Event, Record
+from edgewake.cloud.access.replay import Key
+from edgewake.cloud.access.subscription import Plan, Positions
+from edgewake.cloud.access.tail import Tail
+from edgewake.protocol.cursor import Position
 
 BATCH_BYTES: Final = 64 * 1024
 """Bytes of shown events after which a batch ends; its last event may pass it. What a slow client can hold back at most."""

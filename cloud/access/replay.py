@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from cloud import kafka
-from cloud.access.events import Record
-from cloud.access.kafka_reader import found_in
-from cloud.access.tail import RECORD_OVERHEAD_BYTES
-from cloud.kafka import KafkaConfig
-from protocol.errors import Unavailable
+from edgewake.cloud import kafka
+from edgewake.cloud.access.events import Record
+from edgewake.cloud.access.kafka_reader import found_in
+from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.errors import Unavailable
 
 BLOCK_RECORDS: Final = 512
 BLOCK_BYTES: Final = 256 * 1024

@@ -19,16 +19,15 @@ from typing import Any, Final
 
 import uvicorn
 import uvloop
+from edgewake.cloud.access import app as application
+from edgewake.cloud.access.clients import Clients
+from edgewake.cloud.access.config import AccessConfig, cursor_codec
+from edgewake.cloud.access.connection import Protocol, tune
+from edgewake.cloud.access.hub import Hub
+from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.web import bind
+from edgewake.protocol.clock import SystemClock
 from fastapi import FastAPI
-
-from cloud.access import app as application
-from cloud.access.clients import Clients
-from cloud.access.config import AccessConfig, cursor_codec
-from cloud.access.connection import Protocol, tune
-from cloud.access.hub import Hub
-from cloud.access.metrics import Metrics
-from cloud.web import bind
-from protocol.clock import SystemClock
 
 log = logging.getLogger("edgewake.access")
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 import orjson
-
-from cloud.access.events import Event
-from cloud.access.reader import Batch
-from cloud.access.subscription import Plan, Positions
-from protocol.cursor import CursorCodec, CursorWriter
+from edgewake.cloud.access.events import Event
+from edgewake.cloud.access.reader import Batch
+from edgewake.cloud.access.subscription import Plan, Positions
+from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
 CONTENT_TYPE: Final = b"text/event-stream"

@@ -1,21 +1,20 @@
 """The answer that does not end: a Starlette response that writes a client's chunks, the same bytes object for all clients of a view.
 
 What is written is always whole events. `send` waits while more than WRITE_HIGH_BYTES lie in this connection's buffer, so a client that
-does not read is not written to; who takes nothing at all is cut off by `cloud.access.clients`.
+does not read is not written to; who takes nothing at all is cut off by `edgewake.cloud.access.clients`.
 """
 
 from __future__ import annotations
 
+from edgewake.cloud.access import sse
+from edgewake.cloud.access.client import Client
+from edgewake.cloud.access.clients import Clients, Seat
+from edgewake.cloud.access.connection import connection_of
+from edgewake.cloud.access.hub import Hub
+from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.subscription import Plan, Start
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-
-from cloud.access import sse
-from cloud.access.client import Client
-from cloud.access.clients import Clients, Seat
-from cloud.access.connection import connection_of
-from cloud.access.hub import Hub
-from cloud.access.metrics import Metrics
-from cloud.access.subscription import Plan, Start
 
 HEADERS = (
     (b"content-type", sse.CONTENT_TYPE),

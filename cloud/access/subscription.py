@@ -22,11 +22,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from cloud.access.events import DATA, Event, project
-from cloud.access.filter import Predicate, Projection, compile_select, compile_where
-from protocol.cursor import Cursor, Position, generation_hash, subscription_hash
-from protocol.errors import RemoteError
-from protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
+from edgewake.cloud.access.events import DATA, Event, project
+from edgewake.cloud.access.filter import Predicate, Projection, compile_select, compile_where
+from edgewake.protocol.cursor import Cursor, Position, generation_hash, subscription_hash
+from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
 
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""

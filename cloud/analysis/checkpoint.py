@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
-
-from protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError
 
 
 def offsets_of(checkpoint: Path, batch: int, topic: str) -> dict[int, int]:

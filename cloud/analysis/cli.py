@@ -19,12 +19,12 @@ def analysis(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from cloud.analysis.config import AnalysisConfig
-    from cloud.analysis.run import run
-    from protocol.clock import SystemClock
-    from protocol.config import load
-    from protocol.errors import ConfigError
-    from protocol.log import set_up
+    from edgewake.cloud.analysis.config import AnalysisConfig
+    from edgewake.cloud.analysis.run import run
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.config import load
+    from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     log = logging.getLogger("edgewake.analysis")

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import orjson
-
-from cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
-from protocol import result, topics
-from protocol.stream import FieldType
+from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.protocol import result, topics
+from edgewake.protocol.stream import FieldType
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of partials.estimate."""

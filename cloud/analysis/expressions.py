@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.stream import FieldType
 from sqlglot import exp
-
-from protocol.errors import QueryError
-from protocol.stream import FieldType
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""

@@ -14,19 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from edgewake.cloud.analysis import emit, failpoint, late
+from edgewake.cloud.analysis.checkpoint import is_done, offsets_of
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new
+from edgewake.cloud.analysis.pipeline import Job, LaneKind
+from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.query import Progress, QueryState
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-
-from cloud.analysis import emit, failpoint, late
-from cloud.analysis.checkpoint import is_done, offsets_of
-from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.lane_record import LaneRecord, begin, is_new
-from cloud.analysis.pipeline import Job, LaneKind
-from cloud.analysis.transaction import Ends, Transactions, read_lane_record
-from cloud.kafka import KafkaConfig
-from protocol import topics
-from protocol.clock import Clock
-from protocol.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
 

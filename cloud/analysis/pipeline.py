@@ -13,14 +13,13 @@ from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
+from edgewake.cloud.analysis import emit, late, partials, tags
+from edgewake.cloud.analysis.clock_correction import correct
+from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.protocol.stream import FieldType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-
-from cloud.analysis import emit, late, partials, tags
-from cloud.analysis.clock_correction import correct
-from cloud.analysis.decode import decode, readings
-from cloud.analysis.query_plan import Registered
-from protocol.stream import FieldType
 
 
 class LaneKind(StrEnum):

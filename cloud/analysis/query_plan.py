@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from cloud.analysis.expressions import Expression, Kind, fields_of
+from edgewake.cloud.analysis.expressions import Expression, Kind, fields_of
 
 NUMBERS_PER_TAG: Final = 2
 """Double slots of a tag. Measured: one and two cost the same, four cost a tenth more."""

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
+from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, Scope, number, translate
+from edgewake.cloud.analysis.query_plan import Aggregate, Key, Query, Unpivot
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.names import FIELD_PATTERN, RESERVED_FIELDS
+from edgewake.protocol.stream import FieldType, Stream
 from sqlglot import exp
-
-from cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, Scope, number, translate
-from cloud.analysis.query_plan import Aggregate, Key, Query, Unpivot
-from protocol.errors import QueryError
-from protocol.names import FIELD_PATTERN, RESERVED_FIELDS
-from protocol.stream import FieldType, Stream
 
 OUTPUTS_MAX: Final = 64
 """Columns of a result."""

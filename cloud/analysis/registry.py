@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cloud.analysis.query_file import QueryError, UnknownStream, parse, stream_of
-from cloud.analysis.query_plan import Registered
-from protocol.query import QueryState, Registration
-from protocol.stream import Stream
+from edgewake.cloud.analysis.query_file import QueryError, UnknownStream, parse, stream_of
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.protocol.query import QueryState, Registration
+from edgewake.protocol.stream import Stream
 
 BUILT_IN_DIR: Final = Path(__file__).parent / "queries"
 QUERIES_PER_STREAM_MAX: Final = 100

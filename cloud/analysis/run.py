@@ -15,24 +15,23 @@ from typing import Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaException
+from edgewake.cloud import kafka, metrics
+from edgewake.cloud.analysis import session as spark
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lake import Lake
+from edgewake.cloud.analysis.lane import Counters, Lane, progress_output, source
+from edgewake.cloud.analysis.pipeline import Job, LaneKind, jobs_of
+from edgewake.cloud.analysis.registry import Standing, Tables, built_in, standings
+from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.retry import Backoff
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.stream import FieldType
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-
-from cloud import kafka, metrics
-from cloud.analysis import session as spark
-from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.lake import Lake
-from cloud.analysis.lane import Counters, Lane, progress_output, source
-from cloud.analysis.pipeline import Job, LaneKind, jobs_of
-from cloud.analysis.registry import Standing, Tables, built_in, standings
-from cloud.analysis.summaries import SummaryJob
-from cloud.retry import Backoff
-from protocol import topics
-from protocol.clock import Clock
-from protocol.errors import Unavailable
-from protocol.query import Progress, QueryState, Registration
-from protocol.stream import FieldType
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from edgewake.protocol.errors import ConfigError
 from pyspark.sql import SparkSession
-
-from protocol.errors import ConfigError
 
 _STREAMING: Final = "spark.sql.streaming"
 _STATE: Final = f"{_STREAMING}.stateStore"

@@ -18,17 +18,16 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+from edgewake.cloud.analysis import emit, late, partials
+from edgewake.cloud.analysis.clock_correction import correct
+from edgewake.cloud.analysis.columns import as_text
+from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.pipeline import LaneKind, with_event_time
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.protocol import topics
+from edgewake.protocol.stream import FieldType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-
-from cloud.analysis import emit, late, partials
-from cloud.analysis.clock_correction import correct
-from cloud.analysis.columns import as_text
-from cloud.analysis.decode import decode, readings
-from cloud.analysis.pipeline import LaneKind, with_event_time
-from cloud.analysis.query_plan import Registered
-from protocol import topics
-from protocol.stream import FieldType
 
 MINUTE_MS: Final = 60_000
 LATENESS_MS: Final = 600_000

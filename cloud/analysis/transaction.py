@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
-
-from cloud import kafka
-from cloud.analysis.emit import Output
-from cloud.analysis.lane_record import LaneRecord
-from cloud.kafka import KafkaConfig
-from protocol import topics
-from protocol.errors import Unavailable
-from protocol.result import KIND_HEADER
+from edgewake.cloud import kafka
+from edgewake.cloud.analysis.emit import Output
+from edgewake.cloud.analysis.lane_record import LaneRecord
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.result import KIND_HEADER
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from protocol.ack import Ack, AckToken
-from protocol.errors import RejectReason
+from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.errors import RejectReason
 
 
 class Waiting(NamedTuple):

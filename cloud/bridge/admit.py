@@ -12,15 +12,14 @@ from typing import Final, NamedTuple
 
 import mqtt5
 import orjson
+from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record, topics
+from edgewake.protocol.device import DeviceStatus
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
+from edgewake.protocol.record import Discipline, Mode, Placement
 from pydantic import ValidationError
-
-from cloud.bridge.catalogue import Catalogue
-from protocol import frame as frames
-from protocol import record, topics
-from protocol.device import DeviceStatus
-from protocol.errors import Rejected, RejectReason
-from protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
-from protocol.record import Discipline, Mode, Placement
 
 CORRELATION_BYTES_MAX: Final = 1024
 """Bytes of correlation data that are carried back. More is rejected (oversize): every waiting message holds its own."""

@@ -22,22 +22,21 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import mqtt5
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
-from cloud import kafka, metrics
-from cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
-from cloud.bridge.admit import admit, admit_status, may_answer
-from cloud.bridge.catalogue import Catalogue
-from cloud.bridge.config import BridgeConfig
-from cloud.bridge.metrics import BridgeMetrics
-from cloud.bridge.mqtt_source import MqttSource
-from cloud.retry import Backoff
-from protocol import topics
-from protocol.clock import Clock
-from protocol.dead_letter import DeadLetter
-from protocol.errors import LocalError, Rejected, RejectReason, Unavailable
-from protocol.mqtt import PACKET_BYTES_MAX, Unreadable
-from protocol.names import is_device
-from protocol.record import PLACEMENT_HEADER
+from edgewake.cloud import kafka, metrics
+from edgewake.cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
+from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
+from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.bridge.metrics import BridgeMetrics
+from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.retry import Backoff
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.errors import LocalError, Rejected, RejectReason, Unavailable
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
+from edgewake.protocol.names import is_device
+from edgewake.protocol.record import PLACEMENT_HEADER
 
 log = logging.getLogger("edgewake.bridge")
 

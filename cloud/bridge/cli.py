@@ -20,13 +20,12 @@ def bridge(config_file: Path, verbose: bool) -> None:
     import sys
 
     import uvloop
-
-    from cloud.bridge.bridge import run
-    from cloud.bridge.config import BridgeConfig
-    from protocol.clock import SystemClock
-    from protocol.config import load
-    from protocol.errors import ConfigError
-    from protocol.log import set_up
+    from edgewake.cloud.bridge.bridge import run
+    from edgewake.cloud.bridge.config import BridgeConfig
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.config import load
+    from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     log = logging.getLogger("edgewake.bridge")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.config import Config
+from edgewake.protocol.frame import FRAME_BYTES_MAX
 from pydantic import Field
-
-from cloud.kafka import KafkaConfig
-from protocol.config import Config
-from protocol.frame import FRAME_BYTES_MAX
 
 
 class MqttConfig(Config):

@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, cast
 
 import mqtt5
-
-from cloud.bridge.config import MqttConfig
-from cloud.retry import Backoff
-from protocol.clock import Clock
-from protocol.errors import ConfigError, RemoteError
-from protocol.mqtt import Packet, PacketReader, Unreadable
+from edgewake.cloud.bridge.config import MqttConfig
+from edgewake.cloud.retry import Backoff
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import ConfigError, RemoteError
+from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 
 log = logging.getLogger("edgewake.bridge.mqtt")
 

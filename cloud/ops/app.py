@@ -7,30 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
+from edgewake.cloud import web
+from edgewake.cloud.ops import acks, dead_letters
+from edgewake.cloud.ops.acks import AckView
+from edgewake.cloud.ops.auth import TICKET_LIFE_S, Guard, Tickets
+from edgewake.cloud.ops.browse import Browser, OutOfRange
+from edgewake.cloud.ops.dead_letters import DeadLetterPage
+from edgewake.cloud.ops.devices import DeviceView, Presence
+from edgewake.cloud.ops.live import Live
+from edgewake.cloud.ops.queries import TEXT_CHARS_MAX, QueryView, Registry
+from edgewake.cloud.ops.state import PartView, State
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.ack import AckToken
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.lease import Lease
+from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
+from edgewake.protocol.stream import FieldInfo, Stream
 from fastapi import FastAPI, Header, Path, Query, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import EventSourceResponse
-
-from cloud import web
-from cloud.ops import acks, dead_letters
-from cloud.ops.acks import AckView
-from cloud.ops.auth import TICKET_LIFE_S, Guard, Tickets
-from cloud.ops.browse import Browser, OutOfRange
-from cloud.ops.dead_letters import DeadLetterPage
-from cloud.ops.devices import DeviceView, Presence
-from cloud.ops.live import Live
-from cloud.ops.queries import TEXT_CHARS_MAX, QueryView, Registry
-from cloud.ops.state import PartView, State
-from cloud.web import Problem
-from protocol import topics
-from protocol.ack import AckToken
-from protocol.clock import Clock
-from protocol.errors import RejectReason, RemoteError
-from protocol.lease import Lease
-from protocol.names import DEVICE_PATTERN, STREAM_PATTERN
-from protocol.stream import FieldInfo, Stream
 
 PAGE_DEFAULT = 100
 PAGE_MAX = 500

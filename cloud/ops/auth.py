@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
 
+from edgewake.cloud.web import Problem
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import ConfigError
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-from cloud.web import Problem
-from protocol.clock import Clock
-from protocol.errors import ConfigError
 
 TICKET_LIFE_S: Final = 30
 TICKETS_MAX: Final = 1000

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
-from cloud import kafka
-from protocol.clock import Clock
-from protocol.errors import Unavailable
+from edgewake.cloud import kafka
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 """Of one lookup; past it the caller gets what was found, or is told to try again."""

@@ -12,6 +12,6 @@ import click
 @click.option("--verbose", is_flag=True, help="Also log details.")
 def ops(config_file: Path, verbose: bool) -> None:
     """Serve the operations API."""
-    from cloud.ops.run import main
+    from edgewake.cloud.ops.run import main
 
     main(config_file, verbose=verbose)

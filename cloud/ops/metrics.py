@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from edgewake.cloud.ops.state import State
+from edgewake.protocol import topics
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-
-from cloud.ops.state import State
-from protocol import topics
 
 
 class StateCollector(Collector):

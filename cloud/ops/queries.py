@@ -9,16 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message
+from edgewake.cloud import kafka
+from edgewake.cloud.ops.state import State
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import QueryError, Unavailable
+from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.stream import Stream
 from pydantic import BaseModel
-
-from cloud import kafka
-from cloud.ops.state import State
-from cloud.web import Problem
-from protocol import topics
-from protocol.clock import Clock
-from protocol.errors import QueryError, Unavailable
-from protocol.query import Progress, QueryState, Registration
-from protocol.stream import Stream
 
 QUERIES_MAX: Final = 200
 """Registered queries; each has a topic and costs the analysis."""

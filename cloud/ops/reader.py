@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-
-from cloud import kafka
-from cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
-from protocol import topics
-from protocol.errors import Unavailable
+from edgewake.cloud import kafka
+from edgewake.cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.ops")
 

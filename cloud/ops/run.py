@@ -10,22 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from edgewake.cloud import web
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.ops.app import Parts, make_app
+from edgewake.cloud.ops.auth import Tickets, read_key
+from edgewake.cloud.ops.browse import Browser
+from edgewake.cloud.ops.live import Live
+from edgewake.cloud.ops.metrics import StateCollector
+from edgewake.cloud.ops.queries import Checked, Registry
+from edgewake.cloud.ops.reader import Reader
+from edgewake.cloud.ops.state import Change, State, TopicOffsets
+from edgewake.protocol import config, log
+from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.stream import Stream
 from prometheus_client import CollectorRegistry
 from pydantic import Field
-
-from cloud import web
-from cloud.kafka import KafkaConfig
-from cloud.ops.app import Parts, make_app
-from cloud.ops.auth import Tickets, read_key
-from cloud.ops.browse import Browser
-from cloud.ops.live import Live
-from cloud.ops.metrics import StateCollector
-from cloud.ops.queries import Checked, Registry
-from cloud.ops.reader import Reader
-from cloud.ops.state import Change, State, TopicOffsets
-from protocol import config, log
-from protocol.clock import Clock, SystemClock
-from protocol.stream import Stream
 
 logger = logging.getLogger("edgewake.ops")
 
@@ -93,7 +92,7 @@ async def run(settings: OpsConfig) -> None:
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     # The SQL parser takes 30 MB, and most days nobody registers a query.
-    from cloud.analysis.query_file import check_query_file
+    from edgewake.cloud.analysis.query_file import check_query_file
 
     return check_query_file(text, streams)
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from edgewake.cloud.ops.devices import DeviceView, Presence, view
+from edgewake.protocol import record as records
+from edgewake.protocol import topics
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.device import DeviceSeen, DeviceStatus
+from edgewake.protocol.lease import Lease
+from edgewake.protocol.query import Progress, Registration
+from edgewake.protocol.stream import Stream
 from pydantic import BaseModel, ValidationError
-
-from cloud.ops.devices import DeviceView, Presence, view
-from protocol import record as records
-from protocol import topics
-from protocol.dead_letter import DeadLetter
-from protocol.device import DeviceSeen, DeviceStatus
-from protocol.lease import Lease
-from protocol.query import Progress, Registration
-from protocol.stream import Stream
 
 PARTS_STREAM: Final = "part_status"
 PARTS_MAX: Final = 200

@@ -12,6 +12,6 @@ import click
 @click.option("--verbose", is_flag=True, help="Also log details.")
 def push(config_file: Path, verbose: bool) -> None:
     """Watch for clients that sleep and wake them by webhook."""
-    from cloud.push.run import main
+    from edgewake.cloud.push.run import main
 
     main(config_file, verbose=verbose)

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from protocol.errors import RemoteError, Unavailable
+from edgewake.protocol.errors import RemoteError, Unavailable
 
 PORTS: Final = frozenset({443, 8443})
 URL_CHARS_MAX: Final = 2048

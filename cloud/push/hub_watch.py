@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cloud.access.config import HubConfig
-from cloud.access.events import DATA, WATERMARK
-from cloud.access.hub import Hub, Passed
-from cloud.access.reader import Reader
-from cloud.access.subscription import Plan, Positions, Request, fits, normal
-from cloud.kafka import KafkaConfig
-from cloud.push.watch import Seen
-from protocol.clock import Clock
-from protocol.cursor import CursorCodec
-from protocol.errors import CursorError
-from protocol.lease import Subscription
+from edgewake.cloud.access.config import HubConfig
+from edgewake.cloud.access.events import DATA, WATERMARK
+from edgewake.cloud.access.hub import Hub, Passed
+from edgewake.cloud.access.reader import Reader
+from edgewake.cloud.access.subscription import Plan, Positions, Request, fits, normal
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.push.watch import Seen
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.errors import CursorError
+from edgewake.protocol.lease import Subscription
 
 MIB: Final = 1024 * 1024
 HUB: Final = HubConfig(tail_bytes=MIB, tails_bytes=16 * MIB, decoded_bytes=4 * MIB, replay_bytes=4 * MIB)

@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from edgewake.cloud import kafka
+from edgewake.protocol import topics
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
+from edgewake.protocol.lease import Lease
 from pydantic import ValidationError
-
-from cloud import kafka
-from protocol import topics
-from protocol.errors import EdgewakeError, LocalError, Unavailable
-from protocol.lease import Lease
 
 log = logging.getLogger("edgewake.push")
 

@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from cloud.push import wake_policy, webhook
-from cloud.push.leases import NotOwner
-from cloud.push.metrics import Metrics
-from cloud.push.wake_policy import Waiting
-from cloud.push.watch import Seen, Watch, Watched
-from protocol.clock import Clock
-from protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
-from protocol.lease import Lease, LeaseRequest, PendingWake
+from edgewake.cloud.push import wake_policy, webhook
+from edgewake.cloud.push.leases import NotOwner
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.wake_policy import Waiting
+from edgewake.cloud.push.watch import Seen, Watch, Watched
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
+from edgewake.protocol.lease import Lease, LeaseRequest, PendingWake
 
 log = logging.getLogger("edgewake.push")
 
@@ -42,7 +42,7 @@ WAIT_MAX_S: Final = 3600.0
 
 
 class Store(Protocol):
-    """Where leases are kept: `cloud.push.leases.LeaseWriter`."""
+    """Where leases are kept: `edgewake.cloud.push.leases.LeaseWriter`."""
 
     async def put(self, lease: Lease) -> None:
         """Keep a lease; returns when it is durable. Raises Unavailable or NotOwner."""

@@ -11,21 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from edgewake.cloud import web
+from edgewake.cloud.access.config import cursor_codec
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.push.app import make_app
+from edgewake.cloud.push.hub_watch import HubWatch
+from edgewake.cloud.push.leases import Membership
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.proxy import Proxy
+from edgewake.cloud.push.webhook import Caller
+from edgewake.protocol import config, log
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import ConfigError
 from prometheus_client import CollectorRegistry
 from pydantic import Field
-
-from cloud import web
-from cloud.access.config import cursor_codec
-from cloud.kafka import KafkaConfig
-from cloud.push.app import make_app
-from cloud.push.hub_watch import HubWatch
-from cloud.push.leases import Membership
-from cloud.push.metrics import Metrics
-from cloud.push.proxy import Proxy
-from cloud.push.webhook import Caller
-from protocol import config, log
-from protocol.clock import SystemClock
-from protocol.errors import ConfigError
 
 logger = logging.getLogger("edgewake.push")
 

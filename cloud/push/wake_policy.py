@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.lease import WakePolicy
+from edgewake.protocol.lease import WakePolicy
 
 COUNT_MAX: Final = 10_000
 """Events counted for one wake-up; beyond it the wake-up says `capped` and covers all there is."""

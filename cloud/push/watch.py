@@ -1,7 +1,7 @@
 """The port through which the proxy reads what a sleeping client does not.
 
 `Watch.open` checks a subscription and its cursor and stands there; `Watched.next` waits for what comes after. The adapter to the hub of
-the access tier is `cloud.push.hub_watch`.
+the access tier is `edgewake.cloud.push.hub_watch`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from protocol.lease import Subscription
+from edgewake.protocol.lease import Subscription
 
 
 @dataclass(frozen=True, slots=True)

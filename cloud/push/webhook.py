@@ -25,11 +25,10 @@ from typing import Any, Final, TypeAlias
 
 import httpx
 import orjson
+from edgewake.cloud.push import endpoint as endpoints
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
 from standardwebhooks.webhooks import Webhook
-
-from cloud.push import endpoint as endpoints
-from protocol.clock import Clock
-from protocol.errors import Unavailable
 
 TYPE: Final = "edgewake.wake"
 BODY_BYTES_MAX: Final = 3072

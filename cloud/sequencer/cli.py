@@ -18,13 +18,13 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from cloud import metrics
-    from cloud.sequencer.config import SequencerConfig
-    from cloud.sequencer.sequencer import Sequencer
-    from protocol.clock import SystemClock
-    from protocol.config import load
-    from protocol.errors import ConfigError
-    from protocol.log import set_up
+    from edgewake.cloud import metrics
+    from edgewake.cloud.sequencer.config import SequencerConfig
+    from edgewake.cloud.sequencer.sequencer import Sequencer
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.config import load
+    from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     log = logging.getLogger("edgewake.sequencer")

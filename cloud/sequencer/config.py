@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.config import Config
 from pydantic import Field
-
-from cloud.kafka import KafkaConfig
-from protocol.config import Config
 
 
 class SequencerConfig(Config):

@@ -21,16 +21,15 @@ from typing import Final
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Message, Producer
-
-from cloud import kafka
-from cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
-from cloud.sequencer.seen import Seen
-from protocol import frame as frames
-from protocol import record, topics
-from protocol.dead_letter import DeadLetter
-from protocol.errors import RejectReason
-from protocol.frame import Frame, Gap
-from protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Mode, Placement
+from edgewake.cloud import kafka
+from edgewake.cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
+from edgewake.cloud.sequencer.seen import Seen
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record, topics
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frame import Frame, Gap
+from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Mode, Placement
 
 log = logging.getLogger("edgewake.sequencer")
 

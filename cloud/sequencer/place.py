@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import orjson
-
-from protocol.record import Discipline, Placement
+from edgewake.protocol.record import Discipline, Placement
 
 log = logging.getLogger("edgewake.sequencer")
 

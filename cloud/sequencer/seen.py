@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.device import DeviceSeen
+from edgewake.protocol.device import DeviceSeen
 
 REPORT_S: Final = 5.0
 """Seconds between two reports of one device."""

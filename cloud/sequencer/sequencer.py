@@ -1,6 +1,6 @@
 """The sequencer: `ew.up` in, `ew.s.<stream>` out, each frame once and in order per device.
 
-Its processes share the partitions of `ew.up` as a group; `cloud.sequencer.partition` is what happens to the records of one. After any
+Its processes share the partitions of `ew.up` as a group; `edgewake.cloud.sequencer.partition` handles the records of one. After any
 failure nothing in memory is trusted: the session ends, and the next one reads state and positions as Kafka has them. A process that
 finds another one under its own name ends (LocalError).
 """
@@ -16,16 +16,15 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
-from cloud import kafka
-from cloud.retry import Backoff
-from cloud.sequencer.config import SequencerConfig
-from cloud.sequencer.metrics import SequencerMetrics
-from cloud.sequencer.partition import Partition
-from cloud.sequencer.place import Bounds
-from protocol import topics
-from protocol.clock import Clock
-from protocol.errors import LocalError, Unavailable
+from edgewake.cloud import kafka
+from edgewake.cloud.retry import Backoff
+from edgewake.cloud.sequencer.config import SequencerConfig
+from edgewake.cloud.sequencer.metrics import SequencerMetrics
+from edgewake.cloud.sequencer.partition import Partition
+from edgewake.cloud.sequencer.place import Bounds
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError, Unavailable
 
 log = logging.getLogger("edgewake.sequencer")
 

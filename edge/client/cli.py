@@ -31,10 +31,9 @@ def tail(
 
     Reconnects and resumes by itself. Gaps and reconnects are told on standard error.
     """
+    from edgewake.edge.client.tail import Tail, run
+    from edgewake.protocol.lease import Subscription
     from pydantic import ValidationError
-
-    from edge.client.tail import Tail, run
-    from protocol.lease import Subscription
 
     try:
         subscription = Subscription(streams=streams, where=where, select=select)

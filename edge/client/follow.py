@@ -14,12 +14,11 @@ from urllib.parse import quote
 
 import httpx
 import orjson
-
-from edge.backoff import Backoff
-from edge.client.sse import Event, Parser, SseError
-from protocol.clock import Clock, SystemClock
-from protocol.errors import RemoteError
-from protocol.lease import Subscription
+from edgewake.edge.backoff import Backoff
+from edgewake.edge.client.sse import Event, Parser, SseError
+from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.lease import Subscription
 
 CONNECT_S: Final = 5.0
 SILENCE_S: Final = 45.0

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import RemoteError
+from edgewake.protocol.errors import RemoteError
 
 EVENT_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of one event; our servers send at most 512 KB. Over it: SseError, since a stream without line ends would eat the memory."""

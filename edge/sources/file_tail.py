@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import orjson
-
-from edge.config import FileTailConfig
-from edge.intake import Intake, Policy
-from edge.log_codec import Reading
-from edge.sources.lines import Line, LineSplitter
-from protocol.clock import Clock
-from protocol.errors import RejectReason
+from edgewake.edge.config import FileTailConfig
+from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.sources.lines import Line, LineSplitter
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")
 

@@ -10,10 +10,9 @@ import os
 from typing import Any
 
 import psutil
-
-from edge.config import HostMetricsConfig
-from edge.intake import Intake, Policy
-from protocol.clock import Clock
+from edgewake.edge.config import HostMetricsConfig
+from edgewake.edge.intake import Intake, Policy
+from edgewake.protocol.clock import Clock
 
 
 class Rate:

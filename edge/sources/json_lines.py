@@ -13,9 +13,9 @@ import os
 import threading
 from typing import Final
 
-from edge.intake import Intake, Policy
-from edge.sources.lines import Line, LineSplitter
-from protocol.errors import RejectReason
+from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.sources.lines import Line, LineSplitter
+from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge.config import READING_BYTES_MAX
+from edgewake.edge.config import READING_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from edge.intake import Intake, Policy
+from edgewake.edge.intake import Intake, Policy
 
 
 class Source(Protocol):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import orjson
-
-from cloud.access.events import EVENT_BYTES_MAX, Decoder, Record
-from protocol import frame, record
-from protocol.frame import Frame
-from protocol.record import Mode
+from edgewake.cloud.access.events import EVENT_BYTES_MAX, Decoder, Record
+from edgewake.protocol import frame, record
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.record import Mode
 
 
 def stream_record(*values: object, offset: int = 0) -> Record:

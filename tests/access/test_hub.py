@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from edgewake.cloud.access.config import HubConfig
+from edgewake.cloud.access.hub import Full, Hub
+from edgewake.cloud.access.reader import Reader
+from edgewake.cloud.access.subscription import OnGap, Plan, Request
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.lease import Subscription
 
-from cloud.access.config import HubConfig
-from cloud.access.hub import Full, Hub
-from cloud.access.reader import Reader
-from cloud.access.subscription import OnGap, Plan, Request
-from cloud.kafka import KafkaConfig
-from protocol.clock import SystemClock
-from protocol.cursor import CursorCodec
-from protocol.lease import Subscription
 from tests.access.world import DEADLINE_S, Feed, eventually
 
 
@@ -34,7 +34,7 @@ async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
 
 
 async def opened(hub: Hub, *names: str, start: str = "latest", **more: str) -> tuple[Plan, Reader]:
-    from cloud.access.subscription import parse_start
+    from edgewake.cloud.access.subscription import parse_start
 
     plan = await hub.open(Subscription(streams=names, **more))
     begin = await hub.start(plan, Request(plan.subscription, start=parse_start(start)))

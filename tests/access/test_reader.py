@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from edgewake.cloud.access.events import Decoder, Record
+from edgewake.cloud.access.reader import BATCH_EVENTS, Reader
+from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.access.subscription import Plan, Positions, Source, plan
+from edgewake.cloud.access.tail import Tail
+from edgewake.edge.client.sse import Parser
+from edgewake.protocol import frame, record
+from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.lease import Subscription
+from edgewake.protocol.record import Mode
 from hypothesis import given
 from hypothesis import strategies as st
-
-from cloud.access.events import Decoder, Record
-from cloud.access.reader import BATCH_EVENTS, Reader
-from cloud.access.sse import Encoder
-from cloud.access.subscription import Plan, Positions, Source, plan
-from cloud.access.tail import Tail
-from edge.client.sse import Parser
-from protocol import frame, record
-from protocol.cursor import CursorCodec
-from protocol.frame import Frame
-from protocol.lease import Subscription
-from protocol.record import Mode
 
 CODEC = CursorCodec({1: b"k" * 32})
 STREAMS = ("a", "b")

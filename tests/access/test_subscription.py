@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from cloud.access.subscription import (
+from edgewake.cloud.access.subscription import (
     Bounds,
     Edge,
     OnGap,
@@ -19,7 +18,7 @@ from cloud.access.subscription import (
     request,
     resume,
 )
-from protocol.lease import Subscription
+from edgewake.protocol.lease import Subscription
 
 
 def a_plan(*names: str, partitions: int = 2, topic_id: str = "id", where: str | None = None) -> Plan:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from edgewake.cloud.access.events import Record
+from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
 from hypothesis import given
 from hypothesis import strategies as st
-
-from cloud.access.events import Record
-from cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
 
 
 def filled(start: int, *offsets: int) -> Tail:

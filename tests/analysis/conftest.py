@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.session import start_session
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol.stream import FieldType
 from pyspark.sql import SparkSession
 
-from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.session import start_session
-from cloud.kafka import KafkaConfig
-from protocol.stream import FieldType
 from tests.analysis.support import Analysis, Feed, unique
 
 

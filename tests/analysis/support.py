@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from edgewake.cloud import kafka
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lane import Lane
+from edgewake.cloud.analysis.pipeline import jobs_of
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import frame, record, topics
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 from pyspark.sql import SparkSession
 
-from cloud import kafka
-from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.lane import Lane
-from cloud.analysis.pipeline import jobs_of
-from cloud.analysis.query_file import parse
-from cloud.analysis.query_plan import Registered
-from cloud.kafka import KafkaConfig
-from protocol import frame, record, topics
-from protocol.clock import SystemClock
-from protocol.stream import FieldInfo, FieldType, Stream
 from tests.services import wait_until
 
 T0 = 1_790_000_040_000

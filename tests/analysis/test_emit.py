@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-
-from cloud.analysis import emit
-from cloud.analysis.emit import Batch
-from cloud.analysis.query_file import parse
-from cloud.analysis.query_plan import Query, Registered
-from protocol.stream import FieldType
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.emit import Batch
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Query, Registered
+from edgewake.protocol.stream import FieldType
 
 T0 = 1_790_000_040_000
 TEXT = "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 minute'), device"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-
-from cloud.analysis import lake
-from cloud.analysis.lake import Lake
+from edgewake.cloud.analysis import lake
+from edgewake.cloud.analysis.lake import Lake
 
 T0 = 1_790_000_040_000
 DAY_MS = 86_400_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from cloud.analysis.lane import Lane
-from protocol import frame, record, topics
-from protocol.query import Progress
-from protocol.stream import FieldInfo
+from edgewake.cloud.analysis.lane import Lane
+from edgewake.protocol import frame, record, topics
+from edgewake.protocol.query import Progress
+from edgewake.protocol.stream import FieldInfo
+
 from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth, unique, watermarks, windows
 from tests.services import wait_until
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud.analysis.lane_record import LaneRecord, begin, is_new
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new
 
 RECORD = LaneRecord(stream="s", lane="plain", checkpoint="one", base=10, batch=4, top=99, offsets={0: 50, 1: 60}, late={"q@1": 3})
 

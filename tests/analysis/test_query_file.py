@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from cloud.analysis.expressions import Call, Field, Literal
-from cloud.analysis.query_file import UnknownStream, check_query_file, parse, stream_of
-from cloud.analysis.query_plan import Aggregate, Key, Unpivot
-from cloud.analysis.registry import built_in
-from protocol.errors import QueryError
-from protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.cloud.analysis.expressions import Call, Field, Literal
+from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, parse, stream_of
+from edgewake.cloud.analysis.query_plan import Aggregate, Key, Unpivot
+from edgewake.cloud.analysis.registry import built_in
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 
 NUMBER, TEXT = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
 STREAMS = {"host": Stream(name="host", fields={"cpu": NUMBER, "memory": NUMBER, "disk": NUMBER, "zone": TEXT})}

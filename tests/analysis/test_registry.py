@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cloud.analysis import registry
-from cloud.analysis.registry import Tables, standings
-from protocol.query import QueryState, Registration
-from protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.cloud.analysis import registry
+from edgewake.cloud.analysis.registry import Tables, standings
+from edgewake.protocol.query import QueryState, Registration
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 

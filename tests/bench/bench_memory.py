@@ -12,8 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import orjson
+from edgewake.simulators.clients import Event, Follower
 
-from simulators.clients import Event, Follower
 from tests.bench.figures import Found, rss_mib, run
 from tests.services import Process, free_ports
 from tests.story.system import until
@@ -29,7 +29,7 @@ def measure(folder: Path, runs: int) -> Found:
     found: Found = defaultdict(list)
     base = free_ports(1)[0]
     for i in range(runs):
-        command = [sys.executable, "-m", "deploy.cli", "up", "--data", str(folder / "data"), "--port-base", str(base)]
+        command = [sys.executable, "-m", "edgewake.deploy.cli", "up", "--data", str(folder / "data"), "--port-base", str(base)]
         with Process(command, folder / f"up-{i}.log") as process:
             for part, mib in asyncio.run(_one(process, base)).items():
                 found[f"memory: {part}", "MiB", FLOORS_MIB.get(part)].append(mib)

@@ -11,22 +11,22 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from edgewake.cloud import kafka
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lake import Lake
+from edgewake.cloud.analysis.lane import Lane
+from edgewake.cloud.analysis.pipeline import Job, jobs_of
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
+from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.deploy import jars
+from edgewake.protocol import frame, record, topics
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 from pyspark.sql import SparkSession
 
-from cloud import kafka
-from cloud.analysis.config import AnalysisConfig
-from cloud.analysis.lake import Lake
-from cloud.analysis.lane import Lane
-from cloud.analysis.pipeline import Job, jobs_of
-from cloud.analysis.query_file import parse
-from cloud.analysis.query_plan import Registered
-from cloud.analysis.session import jvm_pid, kill_jvm, start_session
-from cloud.analysis.summaries import SummaryJob
-from cloud.kafka import KafkaConfig
-from deploy import jars
-from protocol import frame, record, topics
-from protocol.clock import SystemClock
-from protocol.stream import FieldInfo, FieldType, Stream
 from tests.bench.figures import Found, rss_mib, run
 from tests.services import run_kafka, wait_until
 

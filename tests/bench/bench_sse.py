@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cloud import kafka
-from cloud.kafka import KafkaConfig
-from protocol import topics
+from edgewake.cloud import kafka
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import topics
+
 from tests.bench.figures import Found, cpu_s, rss_mib, run
 from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
 

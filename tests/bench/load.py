@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import mqtt5
-
-from protocol import topics
-from protocol.frame import Frame, compress, encode
-from protocol.mqtt import PacketReader
+from edgewake.protocol import topics
+from edgewake.protocol.frame import Frame, compress, encode
+from edgewake.protocol.mqtt import PacketReader
 
 READINGS = 100
 T0 = 1_790_000_000_000

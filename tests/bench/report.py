@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-from deploy import java, kafka_node, mosquitto
+from edgewake.deploy import java, kafka_node, mosquitto
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"

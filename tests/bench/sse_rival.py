@@ -14,12 +14,11 @@ from collections.abc import AsyncIterator
 import orjson
 import uvicorn
 from confluent_kafka import TopicPartition
+from edgewake.cloud import kafka
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import record
 from fastapi import FastAPI
 from sse_starlette import EventSourceResponse, ServerSentEvent
-
-from cloud import kafka
-from cloud.kafka import KafkaConfig
-from protocol import record
 
 QUEUE = 1000
 

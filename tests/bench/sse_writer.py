@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from cloud import kafka
-from cloud.kafka import KafkaConfig
-from protocol import frame, record, topics
-from protocol.frame import Frame
-from protocol.record import Mode
+from edgewake.cloud import kafka
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import frame, record, topics
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.record import Mode
 
 FRAMES_PER_S = 100
 TEXT = "Kings Road, between the bridge and the old market"

@@ -1,8 +1,8 @@
 """What is owed for a message, and only when Kafka has it."""
 
-from cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
-from protocol.ack import Ack, AckToken
-from protocol.errors import RejectReason
+from edgewake.cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
+from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.errors import RejectReason
 
 WAITING = Waiting(1, 7, "ew/v1/a/ack", b"c", 100, 0.0)
 

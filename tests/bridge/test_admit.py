@@ -6,17 +6,16 @@ import mqtt5
 import orjson
 import pytest
 import zstandard
+from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
+from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record, topics
+from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
+from edgewake.protocol.record import Discipline, Mode, Placement
 from hypothesis import given
 from hypothesis import strategies as st
-
-from cloud.bridge.admit import admit, admit_status, may_answer
-from cloud.bridge.catalogue import Catalogue
-from protocol import frame as frames
-from protocol import record, topics
-from protocol.device import DeviceState, DeviceStatus
-from protocol.errors import Rejected, RejectReason
-from protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
-from protocol.record import Discipline, Mode, Placement
 
 NOW = 1_790_000_000_000
 FRAME = Frame(3, 12, 1101, [NOW, NOW + 1], {"speed": [51.2, None]})

@@ -7,14 +7,14 @@ import asyncio
 import mqtt5
 import psutil
 import pytest
+from edgewake.cloud import kafka
+from edgewake.protocol import topics
+from edgewake.protocol.ack import Ack
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.device import DeviceStatus
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frame import FRAME_TYPE
 
-from cloud import kafka
-from protocol import topics
-from protocol.ack import Ack
-from protocol.dead_letter import DeadLetter
-from protocol.device import DeviceStatus
-from protocol.errors import RejectReason
-from protocol.frame import FRAME_TYPE
 from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
 from tests.bridge.test_admit import REFUSED
 from tests.services import Kafka, Mosquitto

@@ -1,10 +1,9 @@
 """Streams and fields are learnt from what arrives; fields may be added, never retyped; the topic decides between bridges."""
 
 import pytest
-
-from cloud.bridge.catalogue import STREAM_FIELDS_MAX, Catalogue
-from protocol.errors import Rejected, RejectReason
-from protocol.stream import STREAMS_MAX, FieldInfo, FieldType, Stream
+from edgewake.cloud.bridge.catalogue import STREAM_FIELDS_MAX, Catalogue
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, Stream
 
 NUMBERS = {"speed": frozenset({float, int, type(None)})}
 STRINGS = {"speed": frozenset({str})}

@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from edgewake.edge.client.table import columns_of, shown
+from edgewake.edge.client.tail import Place
+from edgewake.protocol.errors import ConfigError
 
-from edge.client.table import columns_of, shown
-from edge.client.tail import Place
-from protocol.errors import ConfigError
 from tests.access.world import DEADLINE_S, Feed, Server
 from tests.services import wait_until
 
-TAIL = [sys.executable, "-m", "deploy.cli", "tail"]
+TAIL = [sys.executable, "-m", "edgewake.deploy.cli", "tail"]
 
 
 def tail(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,9 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.part import Floor, Part
-from deploy.supervisor import Supervisor
-from protocol.clock import SystemClock
+from edgewake.deploy.part import Floor, Part
+from edgewake.deploy.supervisor import Supervisor
+from edgewake.protocol.clock import SystemClock
 
 READY = """print('{"event":"part.ready"}', flush=True)"""
 

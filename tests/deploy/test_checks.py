@@ -8,9 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from deploy import checks, secret_files
-from protocol.errors import LocalError
+from edgewake.deploy import checks, secret_files
+from edgewake.protocol.errors import LocalError
 
 
 def test_a_port_in_use_is_named_with_its_process() -> None:

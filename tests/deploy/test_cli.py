@@ -11,15 +11,16 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-
-from deploy import cli
+from edgewake.deploy import cli
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake` as a user calls it."""
-    return subprocess.run([sys.executable, "-m", "deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=180)
+    return subprocess.run(
+        [sys.executable, "-m", "edgewake.deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=180
+    )
 
 
 def test_help_lists_every_command_of_the_project_in_a_sentence() -> None:
@@ -56,7 +57,8 @@ def test_a_part_whose_libraries_are_missing_says_what_to_install(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("value", "extra"), [("cloud.ops.cli:ops", "cloud"), ("edge.cli:agent", "edge"), ("edge.client.cli:tail", "client")]
+    ("value", "extra"),
+    [("edgewake.cloud.ops.cli:ops", "cloud"), ("edgewake.edge.cli:agent", "edge"), ("edgewake.edge.client.cli:tail", "client")],
 )
 def test_the_extra_to_install_follows_from_the_package(value: str, extra: str) -> None:
     entry = EntryPoint("x", value, cli.GROUP)
@@ -66,7 +68,7 @@ def test_the_extra_to_install_follows_from_the_package(value: str, extra: str) -
 @pytest.mark.parametrize(("error", "code"), [("ConfigError", 2), ("LocalError", 1), ("Unavailable", 1)])
 def test_an_error_of_ours_is_one_sentence_and_a_code(error: str, code: int) -> None:
     program = (
-        "import click, deploy.cli as c, protocol.errors as e, sys\n"
+        "import sys, click, edgewake.deploy.cli as c, edgewake.protocol.errors as e\n"
         f"def fail(): raise e.{error}('x.toml: port = 5: too low')\n"
         "c.Parts.get_command = lambda self, ctx, name: click.Command('bridge', callback=fail)\n"
         "sys.argv = ['edgewake', 'bridge']\nc.main()"

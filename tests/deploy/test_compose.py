@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-
-from cloud.kafka import KafkaConfig
-from deploy import cli, kafka_node
-from protocol.config import load
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.deploy import cli, kafka_node
+from edgewake.protocol.config import load
 
 DEPLOY = Path(cli.__file__).parent
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 PARTS = {name: service for name, service in SERVICES.items() if service["image"] == "edgewake"}
 MODELS = {
-    "bridge": "cloud.bridge.config:BridgeConfig",
-    "sequencer": "cloud.sequencer.config:SequencerConfig",
-    "analysis": "cloud.analysis.config:AnalysisConfig",
-    "access": "cloud.access.config:AccessConfig",
-    "push": "cloud.push.run:PushConfig",
-    "ops": "cloud.ops.run:OpsConfig",
+    "bridge": "edgewake.cloud.bridge.config:BridgeConfig",
+    "sequencer": "edgewake.cloud.sequencer.config:SequencerConfig",
+    "analysis": "edgewake.cloud.analysis.config:AnalysisConfig",
+    "access": "edgewake.cloud.access.config:AccessConfig",
+    "push": "edgewake.cloud.push.run:PushConfig",
+    "ops": "edgewake.cloud.ops.run:OpsConfig",
 }
 
 

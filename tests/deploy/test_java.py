@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from deploy import java, mosquitto
-from protocol.errors import LocalError
+from edgewake.deploy import java, mosquitto
+from edgewake.protocol.errors import LocalError
 
 
 def fake_java(folder: Path, says: str) -> Path:

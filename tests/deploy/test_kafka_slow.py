@@ -1,4 +1,4 @@
-"""What `cloud.kafka` makes of a broker that is slow: the parts wait, they do not die."""
+"""What `edgewake.cloud.kafka` makes of a broker that is slow: the parts wait, they do not die."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from edgewake.cloud import kafka as kafka_module
+from edgewake.cloud.kafka import KafkaConfig, ensure_topics
+from edgewake.protocol.errors import Unavailable
 
-from cloud import kafka as kafka_module
-from cloud.kafka import KafkaConfig, ensure_topics
-from protocol.errors import Unavailable
 from tests.services import run_kafka
 
 

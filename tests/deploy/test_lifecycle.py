@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-
-from deploy.lifecycle import BACKOFF_MAX_S, FAILURES_MAX, TABLE, Event, State, after, grace_s, restart_delay_s
+from edgewake.deploy.lifecycle import BACKOFF_MAX_S, FAILURES_MAX, TABLE, Event, State, after, grace_s, restart_delay_s
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.part_log import LINE_BYTES_MAX, PartLog
+from edgewake.deploy.part_log import LINE_BYTES_MAX, PartLog
 
 
 def test_lines_are_appended_across_starts(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from edgewake.deploy.part import Floor
+from edgewake.deploy.plan import SERVICES, Plan, Ports, check, config_file, configs, parts, ports_wanted
+from edgewake.deploy.toml_text import dumps
+from edgewake.protocol.errors import ConfigError
 from hypothesis import given
 from hypothesis import strategies as st
-
-from deploy.part import Floor
-from deploy.plan import SERVICES, Plan, Ports, check, config_file, configs, parts, ports_wanted
-from deploy.toml_text import dumps
-from protocol.errors import ConfigError
 
 
 def plan(**more: object) -> Plan:

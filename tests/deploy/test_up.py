@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx
 import psutil
+from edgewake.deploy.plan import Plan, Ports
 
-from deploy.plan import Plan, Ports
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 MQTT, KAFKA = 10, 20
@@ -33,7 +33,7 @@ def port_base() -> int:
 
 def command(data: Path, base: int, *more: str) -> list[str]:
     """The arguments of one `edgewake up`."""
-    return [sys.executable, "-m", "deploy.cli", "up", "--data", str(data), "--port-base", str(base), *more]
+    return [sys.executable, "-m", "edgewake.deploy.cli", "up", "--data", str(data), "--port-base", str(base), *more]
 
 
 def run(data: Path, base: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -182,6 +182,6 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
 
 def add_example(ops: str, key: str) -> None:
     """The query of the README, beside the built-in ones."""
-    command = [sys.executable, "-m", "deploy.cli", "query", "--ops", ops, "--key", key, "add", "deploy/examples/fast_vehicles.sql"]
+    command = [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", ops, "--key", key, "add", "deploy/examples/fast_vehicles.sql"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

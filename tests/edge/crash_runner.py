@@ -22,11 +22,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from edge import log_writer
-from edge.config import LogConfig, UplinkConfig
-from edge.event_log import EventLog, FrameKey, OutFrame
-from protocol import frame as frames
-from protocol.clock import SystemClock
+from edgewake.edge import log_writer
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.event_log import EventLog, FrameKey, OutFrame
+from edgewake.protocol import frame as frames
+from edgewake.protocol.clock import SystemClock
 
 FAILPOINTS = ("appended", "received", "inserted", "committed", "accepted", "delivered", "sent", "acked", "freed", "checkpointing")
 LIFE = 1_000_000

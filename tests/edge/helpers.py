@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.event_log import EventLog, OutFrame
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_store import no_failpoint
+from edgewake.protocol import frame as frames
+from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.frame import Frame
 
-from edge.config import LogConfig, UplinkConfig
-from edge.event_log import EventLog, OutFrame
-from edge.log_codec import Reading
-from edge.log_store import no_failpoint
-from protocol import frame as frames
-from protocol.clock import Clock, SystemClock
-from protocol.frame import Frame
 from tests.services import wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=10)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import mqtt5
-
-from protocol import frame as frames
-from protocol import topics
-from protocol.ack import Ack, AckToken
-from protocol.frame import Frame
-from protocol.mqtt import PacketReader
+from edgewake.protocol import frame as frames
+from edgewake.protocol import topics
+from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.mqtt import PacketReader
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from edgewake.edge.cli import agent as agent_command
 
-from edge.cli import agent as agent_command
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
 from tests.services import Mosquitto, Process, free_ports, part
@@ -32,7 +32,7 @@ STDIN = '[[source]]\ntype = "json_lines"\nstream = "lines"\n'
 
 
 def edgewake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "edgewake.deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def resident_mib(pid: int) -> float:
@@ -80,7 +80,7 @@ async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquit
     path = config(tmp_path, mosquitto.port, "agent-3", STDIN)
     async with Peer(mosquitto.port) as peer:
         agent = subprocess.Popen(
-            [sys.executable, "-m", "deploy.cli", "agent", "--config", path], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", path], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert agent.stdin is not None
         agent.stdin.write(b'{"n": 1}\nbad\n{"n": 2}\n')

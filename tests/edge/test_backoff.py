@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from edge.backoff import SETTLED_S, Backoff
+from edgewake.edge.backoff import SETTLED_S, Backoff
 
 
 def test_waits_double_up_to_the_bound_and_at_least_half_of_each_is_waited() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from edge.config import AgentConfig
-from protocol.config import load
-from protocol.errors import ConfigError
+from edgewake.edge.config import AgentConfig
+from edgewake.protocol.config import load
+from edgewake.protocol.errors import ConfigError
 
 GOOD = 'device = "d1"\ndata_dir = "/tmp/x"\n'
 

@@ -14,14 +14,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.event_log import EventLog, LogBusyError, LogClosedError
+from edgewake.edge.log_schema import LOG_NAME
+from edgewake.edge.log_writer import LogState
+from edgewake.protocol.clock import FakeClock, SystemClock
+from edgewake.protocol.errors import LocalError, RejectReason
+from edgewake.protocol.frame import Gap
 
-from edge.config import LogConfig, UplinkConfig
-from edge.event_log import EventLog, LogBusyError, LogClosedError
-from edge.log_schema import LOG_NAME
-from edge.log_writer import LogState
-from protocol.clock import FakeClock, SystemClock
-from protocol.errors import LocalError, RejectReason
-from protocol.frame import Gap
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.services import wait_until
 

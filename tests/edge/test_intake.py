@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-
-from edge.config import READING_BYTES_MAX
-from edge.event_log import LogBusyError
-from edge.intake import Intake, Policy
-from edge.log_codec import Reading
-from protocol.clock import FakeClock
-from protocol.errors import Rejected
-from protocol.frame import from_plain
+from edgewake.edge.config import READING_BYTES_MAX
+from edgewake.edge.event_log import LogBusyError
+from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.log_codec import Reading
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.frame import from_plain
 
 NOW_MS = 1_790_000_000_000
 

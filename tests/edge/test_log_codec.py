@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
+from edgewake.protocol import frame as frames
+from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
-from protocol import frame as frames
-from protocol.frame import FIELDS_MAX, Frame, Gap
 
 VALUES = (
     st.none()

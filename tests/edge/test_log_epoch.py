@@ -6,8 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-
-from edge.log_epoch import LogIdentity, Mark, MarkFile, Place, next_epoch, why_new
+from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, next_epoch, why_new
 
 HERE = Place("machine", 1, 2)
 LOG = LogIdentity("log", 5, 100, HERE)

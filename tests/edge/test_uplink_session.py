@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.uplink_session import TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from edge.log_store import FrameKey, OutFrame
-from edge.uplink_session import TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
-from protocol.ack import Ack, AckToken
-from protocol.errors import LocalError, RejectReason, RemoteError
 
 KEPT = Ack(AckToken(0, 1))
 

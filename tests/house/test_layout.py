@@ -12,7 +12,7 @@ import pytest
 
 from tests.house.source import FLOORS, ROOT, files, modules, parse
 
-FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "tests", "docs"}
+FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "edgewake", "tests", "docs"}
 USUAL = {
     "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
     ".gitignore", ".gitattributes", ".dockerignore", ".pre-commit-config.yaml", ".ci",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.frame import Frame
+from edgewake.protocol.frame import Frame
 
 
 def frame(number: int) -> Frame:

@@ -11,15 +11,15 @@ from typing import Any
 
 import httpx
 import pytest
+from edgewake.protocol import record as records
+from edgewake.protocol import topics
+from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.lease import Lease
+from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.record import Mode
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 
-from protocol import record as records
-from protocol import topics
-from protocol.device import DeviceSeen, DeviceState, DeviceStatus
-from protocol.errors import RejectReason
-from protocol.lease import Lease
-from protocol.query import Progress, QueryState, Registration
-from protocol.record import Mode
-from protocol.stream import FieldInfo, FieldType, Stream
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.push.builders import lease

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from edgewake.cloud.ops.auth import TICKET_LIFE_S, TICKETS_MAX, Guard, Tickets, read_key
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import ConfigError
 from starlette.responses import PlainTextResponse
-
-from cloud.ops.auth import TICKET_LIFE_S, TICKETS_MAX, Guard, Tickets, read_key
-from protocol.clock import FakeClock
-from protocol.errors import ConfigError
 
 KEY = "k" * 32
 

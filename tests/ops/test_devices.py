@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
-from cloud.ops.devices import DeviceView, Presence, presence, view
-from protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.cloud.ops.devices import DeviceView, Presence, presence, view
+from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
 

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from edgewake.cloud.ops.live import CLIENTS_MAX, RING_EVENTS, Live
+from edgewake.cloud.web import Problem
 from sse_starlette import ServerSentEvent
-
-from cloud.ops.live import CLIENTS_MAX, RING_EVENTS, Live
-from cloud.web import Problem
 
 
 async def take(stream: AsyncIterator[ServerSentEvent], count: int) -> list[str]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from edgewake.protocol import topics
+from edgewake.protocol.query import Progress, QueryState
 
-from protocol import topics
-from protocol.query import Progress, QueryState
 from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
@@ -37,7 +37,7 @@ def query_file(ops: Ops, writer: Writer, unique: Callable[[str], str], tmp_path:
 
 
 def command(ops: Ops, *arguments: str, key: str = KEY) -> list[str]:
-    return [sys.executable, "-m", "deploy.cli", "query", "--ops", ops.url, "--key", key, *arguments]
+    return [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", ops.url, "--key", key, *arguments]
 
 
 def run(ops: Ops, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from cloud.ops.state import PARTS_MAX, Change, State, TopicOffsets
-from protocol import record as records
-from protocol import topics
-from protocol.dead_letter import DeadLetter
-from protocol.device import DeviceSeen, DeviceState, DeviceStatus
-from protocol.errors import RejectReason
-from protocol.query import Progress, QueryState, Registration
-from protocol.record import Mode
+from edgewake.cloud.ops.state import PARTS_MAX, Change, State, TopicOffsets
+from edgewake.protocol import record as records
+from edgewake.protocol import topics
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.record import Mode
 
 NOW = 1_790_000_000_000
 

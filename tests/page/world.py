@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from edgewake.cloud import kafka
+from edgewake.protocol import record, topics
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.frame import encode as encode_frame
+from edgewake.protocol.query import Registration
+from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, result_key
+from edgewake.protocol.stream import FieldInfo, Stream, types_of
 
-from cloud import kafka
-from protocol import record, topics
-from protocol.frame import Frame
-from protocol.frame import encode as encode_frame
-from protocol.query import Registration
-from protocol.result import KIND_HEADER, KIND_RESULT, result_key
-from protocol.stream import FieldInfo, Stream, types_of
 from tests.services import Process, free_ports, part
 
 WRITE_EVERY_S = 0.1

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from protocol.config import Config, load
-from protocol.errors import ConfigError
+from edgewake.protocol.config import Config, load
+from edgewake.protocol.errors import ConfigError
 
 
 class Inner(Config):

@@ -5,12 +5,11 @@ import contextlib
 import orjson
 import pytest
 import zstandard
+from edgewake.protocol import frame as frames
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frame import Frame, Gap
 from hypothesis import given
 from hypothesis import strategies as st
-
-from protocol import frame as frames
-from protocol.errors import Rejected, RejectReason
-from protocol.frame import Frame, Gap
 
 NOW = 1_790_000_000_000
 

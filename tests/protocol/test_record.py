@@ -1,11 +1,10 @@
 """Records: the frame's own bytes stay as they were made; readings come out flat and in order."""
 
 import orjson
-
-from protocol import frame as frames
-from protocol import record as records
-from protocol.frame import Frame
-from protocol.record import Discipline, Mode, Placement
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record as records
+from edgewake.protocol.frame import Frame
+from edgewake.protocol.record import Discipline, Mode, Placement
 
 FRAME = Frame(3, 12, 1101, [1_790_000_000_000, 1_790_000_001_000], {"speed": [51.2, None], "street": ["Quay", "Bridge"]})
 

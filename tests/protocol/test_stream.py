@@ -1,8 +1,7 @@
 """Types of fields: one type a column, null anywhere."""
 
 import pytest
-
-from protocol.stream import FieldType, type_of, types_of
+from edgewake.protocol.stream import FieldType, type_of, types_of
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Topics: made and read in one place, and nothing foreign passes."""
 
 import pytest
-
-from protocol import topics
-from protocol.errors import Rejected, RejectReason
-from protocol.topics import UpTopic
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.topics import UpTopic
 
 
 def test_an_up_topic_survives_text() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.lease import Lease, LeaseRequest, Subscription, WakePolicy, Webhook
+from edgewake.protocol.lease import Lease, LeaseRequest, Subscription, WakePolicy, Webhook
 
 NOW = 1_790_000_000_000
 SECRET = "whsec_" + "A" * 32

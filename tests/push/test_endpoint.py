@@ -3,9 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-
-from cloud.push.endpoint import Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
-from protocol.errors import Unavailable
+from edgewake.cloud.push.endpoint import Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
+from edgewake.protocol.errors import Unavailable
 
 REFUSED_URLS = [
     "http://example.com/",

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from edgewake.cloud.push.endpoint import EndpointRefused
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.wake_policy import COUNT_MAX
+from edgewake.cloud.push.watch import Seen
+from edgewake.cloud.push.webhook import Caller
+from edgewake.protocol.clock import Clock, FakeClock, SystemClock
+from edgewake.protocol.errors import CursorError
+from edgewake.protocol.lease import Lease, LeaseRequest, Subscription
 from prometheus_client import CollectorRegistry
 
-from cloud.push.endpoint import EndpointRefused
-from cloud.push.metrics import Metrics
-from cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
-from cloud.push.wake_policy import COUNT_MAX
-from cloud.push.watch import Seen
-from cloud.push.webhook import Caller
-from protocol.clock import Clock, FakeClock, SystemClock
-from protocol.errors import CursorError
-from protocol.lease import Lease, LeaseRequest, Subscription
 from tests.push.builders import lease, request
 from tests.push.receiver import Receiver, receiving
 

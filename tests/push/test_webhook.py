@@ -10,9 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from standardwebhooks.webhooks import Webhook, WebhookVerificationError
-
-from cloud.push.webhook import (
+from edgewake.cloud.push.webhook import (
     BODY_BYTES_MAX,
     CALLS_PER_HOST_MAX,
     Caller,
@@ -26,7 +24,9 @@ from cloud.push.webhook import (
     signed_headers,
     wake_body,
 )
-from protocol.clock import SystemClock
+from edgewake.protocol.clock import SystemClock
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
 from tests.push.receiver import receiving
 
 SECRET = make_secret(lambda n: bytes(range(n)))

@@ -1,7 +1,7 @@
 """A device is reported at most every five seconds, with the smallest skew since the last report."""
 
-from cloud.sequencer.seen import FORGET_S, REPORT_S, Seen
-from protocol.device import DeviceSeen
+from edgewake.cloud.sequencer.seen import FORGET_S, REPORT_S, Seen
+from edgewake.protocol.device import DeviceSeen
 
 
 def test_a_first_record_is_reported_at_once_and_the_next_ones_later() -> None:

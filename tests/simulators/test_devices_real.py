@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
+from edgewake.cloud import kafka as kafka_clients
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.protocol import record, topics
+from edgewake.protocol.record import Record
+from edgewake.simulators import faults
 
-from cloud import kafka as kafka_clients
-from cloud.kafka import KafkaConfig
-from protocol import record, topics
-from protocol.record import Record
-from simulators import faults
 from tests.services import Mosquitto, Process, part, run_mosquitto, wait_until
 
 READY = '"event":"part.ready"'
@@ -65,7 +65,7 @@ def bridge(mosquitto: Mosquitto, kafka_config: KafkaConfig, tmp_path: Path) -> I
 
 
 def edgewake(log: Path, *arguments: str) -> Process:
-    return Process([sys.executable, "-m", "deploy.cli", *arguments], log)
+    return Process([sys.executable, "-m", "edgewake.deploy.cli", *arguments], log)
 
 
 def replay(tmp_path: Path, mosquitto: Mosquitto, *arguments: str) -> tuple[int, str]:

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-
-from simulators import faults
+from edgewake.simulators import faults
 
 
 @pytest.fixture

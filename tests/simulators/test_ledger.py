@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from simulators import ledger as module
-from simulators.ledger import Delivery, Judgement, Ledger, Reading, SaidGap, WindowRow
+from edgewake.simulators import ledger as module
+from edgewake.simulators.ledger import Delivery, Judgement, Ledger, Reading, SaidGap, WindowRow
 
 WINDOW_MS = 10_000
 DEVICES = ("a", "b")

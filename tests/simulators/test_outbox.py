@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulators.outbox import Outbox
+from edgewake.simulators.outbox import Outbox
 
 
 def outbox(*, window: int = 10, lane_window: int = 1, capacity: int = 100) -> Outbox:

@@ -7,13 +7,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from protocol.names import is_device, is_field, is_stream
-from simulators import recorded
-from simulators.recorded import BadRow, FileFormat, Tally, UnreadableFile, is_number, sniff
-from simulators.replay import (
+from edgewake.protocol.names import is_device, is_field, is_stream
+from edgewake.simulators import recorded
+from edgewake.simulators.recorded import BadRow, FileFormat, Tally, UnreadableFile, is_number, sniff
+from edgewake.simulators.replay import (
     Columns,
     Pace,
     Reading,
@@ -26,6 +23,8 @@ from simulators.replay import (
     to_readings,
     with_time_field,
 )  # fmt: skip
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def read(path: Path, content: str | bytes, *, time: str | None = None, columns: Columns | None = None, header: list[str] | None = None):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-
-from protocol.frame import from_plain
-from simulators import recorded
-from simulators.recorded import BadRow
-from simulators.replay import Columns, to_readings, with_time_field
+from edgewake.protocol.frame import from_plain
+from edgewake.simulators import recorded
+from edgewake.simulators.recorded import BadRow
+from edgewake.simulators.replay import Columns, to_readings, with_time_field
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no recorded data at ../shared/data")

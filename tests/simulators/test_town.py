@@ -7,8 +7,7 @@ import math
 from itertools import pairwise
 
 import pytest
-
-from simulators import town, town_maker
+from edgewake.simulators import town, town_maker
 
 TOWN = town_maker.make()
 

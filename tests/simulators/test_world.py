@@ -6,13 +6,12 @@ import math
 from itertools import pairwise
 
 import pytest
+from edgewake.simulators import vehicles as v
+from edgewake.simulators.town import LIMIT_KMH, to_plane
+from edgewake.simulators.town_maker import make
+from edgewake.simulators.world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from simulators import vehicles as v
-from simulators.town import LIMIT_KMH, to_plane
-from simulators.town_maker import make
-from simulators.world import World
 
 TOWN = make()
 ROUNDING = 1e-6

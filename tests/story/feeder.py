@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulators.ledger import Ledger, Reading
+from edgewake.simulators.ledger import Ledger, Reading
 
 
 class Feeder:

@@ -14,14 +14,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
-from cloud import kafka as kafka_clients
-from cloud.kafka import KafkaConfig
-from deploy import jars, java
-from protocol import topics
-from protocol.query import Registration
-from simulators import faults
-from simulators.clients import Server
-from simulators.faults import Fault
+from edgewake.cloud import kafka as kafka_clients
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.deploy import jars, java
+from edgewake.protocol import topics
+from edgewake.protocol.query import Registration
+from edgewake.simulators import faults
+from edgewake.simulators.clients import Server
+from edgewake.simulators.faults import Fault
+
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
 
 READY = '"event":"part.ready"'

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from simulators.clients import Event, Follower
-from simulators.faults import Fault
-from simulators.ledger import Delivery, Ledger, Reading, SaidGap, WindowRow
+from edgewake.simulators.clients import Event, Follower
+from edgewake.simulators.faults import Fault
+from edgewake.simulators.ledger import Delivery, Ledger, Reading, SaidGap, WindowRow
+
 from tests.story.feeder import Feeder
 from tests.story.system import System
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.config import HostMetricsConfig
-from edge.sources.host_metrics import HostMetrics, Rate
-from protocol.clock import FakeClock
+from edgewake.edge.config import HostMetricsConfig
+from edgewake.edge.sources.host_metrics import HostMetrics, Rate
+from edgewake.protocol.clock import FakeClock
 
 FIELDS = {"cpu_percent", "memory_percent", "memory_used_mib", "disk_percent", "load_1m", "process_count"}
 RATES = {"net_sent_bytes_s", "net_recv_bytes_s"}

@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from edge.intake import Intake
-from edge.log_codec import Reading
-from edge.sources.json_lines import JsonLines
-from protocol.clock import FakeClock
+from edgewake.edge.intake import Intake
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.sources.json_lines import JsonLines
+from edgewake.protocol.clock import FakeClock
 
 
 class Memory:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from edgewake.edge.sources.lines import Line, LineSplitter
 from hypothesis import given
 from hypothesis import strategies as st
-
-from edge.sources.lines import Line, LineSplitter
 
 
 @given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"a", b"\n"))))
