@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from pydantic import Field
+
 from edgewake.protocol import topics
 from edgewake.protocol.config import Config
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
-from pydantic import Field
 
 log = logging.getLogger("edgewake.kafka")
 

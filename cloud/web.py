@@ -17,12 +17,13 @@ from typing import Any, Final, NoReturn
 import orjson
 import uvicorn
 import uvloop
-from edgewake.protocol.errors import ConfigError, Unavailable
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from edgewake.protocol.errors import ConfigError, Unavailable
 
 log = logging.getLogger("edgewake.web")
 

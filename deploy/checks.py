@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+
 from edgewake.deploy.jars import free_bytes
 from edgewake.protocol.errors import LocalError
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 import orjson
+
 from edgewake.deploy.guardian import Guardian, die_with_parent
 from edgewake.deploy.part import Part
 from edgewake.deploy.part_log import LINE_BYTES_MAX, PartLog

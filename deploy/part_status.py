@@ -15,6 +15,7 @@ from typing import Final
 import aiomqtt
 import orjson
 import psutil
+
 from edgewake.deploy.lifecycle import BACKOFF_FIRST_S, BACKOFF_MAX_S
 from edgewake.deploy.supervisor import Keeper
 from edgewake.protocol import topics

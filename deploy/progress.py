@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Final
 
 import click
-from edgewake.protocol.clock import Clock
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from edgewake.protocol.clock import Clock
 
 _PLAIN_EVERY_S: Final = 5.0
 """Seconds between plain lines about one download."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+
 from edgewake.deploy.child import Child
 from edgewake.deploy.guardian import Guardian
 from edgewake.deploy.lifecycle import FAILURES_MAX, WINDOW_S, Event, State, after, grace_s, restart_delay_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+
 from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
 
 

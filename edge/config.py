@@ -16,11 +16,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+from pydantic import AfterValidator, Field, model_validator
+
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.names import is_device, is_stream
 from edgewake.protocol.record import Mode
-from pydantic import AfterValidator, Field, model_validator
 
 READING_BYTES_MAX: Final = 64 * 1024
 """Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""

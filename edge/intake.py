@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import orjson
+
 from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.event_log import LogBusyError, StreamLog
 from edgewake.edge.log_codec import Reading

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import orjson
+
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar, encode
 from edgewake.protocol.stream import FieldType, types_of
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from sqlite_utils import Database
+
 from edgewake.edge.log_schema import LOG_NAME, open_for_reading
 from edgewake.protocol import frame
 from edgewake.protocol.errors import LocalError
-from sqlite_utils import Database
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import mqtt5
+
 from edgewake.edge.config import MqttConfig
 from edgewake.protocol.errors import ConfigError, RemoteError, Unavailable
 from edgewake.protocol.mqtt import Packet, PacketIds, PacketReader, Unreadable

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+
 from edgewake.edge.log_schema import LOG_NAME, open_for_reading
 from edgewake.protocol.errors import LocalError
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import mqtt5
 import orjson
+
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.event_log import EventLog

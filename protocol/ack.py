@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import orjson
+
 from edgewake.protocol.errors import RejectReason, RemoteError
 
 

@@ -9,8 +9,9 @@ import tomllib
 from pathlib import Path
 from typing import TypeVar
 
-from edgewake.protocol.errors import ConfigError
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from edgewake.protocol.errors import ConfigError
 
 
 class Config(BaseModel):

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 import zstandard
+
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 

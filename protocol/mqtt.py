@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import mqtt5
+
 from edgewake.protocol.errors import RemoteError
 
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024

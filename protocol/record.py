@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import orjson
+
 from edgewake.protocol.frame import Frame, Gap, Scalar
 
 PLACEMENT_HEADER: Final = "ew"

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import orjson
+
 from edgewake.protocol.frame import Scalar
 
 KIND_HEADER: Final = "kind"

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 STREAMS_MAX = 1000
 """Streams in the catalogue; each is a Kafka topic. A message of one more stream is rejected (oversize)."""

@@ -51,6 +51,7 @@ def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, spe
 def town(out: Path | None) -> None:
     """Write the town's map as GeoJSON: roads with name and class, river, parks, charging stations."""
     import orjson
+
     from edgewake.simulators.town import geojson
     from edgewake.simulators.town_maker import make
 

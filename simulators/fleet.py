@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 import orjson
+
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_stream
 from edgewake.simulators.outbox import Outbox

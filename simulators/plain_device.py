@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack
 from edgewake.protocol.cancellation import raise_if_cancelled
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
 from edgewake.simulators.outbox import Message, Outbox
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 KEEPALIVE_S: Final = 15
 BACKOFF_S_MIN: Final = 0.2

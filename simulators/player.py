@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
+
 from edgewake.protocol.clock import Clock
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import orjson
+
 from edgewake.simulators.nmea import NmeaReader, is_sentence
 
 TYPE_ROWS: Final = 10_000

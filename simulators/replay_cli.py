@@ -143,9 +143,10 @@ def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
     if not sys.stderr.isatty():
         yield lambda: None
         return
-    from edgewake.simulators.recorded import lines
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from edgewake.simulators.recorded import lines
 
     total = min(sum(1 for _ in lines(file)), limit or sys.maxsize)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

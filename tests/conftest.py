@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edgewake.cloud.kafka import KafkaConfig
-from edgewake.deploy import jars
 from hypothesis import HealthCheck, settings
 
+from edgewake.cloud.kafka import KafkaConfig
+from edgewake.deploy import jars
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 
 # A busy machine makes no example slow: what must be fast is measured by the benchmarks.

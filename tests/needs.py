@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import click
+
 from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 

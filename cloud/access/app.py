@@ -16,6 +16,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
+from fastapi import FastAPI, Header, Query, Request
+from fastapi.middleware.cors import CORSMiddleware
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import JSONResponse, Response
+
 from edgewake.cloud.access import page, subscription
 from edgewake.cloud.access.catalogue import UnknownStream
 from edgewake.cloud.access.client import Client
@@ -28,10 +33,6 @@ from edgewake.cloud.access.subscription import RequestError
 from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from fastapi import FastAPI, Header, Query, Request
-from fastapi.middleware.cors import CORSMiddleware
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.responses import JSONResponse, Response
 
 RETRY_AFTER_S: Final = 2
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig, TableReader
 from edgewake.protocol import topics

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from pydantic import Field
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.errors import ConfigError
-from pydantic import Field
 
 MIB = 1024 * 1024
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+
 from edgewake.protocol import record as records
 from edgewake.protocol import result
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
 from edgewake.cloud import kafka
 from edgewake.cloud.access.catalogue import Catalogue, Topic
 from edgewake.cloud.access.config import HubConfig

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.access.events import Record, from_result_headers
 from edgewake.cloud.kafka import KafkaConfig

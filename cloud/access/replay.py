@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.access.events import Record
 from edgewake.cloud.access.kafka_reader import found_in

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import uvicorn
 import uvloop
+from fastapi import FastAPI
+
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.clients import Clients
 from edgewake.cloud.access.config import AccessConfig, cursor_codec
@@ -27,7 +29,6 @@ from edgewake.cloud.access.hub import Hub
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.web import bind
 from edgewake.protocol.clock import SystemClock
-from fastapi import FastAPI
 
 log = logging.getLogger("edgewake.access")
 

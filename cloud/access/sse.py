@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import orjson
+
 from edgewake.cloud.access.events import Event
 from edgewake.cloud.access.reader import Batch
 from edgewake.cloud.access.subscription import Plan, Positions

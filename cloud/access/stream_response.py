@@ -6,6 +6,9 @@ does not read is not written to; who takes nothing at all is cut off by `edgewak
 
 from __future__ import annotations
 
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
 from edgewake.cloud.access import sse
 from edgewake.cloud.access.client import Client
 from edgewake.cloud.access.clients import Clients, Seat
@@ -13,8 +16,6 @@ from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.hub import Hub
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.subscription import Plan, Start
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 HEADERS = (
     (b"content-type", sse.CONTENT_TYPE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
+
 from edgewake.protocol.errors import LocalError
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal
-from edgewake.protocol.stream import FieldType
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
+
+from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal
+from edgewake.protocol.stream import FieldType
 
 Resolve = Callable[[str], Column]
 """Gives the column of a name; for lambdas over a frame's readings it is another one than for rows."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.config import Config
-from pydantic import Field
 
 
 class AnalysisConfig(Config):

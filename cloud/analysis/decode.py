@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from edgewake.cloud.analysis.clock_correction import corrected
-from edgewake.protocol.stream import FieldType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.clock_correction import corrected
+from edgewake.protocol.stream import FieldType
 
 _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
 

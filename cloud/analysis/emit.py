@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import orjson
+
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
 from edgewake.protocol import result, topics
 from edgewake.protocol.stream import FieldType

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
+from sqlglot import exp
+
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import FieldType
-from sqlglot import exp
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
 from edgewake.cloud.analysis import emit, failpoint, late
 from edgewake.cloud.analysis.checkpoint import is_done, offsets_of
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -24,8 +27,6 @@ from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.query import Progress, QueryState
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("edgewake.analysis")
 

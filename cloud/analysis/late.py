@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
 from edgewake.cloud.analysis.clock_correction import corrected
 from edgewake.cloud.analysis.decode import rows
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.tags import passes
 from edgewake.protocol.stream import FieldType
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 CLOCKS_APART_MS: Final = 5_000
 """How far a bridge's clock may be ahead of the driver's without a late reading being overlooked."""

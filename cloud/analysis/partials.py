@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG
-from edgewake.cloud.analysis.tags import TAG_COLUMNS
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG
+from edgewake.cloud.analysis.tags import TAG_COLUMNS
 
 HLL_LOG2_BUCKETS: Final = 14
 """2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""

@@ -13,13 +13,14 @@ from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
 from edgewake.cloud.analysis import emit, late, partials, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol.stream import FieldType
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 
 class LaneKind(StrEnum):

@@ -23,14 +23,15 @@ from difflib import get_close_matches
 from typing import Final
 
 import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.query_select import SelectReader, UnknownStream, check_clauses, duration_ms, table_of
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
 from edgewake.protocol.stream import Stream
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import SqlglotError
 
 __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_of"]
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
+from sqlglot import exp
+
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, Scope, number, translate
 from edgewake.cloud.analysis.query_plan import Aggregate, Key, Query, Unpivot
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import FIELD_PATTERN, RESERVED_FIELDS
 from edgewake.protocol.stream import FieldType, Stream
-from sqlglot import exp
 
 OUTPUTS_MAX: Final = 64
 """Columns of a result."""

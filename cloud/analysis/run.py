@@ -15,6 +15,10 @@ from typing import Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaException
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
 from edgewake.cloud import kafka, metrics
 from edgewake.cloud.analysis import session as spark
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -29,9 +33,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.stream import FieldType
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 log = logging.getLogger("edgewake.analysis")
 

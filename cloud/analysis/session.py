@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from edgewake.protocol.errors import ConfigError
 from pyspark.sql import SparkSession
+
+from edgewake.protocol.errors import ConfigError
 
 _STREAMING: Final = "spark.sql.streaming"
 _STATE: Final = f"{_STREAMING}.stateStore"

@@ -18,6 +18,9 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
 from edgewake.cloud.analysis import emit, late, partials
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import as_text
@@ -26,8 +29,6 @@ from edgewake.cloud.analysis.pipeline import LaneKind, with_event_time
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.stream import FieldType
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 MINUTE_MS: Final = 60_000
 LATENESS_MS: Final = 600_000

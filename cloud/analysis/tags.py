@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, fields_of, substitute
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Query, Registered
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
 

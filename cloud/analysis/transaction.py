@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.analysis.emit import Output
 from edgewake.cloud.analysis.lane_record import LaneRecord

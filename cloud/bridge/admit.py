@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import mqtt5
 import orjson
+from pydantic import ValidationError
+
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
@@ -19,7 +21,6 @@ from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
 from edgewake.protocol.record import Discipline, Mode, Placement
-from pydantic import ValidationError
 
 CORRELATION_BYTES_MAX: Final = 1024
 """Bytes of correlation data that are carried back. More is rejected (oversize): every waiting message holds its own."""

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import mqtt5
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
 from edgewake.cloud import kafka, metrics
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
 from edgewake.cloud.bridge.admit import admit, admit_status, may_answer

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pydantic import ValidationError
+
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, Stream, types_of_kinds
-from pydantic import ValidationError
 
 STREAM_FIELDS_MAX: Final = 1024
 """Fields of one stream, of all its devices together. A message with one more is rejected (oversize): a device that invents names

@@ -20,6 +20,7 @@ def bridge(config_file: Path, verbose: bool) -> None:
     import sys
 
     import uvloop
+
     from edgewake.cloud.bridge.bridge import run
     from edgewake.cloud.bridge.config import BridgeConfig
     from edgewake.protocol.clock import SystemClock

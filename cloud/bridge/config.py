@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX
-from pydantic import Field
 
 
 class MqttConfig(Config):

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edgewake.cloud.metrics import Histogram, counter, gauge
 from prometheus_client.core import Metric
+
+from edgewake.cloud.metrics import Histogram, counter, gauge
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, cast
 
 import mqtt5
+
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.clock import Clock

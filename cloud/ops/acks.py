@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from confluent_kafka import Message
+from pydantic import BaseModel
+
 from edgewake.cloud import kafka
 from edgewake.cloud.ops.browse import Browser
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.query import Progress
 from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Placement, origin
-from pydantic import BaseModel
 
 SCANNED_MAX: Final = 20_000
 """Records of the stream looked at to find the frame."""

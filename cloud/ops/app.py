@@ -7,6 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
+from fastapi import FastAPI, Header, Path, Query, Response, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+from sse_starlette import EventSourceResponse
+
 from edgewake.cloud import web
 from edgewake.cloud.ops import acks, dead_letters
 from edgewake.cloud.ops.acks import AckView
@@ -25,11 +31,6 @@ from edgewake.protocol.errors import RejectReason, RemoteError
 from edgewake.protocol.lease import Lease
 from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 from edgewake.protocol.stream import FieldInfo, Stream
-from fastapi import FastAPI, Header, Path, Query, Response, Security
-from fastapi.security import APIKeyHeader, HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic import BaseModel, ConfigDict, Field
-from sse_starlette import EventSourceResponse
 
 PAGE_DEFAULT = 100
 PAGE_MAX = 500

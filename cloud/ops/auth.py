@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from edgewake.cloud.web import Problem
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 TICKET_LIFE_S: Final = 30
 TICKETS_MAX: Final = 1000

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from confluent_kafka import Message
+from pydantic import BaseModel, ValidationError
+
 from edgewake.cloud.ops.browse import Browser
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
-from pydantic import BaseModel, ValidationError
 
 SCANNED_MAX: Final = 5000
 """Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from there."""

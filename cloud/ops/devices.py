@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from pydantic import BaseModel
+
+from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
 AGENT_OFFLINE_AFTER_MS: Final = 30_000
 """An agent speaks every 10 s; after three missed words it is offline, whatever it said last."""

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import orjson
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
 from edgewake.cloud.ops.state import Event
 from edgewake.cloud.web import Problem
-from sse_starlette import EventSourceResponse, ServerSentEvent
 
 RING_EVENTS: Final = 2000
 """Events kept for clients that are behind or come back."""

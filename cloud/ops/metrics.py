@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from edgewake.cloud.ops.state import State
-from edgewake.protocol import topics
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from edgewake.cloud.ops.state import State
+from edgewake.protocol import topics
 
 
 class StateCollector(Collector):

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message
+from pydantic import BaseModel
+
 from edgewake.cloud import kafka
 from edgewake.cloud.ops.state import State
 from edgewake.cloud.web import Problem
@@ -17,7 +19,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import QueryError, Unavailable
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.stream import Stream
-from pydantic import BaseModel
 
 QUERIES_MAX: Final = 200
 """Registered queries; each has a topic and costs the analysis."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
 from edgewake.cloud import kafka
 from edgewake.cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
 from edgewake.protocol import topics

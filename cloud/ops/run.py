@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+from pydantic import Field
+
 from edgewake.cloud import web
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.cloud.ops.app import Parts, make_app
@@ -23,8 +26,6 @@ from edgewake.cloud.ops.state import Change, State, TopicOffsets
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.stream import Stream
-from prometheus_client import CollectorRegistry
-from pydantic import Field
 
 logger = logging.getLogger("edgewake.ops")
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from pydantic import BaseModel, ValidationError
+
 from edgewake.cloud.ops.devices import DeviceView, Presence, view
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
@@ -20,7 +22,6 @@ from edgewake.protocol.device import DeviceSeen, DeviceStatus
 from edgewake.protocol.lease import Lease
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.stream import Stream
-from pydantic import BaseModel, ValidationError
 
 PARTS_STREAM: Final = "part_status"
 PARTS_MAX: Final = 200

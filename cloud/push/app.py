@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel
+
 from edgewake.cloud import web
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
 from edgewake.cloud.web import Problem
 from edgewake.protocol.errors import CursorError, FilterError
 from edgewake.protocol.lease import Lease, LeaseRequest, Subscription, WakePolicy
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic import BaseModel
 
 BODY_BYTES_MAX = 32 * 1024
 """Bytes of a request: a cursor of 4 KB, a filter and an address. Over it: 413."""

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from pydantic import ValidationError
+
 from edgewake.cloud import kafka
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 from edgewake.protocol.lease import Lease
-from pydantic import ValidationError
 
 log = logging.getLogger("edgewake.push")
 

@@ -11,6 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+from pydantic import Field
+
 from edgewake.cloud import web
 from edgewake.cloud.access.config import cursor_codec
 from edgewake.cloud.kafka import KafkaConfig
@@ -23,8 +26,6 @@ from edgewake.cloud.push.webhook import Caller
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError
-from prometheus_client import CollectorRegistry
-from pydantic import Field
 
 logger = logging.getLogger("edgewake.push")
 

@@ -25,10 +25,11 @@ from typing import Any, Final, TypeAlias
 
 import httpx
 import orjson
+from standardwebhooks.webhooks import Webhook
+
 from edgewake.cloud.push import endpoint as endpoints
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from standardwebhooks.webhooks import Webhook
 
 TYPE: Final = "edgewake.wake"
 BODY_BYTES_MAX: Final = 3072

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.config import Config
-from pydantic import Field
 
 
 class SequencerConfig(Config):

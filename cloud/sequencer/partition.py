@@ -21,6 +21,7 @@ from typing import Final
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Message, Producer
+
 from edgewake.cloud import kafka
 from edgewake.cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
 from edgewake.cloud.sequencer.seen import Seen

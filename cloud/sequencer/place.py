@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import orjson
+
 from edgewake.protocol.record import Discipline, Placement
 
 log = logging.getLogger("edgewake.sequencer")

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.sequencer.config import SequencerConfig

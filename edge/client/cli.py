@@ -31,9 +31,10 @@ def tail(
 
     Reconnects and resumes by itself. Gaps and reconnects are told on standard error.
     """
+    from pydantic import ValidationError
+
     from edgewake.edge.client.tail import Tail, run
     from edgewake.protocol.lease import Subscription
-    from pydantic import ValidationError
 
     try:
         subscription = Subscription(streams=streams, where=where, select=select)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx
 import orjson
+
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.protocol.clock import Clock, SystemClock

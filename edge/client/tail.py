@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
+from rich.console import Console
+
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
 from edgewake.edge.client.table import LiveTable
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.lease import Subscription
-from rich.console import Console
 
 FLUSH_EVERY_S: Final = 0.05
 KEEP_EVERY_S: Final = 0.5

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import orjson
+
 from edgewake.edge.config import FileTailConfig
 from edgewake.edge.intake import Intake, Policy
 from edgewake.edge.log_codec import Reading

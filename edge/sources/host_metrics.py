@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import psutil
+
 from edgewake.edge.config import HostMetricsConfig
 from edgewake.edge.intake import Intake, Policy
 from edgewake.protocol.clock import Clock

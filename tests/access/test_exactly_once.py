@@ -14,9 +14,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+
 from edgewake.cloud.access.config import cursor_codec
 from edgewake.edge.client.sse import Event
-
 from tests.access.world import DEADLINE_S, Feed, Server, open_stream
 
 DEVICES = [f"dev-{i}" for i in range(5)]

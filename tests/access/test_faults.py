@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from edgewake.cloud.kafka import KafkaConfig
 
+from edgewake.cloud.kafka import KafkaConfig
 from tests.access.world import DEADLINE_S, Feed, Server, eventually, numbers, open_stream, server
 
 

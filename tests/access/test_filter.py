@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from edgewake.cloud.access.filter import compile_select, compile_where
-from edgewake.protocol.errors import FilterError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from edgewake.cloud.access.filter import compile_select, compile_where
+from edgewake.protocol.errors import FilterError
 
 NUMBERS = ("a", "b")
 STRINGS = ("s", "u")

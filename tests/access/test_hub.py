@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+
 from edgewake.cloud.access.config import HubConfig
 from edgewake.cloud.access.hub import Full, Hub
 from edgewake.cloud.access.reader import Reader
@@ -15,7 +16,6 @@ from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.lease import Subscription
-
 from tests.access.world import DEADLINE_S, Feed, eventually
 
 

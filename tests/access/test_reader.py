@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgewake.cloud.access.events import Decoder, Record
 from edgewake.cloud.access.reader import BATCH_EVENTS, Reader
 from edgewake.cloud.access.sse import Encoder
@@ -13,8 +16,6 @@ from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.lease import Subscription
 from edgewake.protocol.record import Mode
-from hypothesis import given
-from hypothesis import strategies as st
 
 CODEC = CursorCodec({1: b"k" * 32})
 STREAMS = ("a", "b")

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from edgewake.cloud.kafka import KafkaConfig
 from httpx_sse import aconnect_sse
 from playwright.async_api import Page, async_playwright
 
+from edgewake.cloud.kafka import KafkaConfig
 from tests.access.world import DEADLINE_S, Feed, Server, eventually, server
 from tests.services import free_ports
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import orjson
 import pytest
+
 from edgewake.cloud import kafka
 from edgewake.protocol.cursor import Cursor, CursorCodec, _get_positions
-
 from tests.access.world import DEADLINE_S, NOW_MS, Feed, QueryFeed, Server, Stream, eventually, numbers, open_stream
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from edgewake.cloud.access.subscription import (
     Bounds,
     Edge,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from edgewake.cloud.access.events import Record
-from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.cloud.access.events import Record
+from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
 
 
 def filled(start: int, *offsets: int) -> Tail:

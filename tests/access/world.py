@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 
 import orjson
 from confluent_kafka import TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.edge.client.sse import Event, Parser
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
-
 from tests.services import Process, free_ports, part
 
 NOW_MS = 1_790_000_000_000

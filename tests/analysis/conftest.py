@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.session import start_session
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol.stream import FieldType
-from pyspark.sql import SparkSession
-
 from tests.analysis.support import Analysis, Feed, unique
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
 from edgewake.cloud import kafka
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane import Lane
@@ -23,8 +25,6 @@ from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-from pyspark.sql import SparkSession
-
 from tests.services import wait_until
 
 T0 = 1_790_000_040_000

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX, SKEW_MS_MIN, correct, corrected, corrected_ms
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX, SKEW_MS_MIN, correct, corrected, corrected_ms
 
 T = 1_790_000_000_000
 CASES = {

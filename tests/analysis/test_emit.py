@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.emit import Batch
 from edgewake.cloud.analysis.query_file import parse

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+
 from edgewake.cloud.analysis import lake
 from edgewake.cloud.analysis.lake import Lake
 

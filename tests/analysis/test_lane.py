@@ -9,7 +9,6 @@ from edgewake.cloud.analysis.lane import Lane
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.query import Progress
 from edgewake.protocol.stream import FieldInfo
-
 from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth, unique, watermarks, windows
 from tests.services import wait_until
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import psutil
 import pytest
+
 from edgewake.cloud import kafka
 from edgewake.cloud.analysis.registry import built_in
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.query import Registration
 from edgewake.protocol.stream import FieldType
-
 from tests.analysis.support import T0, Feed, read, results, sql, truth, unique, windows
 from tests.services import Process, free_ports, part, wait_until
 

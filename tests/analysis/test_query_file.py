@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from edgewake.cloud.analysis.expressions import Call, Field, Literal
 from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, parse, stream_of
 from edgewake.cloud.analysis.query_plan import Aggregate, Key, Unpivot

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from edgewake.protocol.stream import FieldType
 
+from edgewake.protocol.stream import FieldType
 from tests.analysis.support import Analysis, Feed, data_file, registered, results, sql, truth, windows
 
 FIELDS = ("humidity", "smoke", "temp")

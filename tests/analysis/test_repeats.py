@@ -8,7 +8,6 @@ from pathlib import Path
 from edgewake.cloud import kafka
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
-
 from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, sql, topic_ends, truth, windows
 from tests.services import part, wait_until
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import TopicPartition
+from pyspark.sql import functions as F  # noqa: N812
+
 from edgewake.cloud import kafka
 from edgewake.cloud.analysis import columns, run
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from pyspark.sql import functions as F  # noqa: N812
-
 from tests.analysis.support import T0, Analysis, Feed, results, sql, topic_ends, unique
 from tests.analysis.test_process import declare, progress, register, total_by_minute
 from tests.services import wait_until

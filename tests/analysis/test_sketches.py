@@ -8,12 +8,12 @@ from collections import Counter
 
 import datasketches
 import pyarrow.dataset as ds
+
 from edgewake.cloud.analysis.lake import Lake, latest
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.summaries import SummaryJob
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-
 from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth
 
 READINGS = 20_000

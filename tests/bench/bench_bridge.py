@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 from confluent_kafka import TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.sequencer.partition import POSITION_KEY, Position
 from edgewake.protocol import topics
-
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.bench.load import READINGS, Load, frame_messages, reading_messages
 from tests.services import Process, part, run_kafka, run_mosquitto, wait_until

@@ -13,11 +13,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import orjson
+
 from edgewake.protocol.clock import SystemClock
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
-
 from tests.bench.figures import Found, percentile, run
 from tests.story.system import System, until
 

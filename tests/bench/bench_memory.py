@@ -12,8 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import orjson
-from edgewake.simulators.clients import Event, Follower
 
+from edgewake.simulators.clients import Event, Follower
 from tests.bench.figures import Found, rss_mib, run
 from tests.services import Process, free_ports
 from tests.story.system import until

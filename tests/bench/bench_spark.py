@@ -11,6 +11,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from edgewake.cloud import kafka
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
@@ -25,8 +27,6 @@ from edgewake.deploy import jars
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-from pyspark.sql import SparkSession
-
 from tests.bench.figures import Found, rss_mib, run
 from tests.services import run_kafka, wait_until
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import topics
-
 from tests.bench.figures import Found, cpu_s, rss_mib, run
 from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
 

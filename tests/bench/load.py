@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import mqtt5
+
 from edgewake.protocol import topics
 from edgewake.protocol.frame import Frame, compress, encode
 from edgewake.protocol.mqtt import PacketReader

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from edgewake.deploy import java, kafka_node, mosquitto
 
 HERE = Path(__file__).parent

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator
 import orjson
 import uvicorn
 from confluent_kafka import TopicPartition
+from fastapi import FastAPI
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import record
-from fastapi import FastAPI
-from sse_starlette import EventSourceResponse, ServerSentEvent
 
 QUEUE = 1000
 

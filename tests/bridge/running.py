@@ -13,13 +13,13 @@ from typing import cast
 
 import mqtt5
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
-
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'

@@ -6,6 +6,9 @@ import mqtt5
 import orjson
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.protocol import frame as frames
@@ -14,8 +17,6 @@ from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
 from edgewake.protocol.record import Discipline, Mode, Placement
-from hypothesis import given
-from hypothesis import strategies as st
 
 NOW = 1_790_000_000_000
 FRAME = Frame(3, 12, 1101, [NOW, NOW + 1], {"speed": [51.2, None]})

@@ -7,6 +7,7 @@ import asyncio
 import mqtt5
 import psutil
 import pytest
+
 from edgewake.cloud import kafka
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack
@@ -14,7 +15,6 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE
-
 from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
 from tests.bridge.test_admit import REFUSED
 from tests.services import Kafka, Mosquitto

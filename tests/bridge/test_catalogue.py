@@ -1,6 +1,7 @@
 """Streams and fields are learnt from what arrives; fields may be added, never retyped; the topic decides between bridges."""
 
 import pytest
+
 from edgewake.cloud.bridge.catalogue import STREAM_FIELDS_MAX, Catalogue
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, Stream

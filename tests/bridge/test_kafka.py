@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
+
 from edgewake.cloud import kafka
 from edgewake.cloud.kafka import KafkaConfig, TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
-
 from tests.services import Kafka, wait_until
 
 

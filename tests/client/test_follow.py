@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
 from edgewake.protocol.lease import Subscription
-
 from tests.access.world import DEADLINE_S, Feed, Server, server
 from tests.services import free_ports
 

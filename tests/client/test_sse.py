@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from edgewake.edge.client.sse import EVENT_BYTES_MAX, Event, Parser, SseError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.edge.client.sse import EVENT_BYTES_MAX, Event, Parser, SseError
 
 
 def parsed(*pieces: bytes) -> list[Event]:

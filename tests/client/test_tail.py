@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.client.table import columns_of, shown
 from edgewake.edge.client.tail import Place
 from edgewake.protocol.errors import ConfigError
-
 from tests.access.world import DEADLINE_S, Feed, Server
 from tests.services import wait_until
 

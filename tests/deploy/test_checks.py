@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from edgewake.deploy import checks, secret_files
 from edgewake.protocol.errors import LocalError
 

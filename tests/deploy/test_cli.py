@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+
 from edgewake.deploy import cli
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from edgewake.deploy import jars
 from edgewake.deploy.jars import Jar
 from edgewake.protocol.errors import LocalError, Unavailable
-
 from tests.services import free_ports
 
 SPARK = jars.read_lock()["spark"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from edgewake.deploy import java, mosquitto
 from edgewake.protocol.errors import LocalError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+
 from edgewake.cloud import kafka as kafka_module
 from edgewake.cloud.kafka import KafkaConfig, ensure_topics
 from edgewake.protocol.errors import Unavailable
-
 from tests.services import run_kafka
 
 

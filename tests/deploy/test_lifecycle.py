@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+
 from edgewake.deploy.lifecycle import BACKOFF_MAX_S, FAILURES_MAX, TABLE, Event, State, after, grace_s, restart_delay_s
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import aiomqtt
 import orjson
+
 from edgewake.deploy.part_status import publish
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.frame import from_plain
-
 from tests.deploy.children import part, supervisor, until
 from tests.services import run_mosquitto
 

@@ -6,12 +6,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgewake.deploy.part import Floor
 from edgewake.deploy.plan import SERVICES, Plan, Ports, check, config_file, configs, parts, ports_wanted
 from edgewake.deploy.toml_text import dumps
 from edgewake.protocol.errors import ConfigError
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def plan(**more: object) -> Plan:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from edgewake.deploy import cli, mosquitto
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from edgewake.deploy import cli, mosquitto
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 DEPLOY = Path(cli.__file__).parent

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgewake.cloud.kafka import KafkaConfig, admin, ensure_topics
-
 from tests.services import Kafka, Mosquitto, port_is_open, run_mosquitto
 
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Floor
 from edgewake.deploy.supervisor import STOP_S
 from edgewake.protocol.errors import LocalError
-
 from tests.deploy.children import CRASHING, OBEDIENT, READY, STUBBORN, is_alive, part, program, supervisor, until
 
 NOTES_ITS_STOP = f"""

@@ -9,6 +9,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+
 from edgewake.deploy import cli
 
 UNITS = Path(cli.__file__).parent / "systemd"

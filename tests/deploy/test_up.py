@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx
 import psutil
-from edgewake.deploy.plan import Plan, Ports
 
+from edgewake.deploy.plan import Plan, Ports
 from tests.services import Process, free_ports, port_is_open, wait_until
 
 MQTT, KAFKA = 10, 20

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
+
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, OutFrame
 from edgewake.edge.log_codec import Reading
@@ -15,7 +16,6 @@ from edgewake.edge.log_store import no_failpoint
 from edgewake.protocol import frame as frames
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame
-
 from tests.services import wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=10)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import mqtt5
+
 from edgewake.protocol import frame as frames
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from edgewake.edge.cli import agent as agent_command
 
+from edgewake.edge.cli import agent as agent_command
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
 from tests.services import Mosquitto, Process, free_ports, part

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.config import AgentConfig
 from edgewake.protocol.config import load
 from edgewake.protocol.errors import ConfigError

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, LogBusyError, LogClosedError
 from edgewake.edge.log_schema import LOG_NAME
@@ -21,7 +22,6 @@ from edgewake.edge.log_writer import LogState
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap
-
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.services import wait_until
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.event_log import LogBusyError
 from edgewake.edge.intake import Intake, Policy

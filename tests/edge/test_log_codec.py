@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
 from edgewake.protocol import frame as frames
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 VALUES = (
     st.none()

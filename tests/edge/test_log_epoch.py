@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, next_epoch, why_new
 
 HERE = Place("machine", 1, 2)

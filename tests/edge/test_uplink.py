@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.config import AgentConfig, LogConfig, MqttConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog
 from edgewake.edge.uplink import Uplink
@@ -19,7 +20,6 @@ from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
-
 from tests.edge.helpers import json_of, reading
 from tests.edge.peer import Peer, Taken
 from tests.services import Mosquitto, free_ports, run_mosquitto

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from edgewake.edge.log_store import FrameKey, OutFrame
 from edgewake.edge.uplink_session import TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 KEPT = Ack(AckToken(0, 1))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.edge.config import AgentConfig
 from edgewake.protocol import ack, device, frame, record, topics
 from edgewake.protocol.errors import RejectReason
-
 from tests.house.source import ROOT, files
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
+
 from edgewake.cloud import kafka
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
@@ -15,7 +16,6 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import encode
 from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement, origin
-
 from tests.ops.builders import frame
 
 _numbers = itertools.count(1)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.cloud.ops import acks
 from edgewake.cloud.ops.acks import AckView, QueryPlace
@@ -12,7 +13,6 @@ from edgewake.cloud.ops.browse import Browser, OutOfRange
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress, QueryState
-
 from tests.ops.conftest import Writer
 from tests.services import part
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
@@ -19,7 +20,6 @@ from edgewake.protocol.lease import Lease
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.push.builders import lease

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+
 from edgewake.cloud.ops.auth import TICKET_LIFE_S, TICKETS_MAX, Guard, Tickets, read_key
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import ConfigError
-from starlette.responses import PlainTextResponse
 
 KEY = "k" * 32
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.cloud.ops import dead_letters
 from edgewake.cloud.ops.browse import Browser, OutOfRange
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import RejectReason
-
 from tests.ops.conftest import Writer
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from edgewake.cloud.ops.devices import DeviceView, Presence, presence, view
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 

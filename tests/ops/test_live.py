@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from sse_starlette import ServerSentEvent
+
 from edgewake.cloud.ops.live import CLIENTS_MAX, RING_EVENTS, Live
 from edgewake.cloud.web import Problem
-from sse_starlette import ServerSentEvent
 
 
 async def take(stream: AsyncIterator[ServerSentEvent], count: int) -> list[str]:

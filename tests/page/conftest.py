@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from edgewake.cloud.kafka import KafkaConfig
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from edgewake.cloud.kafka import KafkaConfig
 from tests.page.world import AccessServer, Writer
 from tests.services import run_kafka
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+
 from edgewake.cloud import kafka
 from edgewake.protocol import record, topics
 from edgewake.protocol.frame import Frame
@@ -21,7 +22,6 @@ from edgewake.protocol.frame import encode as encode_frame
 from edgewake.protocol.query import Registration
 from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, result_key
 from edgewake.protocol.stream import FieldInfo, Stream, types_of
-
 from tests.services import Process, free_ports, part
 
 WRITE_EVERY_S = 0.1

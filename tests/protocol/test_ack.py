@@ -1,10 +1,11 @@
 """Acknowledgements: a token and, where refused, why."""
 
 import pytest
-from edgewake.protocol.ack import Ack, AckToken
-from edgewake.protocol.errors import RejectReason, RemoteError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.errors import RejectReason, RemoteError
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2**63 - 1), st.booleans())

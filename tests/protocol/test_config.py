@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from edgewake.protocol.config import Config, load
 from edgewake.protocol.errors import ConfigError
 

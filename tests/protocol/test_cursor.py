@@ -1,10 +1,11 @@
 """Cursors: exact, short, and no one but us can make one."""
 
 import pytest
-from edgewake.protocol.cursor import Cursor, CursorCodec, generation_hash, subscription_hash
-from edgewake.protocol.errors import CursorError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.protocol.cursor import Cursor, CursorCodec, generation_hash, subscription_hash
+from edgewake.protocol.errors import CursorError
 
 CODEC = CursorCodec({1: b"k" * 32})
 positions = st.lists(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 10_000)), max_size=5).map(tuple), max_size=4).map(tuple)

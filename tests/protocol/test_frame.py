@@ -5,11 +5,12 @@ import contextlib
 import orjson
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgewake.protocol import frame as frames
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Frame, Gap
-from hypothesis import given
-from hypothesis import strategies as st
 
 NOW = 1_790_000_000_000
 

@@ -4,10 +4,11 @@ import contextlib
 
 import mqtt5
 import pytest
-from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.mqtt import PACKET_BYTES_MAX, UNREADABLE_BYTES_KEPT, PacketIds, PacketReader, Unreadable
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX, UNREADABLE_BYTES_KEPT, PacketIds, PacketReader, Unreadable
 
 
 def publish(payload: bytes, packet_id: int) -> bytes:

@@ -1,6 +1,7 @@
 """Records: the frame's own bytes stay as they were made; readings come out flat and in order."""
 
 import orjson
+
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record as records
 from edgewake.protocol.frame import Frame

@@ -1,6 +1,7 @@
 """Types of fields: one type a column, null anywhere."""
 
 import pytest
+
 from edgewake.protocol.stream import FieldType, type_of, types_of
 
 

@@ -1,6 +1,7 @@
 """Topics: made and read in one place, and nothing foreign passes."""
 
 import pytest
+
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.topics import UpTopic

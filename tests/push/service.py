@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 from confluent_kafka import Producer
+
 from edgewake.cloud import kafka
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-
 from tests.services import Process, free_ports, part, wait_until
 
 RECEIVED_AT = 1_790_000_000_000

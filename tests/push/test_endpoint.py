@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from edgewake.cloud.push.endpoint import Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
 from edgewake.protocol.errors import Unavailable
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
+
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.cloud.push.leases import LeaseWriter, Membership, NotOwner
 from edgewake.protocol.lease import Lease
-
 from tests.push.builders import lease
 
 Owned = tuple[Mapping[str, Lease], LeaseWriter]

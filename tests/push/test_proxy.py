@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
@@ -20,8 +22,6 @@ from edgewake.cloud.push.webhook import Caller
 from edgewake.protocol.clock import Clock, FakeClock, SystemClock
 from edgewake.protocol.errors import CursorError
 from edgewake.protocol.lease import Lease, LeaseRequest, Subscription
-from prometheus_client import CollectorRegistry
-
 from tests.push.builders import lease, request
 from tests.push.receiver import Receiver, receiving
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+
 from edgewake.cloud import kafka as kafka_clients
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.lease import Lease
-
 from tests.push.receiver import receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import Kafka, wait_until

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import random
 
-from edgewake.cloud.push.wake_policy import COUNT_MAX, JITTER, RETRY_AFTER_MAX_S, RETRY_DELAYS_S, Waiting, retry_delay_s, wake_due_at
-from edgewake.protocol.lease import WakePolicy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.cloud.push.wake_policy import COUNT_MAX, JITTER, RETRY_AFTER_MAX_S, RETRY_DELAYS_S, Waiting, retry_delay_s, wake_due_at
+from edgewake.protocol.lease import WakePolicy
 
 NOW = 1_790_000_000_000
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
 from edgewake.cloud.push.webhook import (
     BODY_BYTES_MAX,
     CALLS_PER_HOST_MAX,
@@ -25,8 +27,6 @@ from edgewake.cloud.push.webhook import (
     wake_body,
 )
 from edgewake.protocol.clock import SystemClock
-from standardwebhooks.webhooks import Webhook, WebhookVerificationError
-
 from tests.push.receiver import receiving
 
 SECRET = make_secret(lambda n: bytes(range(n)))

@@ -5,10 +5,11 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from edgewake.cloud.sequencer.place import WINDOW, Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
-from edgewake.protocol.record import Discipline, Placement
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.cloud.sequencer.place import WINDOW, Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
+from edgewake.protocol.record import Discipline, Placement
 
 READINGS = 10
 NOW_MS = 1_790_000_000_000

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
 from edgewake.cloud import kafka
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
@@ -16,7 +17,6 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.frame import Gap
 from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
-
 from tests.bridge.running import World, frame, numbers, read, sequenced, start
 from tests.services import Kafka, Process, part, wait_until
 

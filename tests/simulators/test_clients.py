@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-from edgewake.simulators.clients import Event, Follower, Server, SseReader
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.simulators.clients import Event, Follower, Server, SseReader
 
 STREAM = b": hello\n\nid: 1\ndata: {}\n\nid: 2\n\nevent: gap\nid: 3\ndata: a\ndata: b\n\nretry: 10\n\ndata: cut off\n"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
+
 from edgewake.cloud import kafka as kafka_clients
 from edgewake.cloud.kafka import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.record import Record
 from edgewake.simulators import faults
-
 from tests.services import Mosquitto, Process, part, run_mosquitto, wait_until
 
 READY = '"event":"part.ready"'

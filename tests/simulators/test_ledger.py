@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from edgewake.simulators import ledger as module
 from edgewake.simulators.ledger import Delivery, Judgement, Ledger, Reading, SaidGap, WindowRow
 

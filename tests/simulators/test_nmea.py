@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from edgewake.simulators.nmea import NmeaReader, checked, degrees
 
 RMC = "$GPRMC,123519.50,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*40"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from edgewake.protocol.clock import SystemClock
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
-
 from tests.services import Mosquitto, run_mosquitto
 
 

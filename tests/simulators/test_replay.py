@@ -7,6 +7,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from edgewake.protocol.names import is_device, is_field, is_stream
 from edgewake.simulators import recorded
 from edgewake.simulators.recorded import BadRow, FileFormat, Tally, UnreadableFile, is_number, sniff
@@ -23,8 +26,6 @@ from edgewake.simulators.replay import (
     to_readings,
     with_time_field,
 )  # fmt: skip
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def read(path: Path, content: str | bytes, *, time: str | None = None, columns: Columns | None = None, header: list[str] | None = None):

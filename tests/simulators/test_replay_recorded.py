@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+
 from edgewake.protocol.frame import from_plain
 from edgewake.simulators import recorded
 from edgewake.simulators.recorded import BadRow

@@ -7,6 +7,7 @@ import math
 from itertools import pairwise
 
 import pytest
+
 from edgewake.simulators import town, town_maker
 
 TOWN = town_maker.make()

@@ -6,12 +6,13 @@ import math
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from edgewake.simulators import vehicles as v
 from edgewake.simulators.town import LIMIT_KMH, to_plane
 from edgewake.simulators.town_maker import make
 from edgewake.simulators.world import World
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 TOWN = make()
 ROUNDING = 1e-6

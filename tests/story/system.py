@@ -22,7 +22,6 @@ from edgewake.protocol.query import Registration
 from edgewake.simulators import faults
 from edgewake.simulators.clients import Server
 from edgewake.simulators.faults import Fault
-
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
 
 READY = '"event":"part.ready"'

@@ -17,7 +17,6 @@ from pathlib import Path
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.faults import Fault
 from edgewake.simulators.ledger import Delivery, Ledger, Reading, SaidGap, WindowRow
-
 from tests.story.feeder import Feeder
 from tests.story.system import System
 

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from edgewake.edge.config import FileTailConfig, LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog
 from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.sources.file_tail import FileTail
 from edgewake.protocol.clock import SystemClock
-
 from tests.edge.helpers import Sent
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from edgewake.edge.sources.lines import Line, LineSplitter
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgewake.edge.sources.lines import Line, LineSplitter
 
 
 @given(st.lists(st.binary(max_size=6).map(lambda b: b.replace(b"a", b"\n"))))
