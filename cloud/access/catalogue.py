@@ -18,8 +18,9 @@ import orjson
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig, TableReader
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError, Unavailable
@@ -71,7 +72,7 @@ class Catalogue:
         self._config = config
         self._client_id = client_id
         self._clock = clock
-        self._admin: AdminClient = kafka.admin(config)
+        self._admin: AdminClient = clients.admin(config)
         self._tables: dict[str, TableReader] = {}
         self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
         self.looked = asyncio.Event()
@@ -172,7 +173,7 @@ class Catalogue:
 
     def _ask_kafka(self) -> Mapping[str, Topic]:
         if not self._tables:
-            kafka.ensure_topics(self._config, _TABLES, client=self._admin)
+            topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
             self._tables = {table: self._table(table) for table in _TABLES}
             for reader in self._tables.values():
                 reader.read_all()
@@ -180,7 +181,7 @@ class Catalogue:
             while reader.poll(0.0):
                 pass
         try:
-            metadata = self._admin.list_topics(timeout=kafka.METADATA_TIMEOUT_S).topics
+            metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
         except KafkaException as error:
             raise Unavailable(error.args[0].str()) from error
         return {topic.name: topic for topic in _topics_of({name: len(entry.partitions) for name, entry in metadata.items()})}

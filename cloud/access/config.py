@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.errors import ConfigError

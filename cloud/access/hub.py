@@ -21,7 +21,6 @@ from typing import Final
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from edgewake.cloud import kafka
 from edgewake.cloud.access.catalogue import Catalogue, Topic
 from edgewake.cloud.access.config import HubConfig
 from edgewake.cloud.access.events import Decoder, Event, Record
@@ -50,7 +49,8 @@ from edgewake.cloud.access.subscription import (
 )
 from edgewake.cloud.access.tail import Tail
 from edgewake.cloud.access.view import View
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.errors import Unavailable
@@ -126,7 +126,7 @@ class Hub:
         self.tails_bytes = 0
         self._config = config
         self._clock = clock
-        self._admin: AdminClient = kafka.admin(kafka_config)
+        self._admin: AdminClient = clients.admin(kafka_config)
         self._kafka_config = kafka_config
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None

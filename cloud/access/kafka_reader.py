@@ -15,9 +15,10 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from edgewake.cloud import kafka
 from edgewake.cloud.access.events import Record, from_result_headers
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.protocol.topics import QUERY_PREFIX
 
 log = logging.getLogger("edgewake.access")
@@ -64,7 +65,7 @@ class KafkaReader:
     """`assign` and `unassign` from any thread; `deliver` and `failed` are called in the reader's thread."""
 
     def __init__(self, config: KafkaConfig, client_id: str, *, deliver: Deliver, failed: Callable[[BaseException], None]) -> None:
-        self._consumer: Consumer = kafka.consumer(config, client_id, **CONSUMER)
+        self._consumer: Consumer = clients.consumer(config, client_id, **CONSUMER)
         self._deliver = deliver
         self._failed = failed
         self._commands: queue.SimpleQueue[tuple[int | None, list[TopicPartition]]] = queue.SimpleQueue()
@@ -114,7 +115,7 @@ class KafkaReader:
                 self._consumer.incremental_unassign(partitions)
             else:
                 topic = partitions[0].topic
-                kafka.learn(self._consumer, topic)
+                warm_metadata(self._consumer, topic)
                 self._consumer.incremental_assign(partitions)
                 self._assignments = {**self._assignments, topic: assignment}
 

@@ -18,11 +18,12 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from edgewake.cloud import kafka
 from edgewake.cloud.access.events import Record
 from edgewake.cloud.access.kafka_reader import found_in
 from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.protocol.errors import Unavailable
 
 BLOCK_RECORDS: Final = 512
@@ -107,7 +108,7 @@ class Replay:
         topic, _, partition, offset = key
         consumer = self._consumer()
         if topic not in self._mine.topics:
-            kafka.learn(consumer, topic)
+            warm_metadata(consumer, topic)
             self._mine.topics.add(topic)
         until = (offset // BLOCK_RECORDS + 1) * BLOCK_RECORDS
         try:
@@ -121,7 +122,7 @@ class Replay:
     def _consumer(self) -> Consumer:
         consumer: Consumer | None = getattr(self._mine, "consumer", None)
         if consumer is None:
-            consumer = self._mine.consumer = kafka.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
+            consumer = self._mine.consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
             self._consumers.append(consumer)
             self._mine.topics = set()  # that it knows
         return consumer

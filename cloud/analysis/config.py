@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
 
 

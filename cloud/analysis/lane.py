@@ -23,7 +23,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.query import Progress, QueryState

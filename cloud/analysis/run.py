@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import kafka, metrics
+from edgewake.cloud import metrics
 from edgewake.cloud.analysis import session as spark
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
@@ -27,6 +27,8 @@ from edgewake.cloud.analysis.lane import Counters, Lane, progress_output, source
 from edgewake.cloud.analysis.pipeline import Job, LaneKind, jobs_of
 from edgewake.cloud.analysis.registry import Standing, Tables, built_in, standings
 from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -70,8 +72,8 @@ class Analysis:
         self._failed: dict[str, str] = {}
         self._said: dict[str, tuple[QueryState, str]] = {}
         self._lake = Lake(config.data_dir / "lake")
-        self._producer = kafka.producer(config.kafka, "analysis")
-        self._readers: list[kafka.TableReader] = []
+        self._producer = clients.producer(config.kafka, "analysis")
+        self._readers: list[TableReader] = []
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
         self._with_summaries = False
         self._known: set[str] = set()
@@ -122,14 +124,14 @@ class Analysis:
 
     def _read_tables(self) -> None:
         config = self._config.kafka
-        kafka.ensure_topics(config, [topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.LANES, topics.LATE, topics.SKETCHES])
+        topic_admin.ensure_topics(config, [topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.LANES, topics.LATE, topics.SKETCHES])
         for reader in self._readers:
             reader.close()
         self._readers = [
-            kafka.TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
-            kafka.TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
+            TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
+            TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
         ]
-        progress = kafka.TableReader(config, "analysis-progress", topics.PROGRESS, on_change=lambda name, _: self._known.add(name))
+        progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=lambda name, _: self._known.add(name))
         try:
             for reader in (*self._readers, progress):
                 reader.read_all()
@@ -199,7 +201,7 @@ class Analysis:
             self._said.pop(registered.query.name, None)
         try:
             names = [topics.query_topic(registered.query.name) for registered in job.queries]
-            kafka.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
+            topic_admin.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
             lane.start()
         except (Unavailable, KafkaException, PySparkException) as error:
             lane.stop()
@@ -253,7 +255,7 @@ class Analysis:
 
     def _kafka_is_there(self) -> bool:
         try:
-            kafka.ensure_topics(self._config.kafka, [topics.QUERIES])
+            topic_admin.ensure_topics(self._config.kafka, [topics.QUERIES])
         except Unavailable:
             return False
         return True

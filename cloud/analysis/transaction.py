@@ -8,10 +8,11 @@ from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from edgewake.cloud import kafka
 from edgewake.cloud.analysis.emit import Output
 from edgewake.cloud.analysis.lane_record import LaneRecord
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.result import KIND_HEADER
@@ -26,7 +27,7 @@ class Transactions:
     """The producer of one lane. A later process with the same lane fences this one: two drivers can never both emit."""
 
     def __init__(self, config: KafkaConfig, lane: str) -> None:
-        self._producer = kafka.transactional_producer(config, f"edgewake-analysis-{lane}")
+        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}")
         try:
             self._producer.init_transactions(COMMIT_TIMEOUT_S)
         except KafkaException as error:
@@ -63,7 +64,7 @@ def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
         if name.encode() == key:
             found[0] = value
 
-    reader = kafka.TableReader(config, "analysis-lanes", topics.LANES, on_change=keep)
+    reader = TableReader(config, "analysis-lanes", topics.LANES, on_change=keep)
     try:
         reader.read_all()
     finally:
@@ -75,7 +76,7 @@ class Ends:
     """Where a topic ends, so that the lag can be told."""
 
     def __init__(self, config: KafkaConfig, topic: str) -> None:
-        self._consumer = kafka.consumer(config, "analysis-ends")
+        self._consumer = clients.consumer(config, "analysis-ends")
         self._topic = topic
 
     def lag(self, offsets: Mapping[int, int]) -> int | None:

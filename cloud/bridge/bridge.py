@@ -23,13 +23,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 import mqtt5
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from edgewake.cloud import kafka, metrics
+from edgewake.cloud import metrics
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
 from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -283,7 +285,7 @@ def _is_answerable(packet: mqtt5.PublishPacket | Unreadable, device: str) -> boo
 
 async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
-    producer = kafka.producer(config.kafka, config.name, **PRODUCER)
+    producer = clients.producer(config.kafka, config.name, **PRODUCER)
     catalogue = Catalogue()
     table = await _unless_stopped(_open_catalogue(config, catalogue, clock, Backoff(rng)), stop)
     if table is None:
@@ -318,7 +320,7 @@ PRODUCER: Final[dict[str, Any]] = {
 }
 
 
-async def _open_catalogue(config: BridgeConfig, catalogue: Catalogue, clock: Clock, backoff: Backoff) -> kafka.TableReader:
+async def _open_catalogue(config: BridgeConfig, catalogue: Catalogue, clock: Clock, backoff: Backoff) -> TableReader:
     """Make our topics and read the catalogue, however long Kafka is away."""
     said = False
     while True:
@@ -331,9 +333,9 @@ async def _open_catalogue(config: BridgeConfig, catalogue: Catalogue, clock: Clo
         await clock.sleep(backoff.next_s())
 
 
-def _read_catalogue(config: BridgeConfig, catalogue: Catalogue) -> kafka.TableReader:
-    kafka.ensure_topics(config.kafka, [topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS])
-    table = kafka.TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow)
+def _read_catalogue(config: BridgeConfig, catalogue: Catalogue) -> TableReader:
+    topic_admin.ensure_topics(config.kafka, [topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS])
+    table = TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow)
     try:
         table.read_all()
     except Unavailable:
@@ -356,7 +358,7 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
     return None
 
 
-async def _follow(table: kafka.TableReader, clock: Clock) -> None:
+async def _follow(table: TableReader, clock: Clock) -> None:
     while True:
         table.poll(0)
         await clock.sleep(FOLLOW_S)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from confluent_kafka import Message
 from pydantic import BaseModel
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.ops.browse import Browser
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
@@ -59,7 +59,7 @@ def look_up(browser: Browser, token: AckToken) -> AckView:
     if token.dead:
         return _dead(browser, token)
     message = browser.record(topics.UP, token.partition, token.offset)
-    placement = Placement.decode(kafka.headers_of(message)[PLACEMENT_HEADER])
+    placement = Placement.decode(headers_of(message)[PLACEMENT_HEADER])
     numbered = placement.discipline.value != "f"
     found = _find(browser, token, placement, message)
     return AckView(
@@ -79,7 +79,7 @@ def look_up(browser: Browser, token: AckToken) -> AckView:
 
 def _dead(browser: Browser, token: AckToken) -> AckView:
     message = browser.record(topics.DEAD, token.partition, token.offset)
-    headers = kafka.headers_of(message)
+    headers = headers_of(message)
     return AckView(
         token=str(token),
         device=(message.key() or b"").decode("utf-8", "replace"),
@@ -107,7 +107,7 @@ def _find(browser: Browser, token: AckToken, placement: Placement, message: Mess
     first = max(low, first)
     wanted = origin(token.partition, token.offset)
     for candidate in browser.scan(topic, token.partition, first, min(high, first + SCANNED_MAX)):
-        if kafka.headers_of(candidate).get(ORIGIN_HEADER) == wanted:
+        if headers_of(candidate).get(ORIGIN_HEADER) == wanted:
             return int(candidate.offset())
     return None
 

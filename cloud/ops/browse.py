@@ -9,7 +9,9 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -33,7 +35,7 @@ class OutOfRange(LookupError):
 class Browser:
     """Runs lookups in a thread of its own."""
 
-    def __init__(self, config: kafka.KafkaConfig, clock: Clock) -> None:
+    def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "ops-browser")
@@ -62,18 +64,18 @@ class Browser:
     def _reader(self) -> Consumer:
         if self._consumer is None:
             settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
-            self._consumer = kafka.consumer(self._config, "ops-browser", **settings)
+            self._consumer = clients.consumer(self._config, "ops-browser", **settings)
         return self._consumer
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
         """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
-        if partition >= kafka.partition_count(self._reader(), topic):
+        if partition >= metadata.partition_count(self._reader(), topic):
             raise LookupError(f"{topic} has no partition {partition}")
-        return kafka.watermarks(self._reader(), topic, partition)
+        return watermarks(self._reader(), topic, partition)
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
         """First offset written at `time_ms` or later; None where there is none."""
-        found = self._reader().offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=kafka.METADATA_TIMEOUT_S)
+        found = self._reader().offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=METADATA_TIMEOUT_S)
         return None if found[0].offset < 0 else int(found[0].offset)
 
     def scan(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message
 from pydantic import BaseModel
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.state import State
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
@@ -92,13 +93,13 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 class Registry:
     """Writes to `ew.queries`. One change at a time, so that two people cannot take the same name."""
 
-    def __init__(self, config: kafka.KafkaConfig, state: State, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
+    def __init__(self, config: KafkaConfig, state: State, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
         self._config = config
         self._state = state
         self._clock = clock
         self._check = check
         self._access_urls = access_urls
-        self._producer = kafka.producer(config, "ops-queries", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
+        self._producer = clients.producer(config, "ops-queries", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
         self._thread = ThreadPoolExecutor(1, "ops-registry")
         self._turn = asyncio.Lock()
 
@@ -119,7 +120,7 @@ class Registry:
             if len(self._state.queries) >= QUERIES_MAX:
                 raise Problem(409, "too_many_queries", f"{QUERIES_MAX} queries are registered, no more; remove one first")
             registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
-            await self._blocking(lambda: kafka.ensure_topics(self._config, [topics.QUERIES, topics.query_topic(name)]))
+            await self._blocking(lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, topics.query_topic(name)]))
             await self._write(name, registration)
             return self.view(registration, with_text=True), True
 

@@ -18,7 +18,9 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
@@ -40,7 +42,7 @@ class Reader:
 
     def __init__(
         self,
-        config: kafka.KafkaConfig,
+        config: KafkaConfig,
         *,
         on_changes: Callable[[list[Change]], None],
         on_offsets: Callable[[dict[str, TopicOffsets]], None],
@@ -78,9 +80,9 @@ class Reader:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _read(self) -> None:
-        kafka.ensure_topics(self._config, [*TABLES, topics.DEAD, topics.UP])
+        topic_admin.ensure_topics(self._config, [*TABLES, topics.DEAD, topics.UP])
         settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 100}
-        consumer = kafka.consumer(self._config, "ops-tables", **settings)
+        consumer = clients.consumer(self._config, "ops-tables", **settings)
         try:
             self._assigned = [TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in TABLES]
             self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
@@ -97,9 +99,9 @@ class Reader:
 
     def _find_parts(self, consumer: Consumer) -> bool:
         """Follow the part states once somebody publishes them."""
-        count = kafka.partition_count(consumer, PARTS_TOPIC)
+        count = metadata.partition_count(consumer, PARTS_TOPIC)
         for partition in range(count):
-            low, high = kafka.watermarks(consumer, PARTS_TOPIC, partition)
+            low, high = watermarks(consumer, PARTS_TOPIC, partition)
             consumer.incremental_assign([TopicPartition(PARTS_TOPIC, partition, max(low, high - PARTS_BEHIND))])
         return count > 0
 
@@ -117,7 +119,7 @@ class Reader:
             self._tell(self.ready.set)
 
     def _look(self) -> None:
-        client = kafka.admin(self._config)
+        client = clients.admin(self._config)
         while not self._stop.is_set():
             found = offsets_of_all(client)
             if found:
@@ -136,9 +138,9 @@ def _change(message: Message) -> Change:
 
 def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
     """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`. Raises KafkaException."""
-    metadata = client.list_topics(timeout=kafka.METADATA_TIMEOUT_S).topics
+    found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)
-    wanted = {name: len(t.partitions) for name, t in metadata.items() if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)}
+    wanted = {name: len(t.partitions) for name, t in found.items() if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)}
     partitions = [TopicPartition(name, p) for name, count in wanted.items() for p in range(count)]
     if not partitions:
         return {}
@@ -155,6 +157,6 @@ def _list(client: AdminClient, partitions: list[TopicPartition], spec: OffsetSpe
     futures = client.list_offsets(
         dict.fromkeys(partitions, spec),
         isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=kafka.METADATA_TIMEOUT_S,
+        request_timeout=METADATA_TIMEOUT_S,
     )
     return {(p.topic, p.partition): future.result().offset for p, future in futures.items()}

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import web
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.app import Parts, make_app
 from edgewake.cloud.ops.auth import Tickets, read_key
 from edgewake.cloud.ops.browse import Browser

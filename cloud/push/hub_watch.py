@@ -14,7 +14,7 @@ from edgewake.cloud.access.events import DATA, WATERMARK
 from edgewake.cloud.access.hub import Hub, Passed
 from edgewake.cloud.access.reader import Reader
 from edgewake.cloud.access.subscription import Plan, Positions, Request, fits, normal
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.watch import Seen
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import CursorCodec

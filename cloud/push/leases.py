@@ -25,7 +25,8 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from pydantic import ValidationError
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 from edgewake.protocol.lease import Lease
@@ -57,8 +58,8 @@ class _Change:
 class LeaseWriter:
     """Writes changes in fenced transactions. Made anew each time the leases are taken over."""
 
-    def __init__(self, config: kafka.KafkaConfig) -> None:
-        self._producer: Producer = kafka.transactional_producer(config, TRANSACTIONAL_ID)
+    def __init__(self, config: KafkaConfig) -> None:
+        self._producer: Producer = clients.transactional_producer(config, TRANSACTIONAL_ID)
         self._thread = ThreadPoolExecutor(1, "lease-writer")  # of its own: slow name look-ups must not hold it up
         self._waiting: list[_Change] = []
         self._wake = asyncio.Event()
@@ -133,7 +134,7 @@ class LeaseWriter:
 
     def _abort(self, error: KafkaError) -> None:
         """Give the transaction up; raises NotOwner where we were fenced, else Unavailable."""
-        if kafka.is_fenced(error) or error.fatal():
+        if clients.is_fenced(error) or error.fatal():
             raise NotOwner(f"leases: {error.str()}")
         try:
             self._producer.abort_transaction(WRITE_TIMEOUT_S)
@@ -158,7 +159,7 @@ class Membership:
 
     def __init__(
         self,
-        config: kafka.KafkaConfig,
+        config: KafkaConfig,
         name: str,
         *,
         on_owned: Callable[[Mapping[str, Lease], LeaseWriter], None],
@@ -190,7 +191,7 @@ class Membership:
         wait = RETRY_S[0]
         while not self._stop.is_set():
             try:
-                kafka.ensure_topics(self._config, [topics.LEASES])
+                topic_admin.ensure_topics(self._config, [topics.LEASES])
                 self._be_member()
                 wait = RETRY_S[0]
             except Unavailable as error:
@@ -199,7 +200,7 @@ class Membership:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _be_member(self) -> None:
-        member: Consumer = kafka.consumer(
+        member: Consumer = clients.consumer(
             self._config,
             self._name,
             group=GROUP,

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from edgewake.cloud import web
 from edgewake.cloud.access.config import cursor_codec
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.hub_watch import HubWatch
 from edgewake.cloud.push.leases import Membership

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
 
 

@@ -22,7 +22,9 @@ from typing import Final
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Message, Producer
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
 from edgewake.cloud.sequencer.seen import Seen
 from edgewake.protocol import frame as frames
@@ -83,14 +85,12 @@ class Partition:
         self._swept_s: float | None = None
 
     @classmethod
-    def serve(
-        cls, number: int, config: kafka.KafkaConfig, *, part: str, bounds: Bounds, ensure_streams: Callable[[set[str]], None]
-    ) -> Partition:
+    def serve(cls, number: int, config: KafkaConfig, *, part: str, bounds: Bounds, ensure_streams: Callable[[set[str]], None]) -> Partition:
         """Take the partition over: shut out who served it, then read what that one knew. Raises KafkaException or Unavailable."""
-        producer = kafka.transactional_producer(config, f"sequencer-{number}")
+        producer = clients.transactional_producer(config, f"sequencer-{number}")
         producer.init_transactions(KAFKA_S)
         partition = cls(number, part=part, producer=producer, bounds=bounds, ensure_streams=ensure_streams)
-        table = kafka.TableReader(config, f"{part}-state", topics.SEQUENCE, on_change=partition._on_row, partition=number)
+        table = TableReader(config, f"{part}-state", topics.SEQUENCE, on_change=partition._on_row, partition=number)
         try:
             table.read_all()
         finally:

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
@@ -108,14 +109,14 @@ class Session:
             bytes_total=config.hold_bytes_total,
             states=config.states_max,
         )
-        self._admin = kafka.admin(config.kafka)
-        kafka.ensure_topics(config.kafka, [topics.UP], client=self._admin)
-        self._width = kafka.partition_count(self._admin, topics.UP)
-        kafka.ensure_partitions(config.kafka, [topics.SEQUENCE], self._width, client=self._admin)
-        kafka.ensure_topics(config.kafka, [topics.DEVICES, topics.DEAD], client=self._admin)
-        self._topics = {name for name, count in kafka.partition_counts(self._admin).items() if count >= self._width}
+        self._admin = clients.admin(config.kafka)
+        topic_admin.ensure_topics(config.kafka, [topics.UP], client=self._admin)
+        self._width = metadata.partition_count(self._admin, topics.UP)
+        topic_admin.ensure_partitions(config.kafka, [topics.SEQUENCE], self._width, client=self._admin)
+        topic_admin.ensure_topics(config.kafka, [topics.DEVICES, topics.DEAD], client=self._admin)
+        self._topics = {name for name, count in metadata.partition_counts(self._admin).items() if count >= self._width}
         self._pool = ThreadPoolExecutor(AT_ONCE_MAX, "partition")
-        self._consumer = kafka.consumer(config.kafka, config.name, group=GROUP, **{"group.instance.id": config.name}, **_CONSUMER)
+        self._consumer = clients.consumer(config.kafka, config.name, group=GROUP, **{"group.instance.id": config.name}, **_CONSUMER)
         self._consumer.subscribe([topics.UP], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
         self.is_assigned = False
 
@@ -135,7 +136,7 @@ class Session:
             )
 
         for partition in self._pool.map(serve, places):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topics.UP, partition.number), timeout=kafka.METADATA_TIMEOUT_S)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topics.UP, partition.number), timeout=METADATA_TIMEOUT_S)
             partition.check_start(low, high)
             self._partitions[partition.number] = partition
         consumer.assign([TopicPartition(topics.UP, place.partition, self._partitions[place.partition].start) for place in places])
@@ -171,7 +172,7 @@ class Session:
             for outcomes in taken:
                 self._metrics.outcomes.update(outcomes.result())
         except KafkaException as error:
-            if kafka.is_fenced(error.args[0]):
+            if clients.is_fenced(error.args[0]):
                 self._ask_the_group()
             raise
         if batches:
@@ -210,7 +211,7 @@ class Session:
         """Make the topics of new streams, before the transaction begins: its time is short."""
         new = {topics.stream_topic(stream) for stream in streams} - self._topics
         if new:
-            kafka.ensure_partitions(self._config.kafka, new, self._width, client=self._admin)
+            topic_admin.ensure_partitions(self._config.kafka, new, self._width, client=self._admin)
             self._topics |= new
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Feed, QueryFeed, Server, key_file, server
 from tests.services import Kafka
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import DEADLINE_S, Feed, Server, eventually, numbers, open_stream, server
 
 

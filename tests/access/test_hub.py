@@ -12,7 +12,7 @@ from edgewake.cloud.access.config import HubConfig
 from edgewake.cloud.access.hub import Full, Hub
 from edgewake.cloud.access.reader import Reader
 from edgewake.cloud.access.subscription import OnGap, Plan, Request
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.lease import Subscription

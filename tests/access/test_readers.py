@@ -14,7 +14,7 @@ import pytest
 from httpx_sse import aconnect_sse
 from playwright.async_api import Page, async_playwright
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import DEADLINE_S, Feed, Server, eventually, server
 from tests.services import free_ports
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, metadata
 from edgewake.protocol.cursor import Cursor, CursorCodec, _get_positions
 from tests.access.world import DEADLINE_S, NOW_MS, Feed, QueryFeed, Server, Stream, eventually, numbers, open_stream
 
@@ -224,7 +224,7 @@ def positions_of(text: str) -> list[tuple[int, int]]:
 
 
 async def delete_topic(feed: Feed) -> None:
-    client = kafka.admin(feed.config)
+    client = clients.admin(feed.config)
     for future in client.delete_topics([feed.topic]).values():
         future.result(30)
-    await eventually(lambda: kafka.partition_count(client, feed.topic) == 0, "the topic is gone")
+    await eventually(lambda: metadata.partition_count(client, feed.topic) == 0, "the topic is gone")

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Feed, QueryFeed, Server, eventually, open_stream, server, unique
 from tests.services import free_ports, part
 

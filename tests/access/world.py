@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import orjson
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge.client.sse import Event, Parser
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
@@ -40,8 +40,8 @@ class Feed:
         self.name = name or unique("feed")
         self.topic = topics.stream_topic(self.name)
         self._seq: dict[str, int] = {}
-        kafka.ensure_topics(self.config, [self.topic])
-        self._producer = kafka.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
+        topic_admin.ensure_topics(self.config, [self.topic])
+        self._producer = clients.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
         self._producer.init_transactions(30)
 
     def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
@@ -75,7 +75,7 @@ class Feed:
 
     def trim(self, partition: int, before: int) -> None:
         """Make retention pass: what is before `before` is gone."""
-        client = kafka.admin(self.config)  # must live until the answer comes
+        client = clients.admin(self.config)  # must live until the answer comes
         for future in client.delete_records([TopicPartition(self.topic, partition, before)]).values():
             future.result(30)
 
@@ -96,8 +96,8 @@ class QueryFeed:
     def __init__(self, config: KafkaConfig) -> None:
         self.name = unique("query")
         self.topic = topics.query_topic(self.name)
-        kafka.ensure_topics(config, [self.topic])
-        self._producer = kafka.transactional_producer(config, f"tx-{self.name}")
+        topic_admin.ensure_topics(config, [self.topic])
+        self._producer = clients.transactional_producer(config, f"tx-{self.name}")
         self._producer.init_transactions(30)
 
     def close(self) -> None:

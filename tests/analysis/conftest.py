@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.session import start_session
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.stream import FieldType
 from tests.analysis.support import Analysis, Feed, unique
 

@@ -15,13 +15,14 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import kafka
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.headers import headers_of
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
@@ -55,8 +56,10 @@ class Feed:
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        kafka.ensure_topics(self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES])
-        self.producer = kafka.producer(self.config, "test-feed")
+        topic_admin.ensure_topics(
+            self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES]
+        )
+        self.producer = clients.producer(self.config, "test-feed")
 
     @property
     def stream(self) -> Stream:
@@ -103,7 +106,7 @@ class Analysis:
         """The one lane of these queries, not started."""
         types = {stream.name: {name: info.type for name, info in stream.fields.items()} for stream in streams}
         (job,) = jobs_of(queries, types).values()
-        kafka.ensure_topics(self.config.kafka, [topics.query_topic(each.query.name) for each in queries])
+        topic_admin.ensure_topics(self.config.kafka, [topics.query_topic(each.query.name) for each in queries])
         return Lane(self.session, self.config, job, SystemClock())
 
     def with_config(self, **changes: Any) -> Analysis:
@@ -143,7 +146,7 @@ def catch_up(lane: Lane, feed: Feed) -> None:
 
 def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
     """Partition → offset after the last committed record."""
-    reader = kafka.consumer(config, "test-ends")
+    reader = clients.consumer(config, "test-ends")
     try:
         partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
         return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
@@ -163,7 +166,7 @@ class Read:
 def read(config: KafkaConfig, topic: str) -> list[Read]:
     """Every committed record of a topic, partition by partition."""
     found: list[Read] = []
-    reader = kafka.consumer(config, "test-reader", **{"enable.partition.eof": True})
+    reader = clients.consumer(config, "test-reader", **{"enable.partition.eof": True})
     try:
         partitions = set(reader.list_topics(topic, timeout=10).topics[topic].partitions)
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
@@ -176,7 +179,7 @@ def read(config: KafkaConfig, topic: str) -> list[Read]:
             if message.error() is not None:
                 partitions.discard(message.partition())
             elif message.value() is not None:
-                headers = kafka.headers_of(message)
+                headers = headers_of(message)
                 found.append(Read(message.key(), json.loads(message.value()), headers.get("kind")))
     finally:
         reader.close()

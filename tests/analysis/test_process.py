@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from edgewake.cloud import kafka
 from edgewake.cloud.analysis.registry import built_in
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.query import Registration
 from edgewake.protocol.stream import FieldType
@@ -41,7 +41,7 @@ def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iter
 
 def declare(feed: Feed) -> None:
     """Put the stream into the catalogue, as a bridge does."""
-    kafka.ensure_topics(feed.config, [topics.STREAMS, topics.QUERIES])
+    topic_admin.ensure_topics(feed.config, [topics.STREAMS, topics.QUERIES])
     feed.producer.produce(topics.STREAMS, feed.stream.model_dump_json().encode(), feed.name)
     feed.flush()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
 from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, sql, topic_ends, truth, windows
@@ -16,7 +16,7 @@ FRAMES = 60
 
 def test_repeats_and_disorder_before_the_sequencer_change_no_window(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:
     rng = random.Random(3)
-    kafka.ensure_topics(feed.config, [topics.UP])
+    topic_admin.ensure_topics(feed.config, [topics.UP])
     sent = []
     for device in ("d1", "d2"):
         numbers = list(range(1, FRAMES + 1))

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud import kafka
 from edgewake.cloud.analysis import columns, run
+from edgewake.cloud.kafka import clients
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from tests.analysis.support import T0, Analysis, Feed, results, sql, topic_ends, unique
@@ -82,7 +82,7 @@ def test_readings_that_retention_took_before_they_were_computed_stop_the_lane_lo
     topic = topics.stream_topic(feed.name)
     ends = topic_ends(feed.config, topic)
     gone = [TopicPartition(topic, partition, end - 1) for partition, end in ends.items() if end > 2]
-    client = kafka.admin(feed.config)
+    client = clients.admin(feed.config)
     for future in client.delete_records(gone).values():
         future.result(30)
 

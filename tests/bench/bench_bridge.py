@@ -14,7 +14,9 @@ from pathlib import Path
 import uvloop
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.sequencer.partition import POSITION_KEY, Position
 from edgewake.protocol import topics
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
@@ -38,8 +40,8 @@ def measure(folder: Path, runs: int) -> Found:
         node = stack.enter_context(run_kafka(folder / "kafka"))
         text = f'[mqtt]\nport = {broker.port}\n[kafka]\nbootstrap = "{node.bootstrap}"\n'
         bridge = stack.enter_context(_part("bridge", folder, text))
-        config = kafka.KafkaConfig(bootstrap=node.bootstrap)
-        kafka.ensure_topics(config, [topics.UP, topics.SEQUENCE])
+        config = KafkaConfig(bootstrap=node.bootstrap)
+        topic_admin.ensure_topics(config, [topics.UP, topics.SEQUENCE])
         progress = Progress(config)
         stack.callback(progress.close)
         _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
@@ -112,11 +114,11 @@ class _Sequenced:
 class Progress:
     """How far the sequencer is, by what it commits to `ew.sequence`."""
 
-    def __init__(self, config: kafka.KafkaConfig) -> None:
-        self._reader = kafka.consumer(config, "bench")
+    def __init__(self, config: KafkaConfig) -> None:
+        self._reader = clients.consumer(config, "bench")
         self._positions: dict[int, int] = dict.fromkeys(range(config.partitions), 0)
         self._tables = [
-            kafka.TableReader(config, "bench", topics.SEQUENCE, on_change=partial(self._on_row, number), partition=number)
+            TableReader(config, "bench", topics.SEQUENCE, on_change=partial(self._on_row, number), partition=number)
             for number in self._positions
         ]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import kafka
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Lane
@@ -22,7 +21,8 @@ from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
 from edgewake.cloud.analysis.summaries import SummaryJob
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
@@ -87,7 +87,7 @@ class Bench:
 
     def __init__(self, session: SparkSession, config: AnalysisConfig) -> None:
         self._session, self._config = session, config
-        kafka.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES])
+        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES])
 
     def seconds(self, stream: str, queries: int, text: str, batches: int = FRAMES // BATCH_FRAMES) -> float:
         """How long the batches after the first take."""
@@ -95,7 +95,7 @@ class Bench:
         names = [f"{stream}_{i}" for i in range(queries)]
         registered = [Registered(parse(text.format(name, stream, WINDOWS[i]), catalogue), 1) for i, name in enumerate(names)]
         (job,) = jobs_of(registered, {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}).values()
-        kafka.ensure_topics(self._config.kafka, [topics.query_topic(name) for name in names])
+        topic_admin.ensure_topics(self._config.kafka, [topics.query_topic(name) for name in names])
         return self._run(job, batches)
 
     def summary_seconds(self, stream: str) -> float:
@@ -118,8 +118,8 @@ class Bench:
         return took * (batches - 1) * BATCH_FRAMES * READINGS / (lane.counters.readings - before)
 
     def _fill(self, stream: str, frames: int) -> None:
-        kafka.ensure_topics(self._config.kafka, [topics.stream_topic(stream)])
-        producer = kafka.producer(self._config.kafka, "bench", **{"queue.buffering.max.kbytes": 262_144})
+        topic_admin.ensure_topics(self._config.kafka, [topics.stream_topic(stream)])
+        producer = clients.producer(self._config.kafka, "bench", **{"queue.buffering.max.kbytes": 262_144})
         rng = random.Random(1)
         now = SystemClock().now_ms()
         columns = [{name: [round(rng.random() * 100, 2) for _ in range(READINGS)] for name in FIELDS} for _ in range(50)]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, cpu_s, rss_mib, run
 from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
@@ -36,7 +36,7 @@ def measure(folder: Path, runs: int, *, theirs: dict[str, list[float]]) -> Found
     """Start what is needed, run, and stop it again. `theirs`: name → what the rival did in each run."""
     ours: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
-        kafka.ensure_topics(KafkaConfig(bootstrap=node.bootstrap), [topics.stream_topic(STREAM)])
+        topic_admin.ensure_topics(KafkaConfig(bootstrap=node.bootstrap), [topics.stream_topic(STREAM)])
         for i in range(runs):
             _measure_ours(folder / f"run-{i}", node.bootstrap, ours)
             _measure_rival(folder / f"run-{i}", node.bootstrap, theirs)

@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition
 from fastapi import FastAPI
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record
 
 QUEUE = 1000
@@ -36,9 +36,9 @@ def build(bootstrap: str, topic: str) -> FastAPI:
                     queue.put_nowait(event)
 
     def pump(loop: asyncio.AbstractEventLoop) -> None:
-        consumer = kafka.consumer(KafkaConfig(bootstrap=bootstrap), "rival")
-        client = kafka.admin(KafkaConfig(bootstrap=bootstrap))
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(kafka.partition_count(client, topic))]
+        consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "rival")
+        client = clients.admin(KafkaConfig(bootstrap=bootstrap))
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(metadata.partition_count(client, topic))]
         consumer.assign([TopicPartition(topic, p, end) for p, end in enumerate(ends)])
         while True:
             message = consumer.poll(1.0)

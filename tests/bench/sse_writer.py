@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.record import Mode
@@ -17,7 +17,7 @@ TEXT = "Kings Road, between the bridge and the old market"
 
 def main(bootstrap: str, stream: str, rate: int) -> None:
     """Write until killed: FRAMES_PER_S frames a second over four devices."""
-    producer = kafka.producer(KafkaConfig(bootstrap=bootstrap), "bench-writer")
+    producer = clients.producer(KafkaConfig(bootstrap=bootstrap), "bench-writer")
     readings = max(1, rate // FRAMES_PER_S)
     number, due = 0, time.monotonic()
     while True:

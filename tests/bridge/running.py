@@ -14,8 +14,8 @@ from typing import cast
 import mqtt5
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
@@ -208,10 +208,10 @@ def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str
     """All records of a topic as it is now, partition by partition."""
     isolation = "read_committed" if committed else "read_uncommitted"
     more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    reader = kafka.consumer(config, "test-reader", **more)
+    reader = clients.consumer(config, "test-reader", **more)
     found: list[Message] = []
     try:
-        partitions = kafka.partition_count(reader, topic)
+        partitions = metadata.partition_count(reader, topic)
         reader.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         open_partitions = set(range(partitions))
         while open_partitions:

@@ -8,7 +8,8 @@ import mqtt5
 import psutil
 import pytest
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import RECORD_BYTES_MAX
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack
 from edgewake.protocol.dead_letter import DeadLetter
@@ -252,7 +253,7 @@ async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: W
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     here.bridge("b-refused")
-    client = kafka.admin(here.config)
+    client = clients.admin(here.config)
 
     def bound(value: str) -> None:
         entry = ConfigEntry("max.message.bytes", value, incremental_operation=AlterConfigOpType.SET)
@@ -268,7 +269,7 @@ async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: W
         device.publish(b'{"b":1}', correlation=b"51", packet_id=51)
         assert await device.answered(51) == Ack(device.acks[51].token)
     finally:
-        bound(str(kafka.RECORD_BYTES_MAX))
+        bound(str(RECORD_BYTES_MAX))
     assert (refused.rejected, refused.token.dead) == (RejectReason.OVERSIZE, True)
 
 

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Producer
 
-from edgewake.cloud import kafka
-from edgewake.cloud.kafka import KafkaConfig, TableReader
+from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
 from tests.services import Kafka, wait_until
@@ -25,12 +26,12 @@ def config(own_kafka: Kafka) -> KafkaConfig:
 def table(config: KafkaConfig) -> str:
     """A topic of one partition."""
     name = f"ew.q.table_{uuid.uuid4().hex}"
-    kafka.ensure_topics(config, [name])
+    topic_admin.ensure_topics(config, [name])
     return name
 
 
 def transactional(config: KafkaConfig) -> Producer:
-    producer = kafka.transactional_producer(config, f"test-{uuid.uuid4().hex}")
+    producer = clients.transactional_producer(config, f"test-{uuid.uuid4().hex}")
     producer.init_transactions(30)
     return producer
 
@@ -87,7 +88,7 @@ def test_a_table_follows_its_topic_and_deletions(config: KafkaConfig, table: str
     found: dict[str, bytes | None] = {}
     reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
     reader.read_all()
-    producer = kafka.producer(config, "test")
+    producer = clients.producer(config, "test")
     producer.produce(table, b"1", "a")
     producer.produce(table, None, "b")
     producer.flush(30)
@@ -97,7 +98,7 @@ def test_a_table_follows_its_topic_and_deletions(config: KafkaConfig, table: str
 
 
 def test_a_row_that_cannot_be_read_is_counted_and_skipped(config: KafkaConfig, table: str) -> None:
-    producer = kafka.producer(config, "test")
+    producer = clients.producer(config, "test")
     for value in (b"1", b"x", b"2"):
         producer.produce(table, value, "key")
     producer.flush(30)
@@ -114,36 +115,36 @@ def test_topics_are_made_once_by_many_at_once(config: KafkaConfig) -> None:
 
     def make() -> None:
         start.wait()
-        kafka.ensure_topics(config, names)
+        topic_admin.ensure_topics(config, names)
 
     with ThreadPoolExecutor(8) as pool:
         for future in [pool.submit(make) for _ in range(8)]:
             future.result()
-    client = kafka.admin(config)
-    assert [kafka.partition_count(client, name) for name in names] == [2, 2, 2]
+    client = clients.admin(config)
+    assert [metadata.partition_count(client, name) for name in names] == [2, 2, 2]
 
 
 def test_topics_have_the_settings_of_their_kind(config: KafkaConfig) -> None:
-    kafka.ensure_topics(config, [topics.DEVICES, topics.UP])
-    client = kafka.admin(config)
-    assert kafka.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
-    assert kafka.topic_configs(client, topics.UP)["retention.ms"] == str(168 * 3_600_000)
-    assert kafka.partition_count(client, topics.DEVICES) == 1
+    topic_admin.ensure_topics(config, [topics.DEVICES, topics.UP])
+    client = clients.admin(config)
+    assert metadata.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
+    assert metadata.topic_configs(client, topics.UP)["retention.ms"] == str(168 * 3_600_000)
+    assert metadata.partition_count(client, topics.DEVICES) == 1
 
 
 def test_a_topic_with_too_few_partitions_gets_more(config: KafkaConfig) -> None:
     name = f"ew.s.grow_{uuid.uuid4().hex[:8]}"
-    kafka.ensure_topics(config.model_copy(update={"partitions": 1}), [name])
-    kafka.ensure_partitions(config, [name], 3)
-    client = kafka.admin(config)
-    wait_until(lambda: kafka.partition_count(client, name) == 3, "three partitions")
+    topic_admin.ensure_topics(config.model_copy(update={"partitions": 1}), [name])
+    topic_admin.ensure_partitions(config, [name], 3)
+    client = clients.admin(config)
+    wait_until(lambda: metadata.partition_count(client, name) == 3, "three partitions")
 
 
 def test_kafka_that_is_away_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="Kafka at"):
-        kafka.ensure_topics(KafkaConfig(bootstrap="127.0.0.1:1"), ["ew.up"])
+        topic_admin.ensure_topics(KafkaConfig(bootstrap="127.0.0.1:1"), ["ew.up"])
 
 
 def test_a_setting_that_kafka_refuses_is_our_fault(config: KafkaConfig) -> None:
     with pytest.raises((LocalError, Unavailable), match="topic ew"):
-        kafka.ensure_topics(config.model_copy(update={"replication": 3}), [f"ew.s.r_{uuid.uuid4().hex[:8]}"])
+        topic_admin.ensure_topics(config.model_copy(update={"replication": 3}), [f"ew.s.r_{uuid.uuid4().hex[:8]}"])

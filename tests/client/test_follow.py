@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
 from edgewake.protocol.lease import Subscription
 from tests.access.world import DEADLINE_S, Feed, Server, server

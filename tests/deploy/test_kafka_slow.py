@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from edgewake.cloud import kafka as kafka_module
-from edgewake.cloud.kafka import KafkaConfig, ensure_topics
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.topic_admin import ensure_topics
 from edgewake.protocol.errors import Unavailable
 from tests.services import run_kafka
 
@@ -28,7 +29,7 @@ class FreezesAfterListing(AdminClient):  # type: ignore[misc]
 
 def test_a_broker_that_does_not_answer_in_time_is_away_and_has_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_kafka(tmp_path) as service:
-        monkeypatch.setattr(kafka_module, "METADATA_TIMEOUT_S", 2.0)
+        monkeypatch.setattr(topic_admin, "METADATA_TIMEOUT_S", 2.0)
         client = FreezesAfterListing({"bootstrap.servers": service.bootstrap})
         client.freeze = lambda: service.process.signal(signal.SIGSTOP)
         try:

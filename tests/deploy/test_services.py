@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgewake.cloud.kafka import KafkaConfig, admin, ensure_topics
+from edgewake.cloud.kafka.clients import admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.topic_admin import ensure_topics
 from tests.services import Kafka, Mosquitto, port_is_open, run_mosquitto
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
@@ -31,14 +32,14 @@ def unique() -> Callable[[str], str]:
 class Writer:
     """Writes what bridges and the sequencer write."""
 
-    config: kafka.KafkaConfig
+    config: KafkaConfig
     producer: Producer
 
     def put(
         self, topic: str, key: str, value: bytes | None, headers: list[tuple[str, bytes]] | None = None, **more: int
     ) -> tuple[int, int]:
         """(partition, offset) of one record."""
-        kafka.ensure_topics(self.config, [topic])
+        topic_admin.ensure_topics(self.config, [topic])
         places: list[tuple[int, int]] = []
 
         def on_delivery(error: object, message: object) -> None:
@@ -71,6 +72,6 @@ class Writer:
 
 
 @pytest.fixture
-def writer(kafka_config: kafka.KafkaConfig) -> Writer:
-    kafka.ensure_topics(kafka_config, [topics.UP, topics.DEAD])
-    return Writer(kafka_config, kafka.producer(kafka_config, "test-ops"))
+def writer(kafka_config: KafkaConfig) -> Writer:
+    topic_admin.ensure_topics(kafka_config, [topics.UP, topics.DEAD])
+    return Writer(kafka_config, clients.producer(kafka_config, "test-ops"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops import acks
 from edgewake.cloud.ops.acks import AckView, QueryPlace
 from edgewake.cloud.ops.browse import Browser, OutOfRange

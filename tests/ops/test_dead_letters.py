@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops import dead_letters
 from edgewake.cloud.ops.browse import Browser, OutOfRange
 from edgewake.protocol.clock import SystemClock

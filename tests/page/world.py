@@ -15,7 +15,8 @@ from typing import Any
 
 import orjson
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.frame import encode as encode_frame
@@ -30,15 +31,15 @@ WRITE_EVERY_S = 0.1
 class Writer:
     """Writes readings as the sequencer and results as the analysis do: in transactions, numbered from 1 per stream and device."""
 
-    def __init__(self, config: kafka.KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig) -> None:
         self.config = config
         self.sent: dict[tuple[str, str], int] = {}
         self._revisions = itertools.count(1)
         self._declared: set[str] = set()
         self._lock = threading.Lock()
-        self._producer = kafka.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
+        self._producer = clients.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
         self._producer.init_transactions(30)
-        kafka.ensure_topics(config, topics.COMPACTED)
+        topic_admin.ensure_topics(config, topics.COMPACTED)
 
     def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> int:
         """One reading; its seq."""
@@ -65,14 +66,14 @@ class Writer:
     def register(self, query: str) -> None:
         """Make a query known and its topic."""
         registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
-        kafka.ensure_topics(self.config, [topics.query_topic(query)])
+        topic_admin.ensure_topics(self.config, [topics.query_topic(query)])
         with self._lock:
             self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
         if stream not in self._declared:
             self._declared.add(stream)
-            kafka.ensure_topics(self.config, [topics.stream_topic(stream)])
+            topic_admin.ensure_topics(self.config, [topics.stream_topic(stream)])
             fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
             self._commit(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode(), {})
 
@@ -127,7 +128,7 @@ class Town:
 class AccessServer:
     """The real access server on a fixed port, so that a page finds it again."""
 
-    def __init__(self, config: kafka.KafkaConfig, directory: Path) -> None:
+    def __init__(self, config: KafkaConfig, directory: Path) -> None:
         [self.port] = free_ports(1)
         keys = directory / "cursor.keys"
         keys.write_text(f"1 {secrets.token_hex(32)}\n")

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 from confluent_kafka import Producer
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
 from edgewake.protocol.frame import Frame, encode
@@ -28,7 +29,7 @@ RECEIVED_AT = 1_790_000_000_000
 class Readings:
     """Writes readings 1, 2, 3 … of one stream, as the sequencer does."""
 
-    config: kafka.KafkaConfig
+    config: KafkaConfig
     stream: str
     producer: Producer
     written: int = 0
@@ -48,10 +49,10 @@ class Readings:
         assert self.producer.flush(10) == 0
 
 
-def readings(config: kafka.KafkaConfig, stream: str) -> Readings:
+def readings(config: KafkaConfig, stream: str) -> Readings:
     """A new stream."""
-    producer = kafka.producer(config, "test-push")
-    kafka.ensure_topics(config, [topics.STREAMS, topics.stream_topic(stream)])
+    producer = clients.producer(config, "test-push")
+    topic_admin.ensure_topics(config, [topics.STREAMS, topics.stream_topic(stream)])
     declared = Stream(name=stream, fields={"n": FieldInfo(type=FieldType.NUMBER)})
     producer.produce(topics.STREAMS, key=stream, value=declared.model_dump_json().encode())
     return Readings(config, stream, producer)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.leases import LeaseWriter, Membership, NotOwner
 from edgewake.protocol.lease import Lease
 from tests.push.builders import lease

@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import TopicPartition
 
-from edgewake.cloud import kafka as kafka_clients
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.lease import Lease
 from tests.push.receiver import receiving
@@ -135,7 +137,7 @@ async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
     async with receiving() as receiver:
         lease = await sleep_with(push, lease_body(client, receiver.url))
         push.process.kill()
-        producer = kafka_clients.producer(kafka_config, "control")
+        producer = clients.producer(kafka_config, "control")
         producer.produce(topics.LEASES, key=lease["id"], value=None, partition=0)
         assert producer.flush(10) == 0
         stream.add(4)
@@ -211,10 +213,10 @@ async def test_a_range_that_is_gone_is_told_by_the_wake_up(
 
 
 def _delete_before_end(config: KafkaConfig, topic: str) -> None:
-    admin = kafka_clients.admin(config)
-    reader = kafka_clients.consumer(config, "test-delete")
+    admin = clients.admin(config)
+    reader = clients.consumer(config, "test-delete")
     try:
-        places = [kafka_clients.TopicPartition(topic, p) for p in range(kafka_clients.partition_count(admin, topic))]
+        places = [TopicPartition(topic, p) for p in range(metadata.partition_count(admin, topic))]
         for place in places:
             place.offset = reader.get_watermark_offsets(place, timeout=10)[1]
     finally:
@@ -289,7 +291,7 @@ async def test_a_lease_is_looked_at_and_ended_with_its_token_only(
 
 def _kept(config: KafkaConfig, lease_id: str) -> Lease:
     rows: dict[str, bytes | None] = {}
-    table = kafka_clients.TableReader(config, "test-leases", topics.LEASES, on_change=rows.__setitem__)
+    table = TableReader(config, "test-leases", topics.LEASES, on_change=rows.__setitem__)
     try:
         table.read_all()
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from edgewake.cloud import kafka
+from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
 from edgewake.protocol.dead_letter import DeadLetter
@@ -29,8 +29,8 @@ class Up:
 
     def __init__(self, world: World, device: str, stream: str) -> None:
         self.world, self.device, self.stream = world, device, stream
-        kafka.ensure_topics(world.config, [topics.UP])
-        self._producer: Producer = kafka.producer(world.config, "test-up")
+        topic_admin.ensure_topics(world.config, [topics.UP])
+        self._producer: Producer = clients.producer(world.config, "test-up")
 
     def put(self, *frame_numbers: int, sent_at: int | None = None) -> None:
         """Records of these frames, in this order."""
@@ -61,8 +61,8 @@ class Ends:
     """Where a stream ends, transactions in progress included; quick to ask, so that a fault falls into what was just seen."""
 
     def __init__(self, here: World, stream: str) -> None:
-        self._reader = kafka.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
-        self._stable = kafka.consumer(here.config, "test-stable-end")
+        self._reader = clients.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
+        self._stable = clients.consumer(here.config, "test-stable-end")
         self._places = [TopicPartition(topics.stream_topic(stream), partition) for partition in range(here.config.partitions)]
 
     def sum(self) -> int:
@@ -248,7 +248,7 @@ async def test_a_lone_record_passes_fast(here: World) -> None:
     up = Up(here, "lone-1", "lone")
     up.put(1)
     await sequenced(here, "lone", "lone-1", 1)
-    reader = kafka.consumer(here.config, "test-lone", **{"auto.offset.reset": "earliest"})
+    reader = clients.consumer(here.config, "test-lone", **{"auto.offset.reset": "earliest"})
     topic = topics.stream_topic("lone")
     reader.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(2)])
     took = []

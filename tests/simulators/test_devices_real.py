@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from edgewake.cloud import kafka as kafka_clients
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.record import Record
 from edgewake.simulators import faults
@@ -25,8 +25,8 @@ class UpReader:
     """What comes on `ew.up` from now on, of one stream."""
 
     def __init__(self, config: KafkaConfig, stream: str) -> None:
-        kafka_clients.ensure_topics(config, [topics.UP])
-        self._consumer = kafka_clients.consumer(config, f"test-{stream}")
+        topic_admin.ensure_topics(config, [topics.UP])
+        self._consumer = clients.consumer(config, f"test-{stream}")
         places = [TopicPartition(topics.UP, partition) for partition in range(config.partitions)]
         for place in places:
             place.offset = self._consumer.get_watermark_offsets(place, timeout=10)[1]

@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
-from edgewake.cloud import kafka as kafka_clients
-from edgewake.cloud.kafka import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars, java
 from edgewake.protocol import topics
 from edgewake.protocol.query import Registration
@@ -185,8 +185,8 @@ class System:
 
     def register(self, name: str, text: str) -> None:
         """Register a query, as the operations API does: one record on `ew.queries`."""
-        kafka_clients.ensure_topics(self.kafka_config, [topics.QUERIES])
+        topic_admin.ensure_topics(self.kafka_config, [topics.QUERIES])
         registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
-        producer = kafka_clients.producer(self.kafka_config, "story")
+        producer = clients.producer(self.kafka_config, "story")
         producer.produce(topics.QUERIES, registration.model_dump_json().encode(), key=name)
         assert producer.flush(15) == 0

@@ -1,0 +1,29 @@
+"""Where Kafka is and how topics are made: the keys that every part's configuration has under `kafka`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from edgewake.protocol.config import Config
+
+RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
+METADATA_TIMEOUT_S: Final = 4.0
+"""Seconds for one question to Kafka; below the five in which a part must stop."""
+
+
+class KafkaConfig(Config):
+    """Where Kafka is and how topics are made."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """host:port, several separated by commas."""
+    partitions: int = Field(default=2, ge=1, le=256)
+    """Partitions of `ew.up` and of every stream when they are made; the unit of parallel work. Cannot be lowered later."""
+    replication: int = Field(default=1, ge=1, le=7)
+    """Copies of each partition. 1 survives the death of the broker's process, not of its disk; use 3 in production."""
+    retention_hours: int = Field(default=168, ge=1)
+    """How long streams, results and dead letters are kept."""
+    retention_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """Bytes kept per partition of streams and results; the older go first and readers are told by a gap."""

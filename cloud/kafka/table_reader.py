@@ -1,0 +1,90 @@
+"""A compacted topic's partition as a dict that follows it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+
+from edgewake.cloud.kafka.clients import consumer
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.protocol.errors import Unavailable
+
+log = logging.getLogger("edgewake.kafka")
+
+TABLE_BATCH: Final = 500
+"""Records that one `poll` of a table passes on at most."""
+_TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+_END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
+
+
+class TableReader:
+    """A compacted topic's partition as a dict that follows it: `read_all` once, then `poll` now and then.
+
+    `on_change` gets key and value (None: deleted); what it raises as ValueError is logged and skipped: a record we cannot read stops
+    nobody. Not for several threads.
+    """
+
+    def __init__(
+        self, config: KafkaConfig, client_id: str, topic: str, *, on_change: Callable[[str, bytes | None], None], partition: int = 0
+    ) -> None:
+        self._topic, self._partition = topic, partition
+        self._on_change = on_change
+        # Transactions end in markers that take an offset and are no record, so a count of records never reaches the end; only the
+        # consumer's own end-of-partition event says where it stands.
+        self._consumer = consumer(config, client_id, **_TABLE_CONSUMER)
+        self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
+        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        self._position = 0
+        self.unreadable = 0
+        """Records that were skipped; the first one is logged."""
+
+    def read_all(self, *, timeout_s: float = 30.0) -> None:
+        """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
+        deadline = time.monotonic() + timeout_s
+        end = self._end(timeout_s)
+        while self._position < end:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"topic {self._topic}: read to {self._position} of {end} and no further")
+            self.poll(0.1)
+
+    def _end(self, timeout_s: float) -> int:
+        """Offset after the last record, also of those that an open transaction still hides."""
+        return watermarks(self._uncommitted, self._topic, self._partition, patience_s=timeout_s)[1]
+
+    def position(self) -> int:
+        """Offset of the next record."""
+        return self._position
+
+    def poll(self, timeout_s: float) -> int:
+        """Pass on what is new; the number of records. Waits `timeout_s` for the first one."""
+        count = 0
+        # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+        first = self._consumer.poll(timeout_s)
+        for message in [] if first is None else [first, *self._consumer.consume(TABLE_BATCH, 0)]:
+            if (error := message.error()) is not None:
+                self._on_event(message, error)
+                continue
+            count += 1
+            self._position = message.offset() + 1
+            key = message.key()
+            try:
+                self._on_change("" if key is None else key.decode("utf-8", "replace"), message.value())
+            except ValueError as problem:
+                self.unreadable += 1
+                level = logging.WARNING if self.unreadable == 1 else logging.DEBUG
+                log.log(level, "topic %s, offset %d: %s", self._topic, message.offset(), problem, extra={"event": "kafka.unreadable_row"})
+        return count
+
+    def _on_event(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._position = max(self._position, message.offset())
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+        self._uncommitted.close()

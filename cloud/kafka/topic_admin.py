@@ -1,0 +1,72 @@
+"""Makes the topics that are missing, with the settings that our promises need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from edgewake.cloud.kafka.clients import admin
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_counts
+from edgewake.protocol import topics
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
+
+
+def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
+    """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
+
+    Raises Unavailable where the broker is away, LocalError where it refuses.
+    """
+    client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
+    try:
+        existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise Unavailable(f"Kafka at {config.bootstrap}: {error.args[0].str()}") from error
+    missing = [_new_topic(config, name) for name in dict.fromkeys(names) if name not in existing]
+    if not missing:
+        return
+    for name, future in client.create_topics(missing, request_timeout=METADATA_TIMEOUT_S).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            raise _refused_or_away(name, error.args[0]) from error
+
+
+def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
+    """A broker that is slow or away is no refusal; librdkafka does not call its own time-outs retriable."""
+    is_away = error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    return (Unavailable if is_away else LocalError)(f"topic {topic}: {error.str()}")
+
+
+def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
+    single = name in topics.SINGLE_PARTITION or name.startswith(topics.QUERY_PREFIX)
+    settings = {
+        "max.message.bytes": str(RECORD_BYTES_MAX),
+        "min.insync.replicas": str(max(1, config.replication - 1)),
+        "unclean.leader.election.enable": "false",
+    }
+    if name in topics.COMPACTED:
+        settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "600000"}
+    else:
+        settings |= {"retention.ms": str(config.retention_hours * 3_600_000), "retention.bytes": str(config.retention_bytes)}
+    return NewTopic(name, num_partitions=1 if single else config.partitions, replication_factor=config.replication, config=settings)
+
+
+def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
+    """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
+    client = client or admin(config)
+    names = list(names)
+    ensure_topics(config.model_copy(update={"partitions": count}), names, client=client)
+    found = partition_counts(client)
+    narrow = [NewPartitions(name, count) for name in names if 0 < found.get(name, 0) < count]
+    for name, future in (client.create_partitions(narrow, request_timeout=METADATA_TIMEOUT_S) if narrow else {}).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
+                raise _refused_or_away(name, error.args[0]) from error
