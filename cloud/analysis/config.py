@@ -27,6 +27,8 @@ class AnalysisConfig(Config):
     """Records (frames) of a micro-batch; bounds memory and the length of a batch when the analysis has fallen behind."""
     state_partitions: int = Field(default=2, ge=1, le=64)
     """Partitions of the state, fixed by the first start on data_dir. Two cost 40 ms a batch more than one and use two cores."""
+    maintenance_s: int = Field(default=60, ge=1, le=3600)
+    """Seconds between two turns in which Spark uploads snapshots of the state and removes the files that they replace."""
     summary_interval_s: int = Field(default=15, ge=0)
     """Seconds from one update of the minute summaries to the next; 0 keeps none."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)

@@ -30,6 +30,9 @@ from edgewake.protocol.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
 
+FETCH_WAIT_MS: Final = 10
+"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
+consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 CAUSES_MAX: Final = 10
@@ -49,6 +52,7 @@ def source(session: SparkSession, kafka: KafkaConfig, topic: str, records_max: i
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", str(records_max))

@@ -320,6 +320,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         master=config.master,
         driver_memory=config.driver_memory,
         state_partitions=config.state_partitions,
+        maintenance_s=config.maintenance_s,
     )
     analysis = Analysis(config, session, clock, rng)
     try:

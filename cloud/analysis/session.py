@@ -6,7 +6,7 @@ import logging
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -41,8 +41,7 @@ _SETTINGS: Final = {
     f"{_STREAMING}.minBatchesToRetain": "10",
     f"{_STREAMING}.numRecentProgressUpdates": "5",
     f"{_STREAMING}.metricsEnabled": "false",
-    # The default way to a local checkpoint writes a .crc beside each file and starts more `chmod` processes: 60 ms more a batch.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # Through FileContext, the default, every file of a local checkpoint costs more `chmod` processes.
     f"{_STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -58,10 +57,10 @@ _JVM: Final = (
 )
 
 
-def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int) -> SparkSession:
+def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int, maintenance_s: int) -> SparkSession:
     """Start the JVM and the session; raises ConfigError where the connector's jars are missing.
 
-    `work_dir` is Spark's own: it is emptied first.
+    `work_dir` is Spark's own: it is emptied first. `maintenance_s`: see AnalysisConfig.
     """
     jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
     if not any("spark-sql-kafka" in jar for jar in jars):
@@ -82,10 +81,25 @@ def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory:
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
+        f"{_STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _write_no_checksum_files(session)
+    return session
+
+
+def _write_no_checksum_files(session: SparkSession) -> None:
+    """A `.crc` file beside each checkpoint file doubles their number, and nobody reads it: RocksDB's files carry checksums of their own.
+
+    The local file system must stay the checksummed class (uploads of RocksDB snapshots need it by type). Hadoop keeps one instance
+    per scheme, so Spark uses the one that is set here.
+    """
+    java: Any = session.sparkContext._jvm
+    local = java.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
+    local.setWriteChecksum(False)
+    local.setVerifyChecksum(False)
 
 
 def _own_host() -> str:
@@ -116,4 +130,6 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%throwable{5}
 logger.query.name = org.apache.spark.sql.execution.streaming
 logger.query.level = off
+logger.state.name = org.apache.spark.sql.execution.streaming.state
+logger.state.level = warn
 """

@@ -19,7 +19,9 @@ from tests.analysis.support import Analysis, Feed, unique
 def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session, as the analysis starts it."""
     work_dir = tmp_path_factory.mktemp("spark")
-    session = start_session(jars_dir=spark_jars, work_dir=work_dir, master="local[2]", driver_memory="1g", state_partitions=1)
+    session = start_session(
+        jars_dir=spark_jars, work_dir=work_dir, master="local[2]", driver_memory="1g", state_partitions=1, maintenance_s=2
+    )
     yield session
     session.stop()
 

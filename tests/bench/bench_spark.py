@@ -59,7 +59,12 @@ def measure(folder: Path, runs: int) -> Found:
             kafka=KafkaConfig(bootstrap=node.bootstrap),
         )
         session = start_session(
-            jars_dir=config.jars_dir, work_dir=folder / "spark", master=config.master, driver_memory="1g", state_partitions=2
+            jars_dir=config.jars_dir,
+            work_dir=folder / "spark",
+            master=config.master,
+            driver_memory="1g",
+            state_partitions=2,
+            maintenance_s=60,
         )
         try:
             bench = Bench(session, config)
