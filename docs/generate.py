@@ -148,7 +148,7 @@ def attribute_docs(model: type[BaseModel]) -> Mapping[str, str]:
     """The strings that stand under a model's fields, its bases' included."""
     docs: dict[str, str] = {}
     for cls in reversed(model.__mro__):
-        if issubclass(cls, BaseModel) and cls.__module__.split(".")[0] in {"protocol", "edge", "cloud", "simulators", "deploy"}:
+        if issubclass(cls, BaseModel) and cls is not BaseModel:
             tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
             body = tree.body[0].body  # type: ignore[attr-defined]
             for field, text in pairwise(body):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
+from tests.feeds import Feed, QueryFeed
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 
 # A busy machine makes no example slow: what must be fast is measured by the benchmarks.
@@ -46,3 +48,31 @@ def kafka_config(kafka: Kafka) -> KafkaConfig:
 def spark_jars() -> Path:
     """The folder of Spark's Kafka connector."""
     return jars.ensure("spark")
+
+
+@pytest.fixture
+def new_feed(kafka_config: KafkaConfig) -> Iterator[Callable[..., Feed]]:
+    """Makes streams: `new_feed(partitions=1)`."""
+    feeds: list[Feed] = []
+
+    def make(**more: Any) -> Feed:
+        feeds.append(Feed(kafka_config, **more))
+        return feeds[-1]
+
+    yield make
+    for feed in feeds:
+        feed.close()
+
+
+@pytest.fixture
+def feed(new_feed: Callable[..., Feed]) -> Feed:
+    """A stream of two partitions."""
+    return new_feed()
+
+
+@pytest.fixture
+def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
+    """A query's results."""
+    feed = QueryFeed(kafka_config)
+    yield feed
+    feed.close()

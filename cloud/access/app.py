@@ -21,15 +21,16 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from edgewake.cloud.access import page, subscription
-from edgewake.cloud.access.catalogue import UnknownStream
+from edgewake.cloud.access import page
 from edgewake.cloud.access.client import Client
 from edgewake.cloud.access.clients import Clients
 from edgewake.cloud.access.config import AccessConfig
-from edgewake.cloud.access.hub import Full, Hub
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.stream_response import EventStream, Later
-from edgewake.cloud.access.subscription import RequestError
+from edgewake.cloud.log import subscription
+from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.subscription import RequestError
 from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable

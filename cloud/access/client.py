@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 from typing import Final
 
-from edgewake.cloud.access.hub import Hub, Passed
-from edgewake.cloud.access.reader import Reader
-from edgewake.cloud.access.sse import HEARTBEAT
-from edgewake.cloud.access.subscription import OnGap, Plan, Positions, Start
+from edgewake.cloud.access.sse import HEARTBEAT, Encoder
+from edgewake.cloud.log.hub import Hub, Passed
+from edgewake.cloud.log.reader import Reader
+from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -33,14 +33,13 @@ class Client:
         self.ends = start.ends
         """Said to end: at the next chunk's border."""
         self.is_behind = start.how != "latest"
-        self.view = hub.view(plan, checkpoint_events=checkpoint_events)
+        self._encoder = Encoder(hub.codec, plan, checkpoint_events=checkpoint_events)
+        self.view = hub.view(plan, self._encoder.name, self._encoder)
         self.view.clients.add(self)
         self._hub = hub
         self._start = start
         self._on_gap = on_gap
-        self._checkpoint_events = checkpoint_events
         self._clock = clock
-        self._encoder = self.view.encoder
         self._reader: Reader | None = hub.reader(plan, start.positions) if self.is_behind else None
         self._number = self.view.end
         self._positions: Positions = start.positions
@@ -93,7 +92,7 @@ class Client:
         self.view.clients.discard(self)
         self.view.waiting.discard(self)
         self.view.behind.discard(self)
-        self._hub.leave(self.view, checkpoint_events=self._checkpoint_events)
+        self._hub.leave(self.view, self._encoder.name)
 
     def _live(self) -> bytes | None:
         """The view's next chunk; None at its end; empty when it is gone and the way goes on behind."""

@@ -11,9 +11,9 @@ from typing import Final
 from edgewake.cloud.access.client import Client
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection
-from edgewake.cloud.access.hub import Full
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.cloud.log.hub import Full
 from edgewake.protocol.clock import Clock
 
 WATCH_S: Final = 1.0

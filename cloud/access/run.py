@@ -23,10 +23,11 @@ from fastapi import FastAPI
 
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.clients import Clients
-from edgewake.cloud.access.config import AccessConfig, cursor_codec
+from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
-from edgewake.cloud.access.hub import Hub
 from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.log.cursor_keys import cursor_codec
+from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.web import bind
 from edgewake.protocol.clock import SystemClock
 

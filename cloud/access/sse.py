@@ -10,9 +10,9 @@ from typing import Final
 
 import orjson
 
-from edgewake.cloud.access.events import Event
-from edgewake.cloud.access.reader import Batch
-from edgewake.cloud.access.subscription import Plan, Positions
+from edgewake.cloud.log.decode import Event
+from edgewake.cloud.log.reader import Batch
+from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
@@ -26,6 +26,11 @@ class Encoder:
         self._codec = codec
         self._plan = plan
         self._checkpoint_events = checkpoint_events
+
+    @property
+    def name(self) -> str:
+        """Tells the two ways apart."""
+        return "sse, checkpoint events" if self._checkpoint_events else "sse, checkpoint ids"
 
     def cursor(self, positions: Positions) -> str:
         """The cursor of a place."""

@@ -13,9 +13,9 @@ from edgewake.cloud.access import sse
 from edgewake.cloud.access.client import Client
 from edgewake.cloud.access.clients import Clients, Seat
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.hub import Hub
 from edgewake.cloud.access.metrics import Metrics
-from edgewake.cloud.access.subscription import Plan, Start
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscription import Plan, Start
 
 HEADERS = (
     (b"content-type", sse.CONTENT_TYPE),

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from edgewake.cloud.access.config import HubConfig
-from edgewake.cloud.access.events import DATA, WATERMARK
-from edgewake.cloud.access.hub import Hub, Passed
-from edgewake.cloud.access.reader import Reader
-from edgewake.cloud.access.subscription import Plan, Positions, Request, fits, normal
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.log.decode import DATA, WATERMARK
+from edgewake.cloud.log.hub import Hub, Passed
+from edgewake.cloud.log.reader import Reader
+from edgewake.cloud.log.subscription import Plan, Positions, Request, fits, normal
 from edgewake.cloud.push.watch import Seen
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import CursorCodec

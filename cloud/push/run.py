@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import web
-from edgewake.cloud.access.config import cursor_codec
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.cursor_keys import cursor_codec
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.hub_watch import HubWatch
 from edgewake.cloud.push.leases import Membership

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.access.world import Feed, QueryFeed, Server, key_file, server
+from tests.access.world import Server, key_file, server
 from tests.services import Kafka
 
 
@@ -33,31 +32,3 @@ def access_a(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator
 def access_b(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
     with server(access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key) as running:
         yield running
-
-
-@pytest.fixture
-def new_feed(kafka_config: KafkaConfig) -> Iterator[Callable[..., Feed]]:
-    """Makes streams: `new_feed(partitions=1)`."""
-    feeds: list[Feed] = []
-
-    def make(**more: Any) -> Feed:
-        feeds.append(Feed(kafka_config, **more))
-        return feeds[-1]
-
-    yield make
-    for feed in feeds:
-        feed.close()
-
-
-@pytest.fixture
-def feed(new_feed: Callable[..., Feed]) -> Feed:
-    """A stream of two partitions."""
-    return new_feed()
-
-
-@pytest.fixture
-def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
-    """A query's results."""
-    feed = QueryFeed(kafka_config)
-    yield feed
-    feed.close()

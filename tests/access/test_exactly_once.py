@@ -15,9 +15,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.cloud.access.config import cursor_codec
+from edgewake.cloud.log.cursor_keys import cursor_codec
 from edgewake.edge.client.sse import Event
-from tests.access.world import DEADLINE_S, Feed, Server, open_stream
+from tests.access.world import Server, open_stream
+from tests.feeds import DEADLINE_S, Feed
 
 DEVICES = [f"dev-{i}" for i in range(5)]
 READINGS = 60

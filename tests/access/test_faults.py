@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.access.world import DEADLINE_S, Feed, Server, eventually, numbers, open_stream, server
+from tests.access.world import Server, numbers, open_stream, server
+from tests.feeds import DEADLINE_S, Feed, eventually
 
 
 def metric(running: Server, name: str) -> float:

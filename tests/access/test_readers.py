@@ -15,7 +15,8 @@ from httpx_sse import aconnect_sse
 from playwright.async_api import Page, async_playwright
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.access.world import DEADLINE_S, Feed, Server, eventually, server
+from tests.access.world import Server, server
+from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import free_ports
 
 JS = Path(__file__).parents[1] / "js"

@@ -12,7 +12,8 @@ import pytest
 
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.protocol.cursor import Cursor, CursorCodec, _get_positions
-from tests.access.world import DEADLINE_S, NOW_MS, Feed, QueryFeed, Server, Stream, eventually, numbers, open_stream
+from tests.access.world import Server, Stream, numbers, open_stream
+from tests.feeds import DEADLINE_S, NOW_MS, Feed, QueryFeed, eventually
 
 
 async def test_every_event_carries_the_cursor_after_it(access_a: Server, access_b: Server, feed: Feed) -> None:

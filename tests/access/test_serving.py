@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.access.world import Feed, QueryFeed, Server, eventually, open_stream, server, unique
+from tests.access.world import Server, open_stream, server
+from tests.feeds import Feed, QueryFeed, eventually, unique
 from tests.services import free_ports, part
 
 

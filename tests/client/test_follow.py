@@ -13,7 +13,8 @@ import pytest
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
 from edgewake.protocol.lease import Subscription
-from tests.access.world import DEADLINE_S, Feed, Server, server
+from tests.access.world import Server, server
+from tests.feeds import DEADLINE_S, Feed
 from tests.services import free_ports
 
 

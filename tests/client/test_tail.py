@@ -15,7 +15,8 @@ import pytest
 from edgewake.edge.client.table import columns_of, shown
 from edgewake.edge.client.tail import Place
 from edgewake.protocol.errors import ConfigError
-from tests.access.world import DEADLINE_S, Feed, Server
+from tests.access.world import Server
+from tests.feeds import DEADLINE_S, Feed
 from tests.services import wait_until
 
 TAIL = [sys.executable, "-m", "edgewake.deploy.cli", "tail"]

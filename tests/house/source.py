@@ -21,9 +21,10 @@ def files() -> tuple[Path, ...]:
     return tuple(sorted({Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file()}))
 
 
-def modules(*floors: str) -> list[Path]:
-    """Python files of some floors."""
-    return [path for path in files() if path.suffix == ".py" and path.parts[0] in floors]
+def modules(*folders: str) -> list[Path]:
+    """Python files of some floors, or of folders in them."""
+    within = tuple(f"{folder}/" for folder in folders)
+    return [path for path in files() if path.suffix == ".py" and path.as_posix().startswith(within)]
 
 
 def parse(path: Path) -> ast.Module:

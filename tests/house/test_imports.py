@@ -9,6 +9,7 @@ import pytest
 from tests.house.source import FLOORS, ROOT, forbidden, imports, modules
 
 CLOUD_LIBRARIES = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sse_starlette", "sqlglot", "pyarrow")
+WEB_LIBRARIES = ("fastapi", "starlette", "uvicorn", "httptools", "httpx", "requests")
 
 
 def test_protocol_imports_nobody_of_ours():
@@ -26,6 +27,21 @@ def test_simulators_stand_outside_and_use_the_protocol_only():
 
 def test_deploy_starts_parts_and_imports_none_of_their_insides():
     assert forbidden(modules("deploy"), "edgewake.edge", "edgewake.cloud", "edgewake.simulators") == []
+
+
+def test_reading_kafka_by_cursor_knows_no_http_and_nobody_who_serves_it():
+    servers = ("edgewake.cloud.access", "edgewake.cloud.push", "edgewake.cloud.ops", "edgewake.cloud.web")
+    log = modules("cloud/log")
+    assert log
+    assert forbidden(log, *servers, *WEB_LIBRARIES) == []
+
+
+@pytest.mark.parametrize("part", ["access", "push", "ops"])
+def test_parts_that_serve_stand_on_the_log_and_never_on_each_other(part: str):
+    others = {"access", "push", "ops"} - {part}
+    found = modules(f"cloud/{part}")
+    assert found
+    assert forbidden(found, *(f"edgewake.cloud.{other}" for other in sorted(others))) == []
 
 
 def test_nothing_imports_its_tests():

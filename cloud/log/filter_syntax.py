@@ -1,7 +1,7 @@
 """`where=` and `select=` read: text in, a small checked tree out. Raises FilterError, which says what and where, and nothing else.
 
 A tree has three kinds of node (Field, Value, Call) and only operators and functions of OPERATORS, so whatever sqlglot may learn to
-parse one day, nothing new gets in. Bounds: TEXT_BYTES_MAX, DEPTH_MAX, TERMS_MAX, LIKE_CHARS_MAX. `edgewake.cloud.access.filter` evaluates.
+parse one day, nothing new gets in. Bounds: TEXT_BYTES_MAX, DEPTH_MAX, TERMS_MAX, LIKE_CHARS_MAX. `edgewake.cloud.log.filter` evaluates.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function, by a name that `edgewake.cloud.access.filter` knows, and its arguments."""
+    """An operator or function, by a name that `edgewake.cloud.log.filter` knows, and its arguments."""
 
     name: str
     args: tuple[Node, ...]

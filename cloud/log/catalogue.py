@@ -26,7 +26,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError, Unavailable
 from edgewake.protocol.names import is_stream
 
-log = logging.getLogger("edgewake.access")
+log = logging.getLogger("edgewake.hub")
 
 REFRESH_S: Final = 1.0
 ASK_TIMEOUT_S: Final = 3.0

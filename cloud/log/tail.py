@@ -1,7 +1,7 @@
 """The tail: the latest records of one partition in memory, within a bound of bytes. Readers pull from it by position.
 
 It is complete from `start` (inclusive) to `end` (exclusive): every committed record between has been seen, offsets that hold none
-(transaction markers, aborted records) included. Older positions are `edgewake.cloud.access.replay`'s business. One event loop owns a tail.
+(transaction markers, aborted records) included. Older positions are `edgewake.cloud.log.replay`'s business. One event loop owns a tail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from edgewake.cloud.access.events import Record
+from edgewake.cloud.log.decode import Record
 from edgewake.protocol.cursor import Position
 
 RECORD_OVERHEAD_BYTES: Final = 300

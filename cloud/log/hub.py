@@ -21,14 +21,15 @@ from typing import Final
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from edgewake.cloud.access.catalogue import Catalogue, Topic
-from edgewake.cloud.access.config import HubConfig
-from edgewake.cloud.access.events import Decoder, Event, Record
-from edgewake.cloud.access.kafka_reader import Found, KafkaReader
-from edgewake.cloud.access.reader import At, Batch, Reader
-from edgewake.cloud.access.replay import Block, Gone, Replay
-from edgewake.cloud.access.sse import Encoder
-from edgewake.cloud.access.subscription import (
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.catalogue import Catalogue, Topic
+from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.log.decode import Decoder, Event, Record
+from edgewake.cloud.log.kafka_reader import Found, KafkaReader
+from edgewake.cloud.log.reader import At, Batch, Reader
+from edgewake.cloud.log.replay import Block, Gone, Replay
+from edgewake.cloud.log.subscription import (
     Bounds,
     Edge,
     OnGap,
@@ -47,16 +48,14 @@ from edgewake.cloud.access.subscription import (
     plan,
     resume,
 )
-from edgewake.cloud.access.tail import Tail
-from edgewake.cloud.access.view import View
-from edgewake.cloud.kafka import clients
-from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.tail import Tail
+from edgewake.cloud.log.view import Encoder, View
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
 
-log = logging.getLogger("edgewake.access")
+log = logging.getLogger("edgewake.hub")
 
 KEEPER_S: Final = 1.0
 """How often places are told that only filtered-out events moved, and idle streams looked for."""
@@ -119,7 +118,7 @@ class Hub:
         self.catalogue = Catalogue(kafka_config, name, clock)
         self.decoder = Decoder(config.decoded_bytes)
         self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes)
-        self.views: dict[tuple[Subscription, bool], View] = {}
+        self.views: dict[tuple[Subscription, str], View] = {}
         self.followed: dict[str, Followed] = {}
         self.records = 0
         """Records that came since the start."""
@@ -457,27 +456,29 @@ class Hub:
         before = reader.skip(at, kept.latest if on_gap is OnGap.LATEST else kept.earliest)
         return partition_gap("retention", reader.plan.sources[at[0]].name, at[1], before, kept, on_gap)
 
-    def view(self, opened: Plan, *, checkpoint_events: bool) -> View:
-        """The shared view of an open plan; made at the live end when there is none. Raises Full. `leave` it when done."""
-        key = (opened.subscription, checkpoint_events)
+    def view(self, opened: Plan, encoding: str, encoder: Encoder) -> View:
+        """The shared view of an open plan in one encoding; made at the live end when there is none. Raises Full. `leave` it when done.
+
+        `encoder` is used by a new view; those of one plan and `encoding` must make the same bytes.
+        """
+        key = (opened.subscription, encoding)
         view = self.views.get(key)
         if view is not None and not view.closed and view.plan.sources == opened.sources:
             return view
         if len(self.views) >= self._config.views_max:
             raise Full(f"this server already serves {len(self.views)} different subscriptions")
         entries = self._entries(opened)
-        encoder = Encoder(self.codec, opened, checkpoint_events=checkpoint_events)
         view = View(self.reader(opened, self.live(opened)), encoder, bytes_max=self._config.view_bytes)
         self.views[key] = view
         for entry in entries:
             entry.views.add(view)
         return view
 
-    def leave(self, view: View, *, checkpoint_events: bool) -> None:
+    def leave(self, view: View, encoding: str) -> None:
         """A client left; the last one takes the view with it."""
         if view.clients:
             return
-        key = (view.plan.subscription, checkpoint_events)
+        key = (view.plan.subscription, encoding)
         if self.views.get(key) is view:
             del self.views[key]
         for entry in self.followed.values():

@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.access.filter_syntax import Call, Column, Field, Node, Value, parse_select, parse_where
+from edgewake.cloud.log.filter_syntax import Call, Column, Field, Node, Value, parse_select, parse_where
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.frame import Scalar
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.access.events import Decoder, Record
-from edgewake.cloud.access.reader import BATCH_EVENTS, Reader
 from edgewake.cloud.access.sse import Encoder
-from edgewake.cloud.access.subscription import Plan, Positions, Source, plan
-from edgewake.cloud.access.tail import Tail
+from edgewake.cloud.log.decode import Decoder, Record
+from edgewake.cloud.log.reader import BATCH_EVENTS, Reader
+from edgewake.cloud.log.subscription import Plan, Positions, Source, plan
+from edgewake.cloud.log.tail import Tail
 from edgewake.edge.client.sse import Parser
 from edgewake.protocol import frame, record
 from edgewake.protocol.cursor import CursorCodec

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edgewake.cloud.access.config import HubConfig
-from edgewake.cloud.access.hub import Full, Hub
-from edgewake.cloud.access.reader import Reader
-from edgewake.cloud.access.subscription import OnGap, Plan, Request
+from edgewake.cloud.access.sse import Encoder
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.config import HubConfig
+from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.reader import Reader
+from edgewake.cloud.log.subscription import OnGap, Plan, Request
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec
 from edgewake.protocol.lease import Subscription
-from tests.access.world import DEADLINE_S, Feed, eventually
+from tests.feeds import DEADLINE_S, Feed, eventually
 
 
 @asynccontextmanager
@@ -34,7 +35,7 @@ async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
 
 
 async def opened(hub: Hub, *names: str, start: str = "latest", **more: str) -> tuple[Plan, Reader]:
-    from edgewake.cloud.access.subscription import parse_start
+    from edgewake.cloud.log.subscription import parse_start
 
     plan = await hub.open(Subscription(streams=names, **more))
     begin = await hub.start(plan, Request(plan.subscription, start=parse_start(start)))
@@ -129,11 +130,12 @@ async def test_one_stream_more_than_may_be_followed_is_refused(kafka_config: Kaf
 async def test_a_view_is_shared_and_goes_with_its_last_client(kafka_config: KafkaConfig, feed: Feed) -> None:
     async with hub_on(kafka_config) as hub:
         plan, _ = await opened(hub, feed.name)
-        view = hub.view(plan, checkpoint_events=False)
-        assert hub.view(plan, checkpoint_events=False) is view
-        assert hub.view(plan, checkpoint_events=True) is not view
-        hub.leave(view, checkpoint_events=False)
-        assert hub.view(plan, checkpoint_events=False) is not view
+        encoder = Encoder(hub.codec, plan, checkpoint_events=False)
+        view = hub.view(plan, "lone ids", encoder)
+        assert hub.view(plan, "lone ids", encoder) is view
+        assert hub.view(plan, "events", encoder) is not view
+        hub.leave(view, "lone ids")
+        assert hub.view(plan, "lone ids", encoder) is not view
 
 
 async def test_a_dead_reader_thread_ends_the_hub(kafka_config: KafkaConfig, feed: Feed) -> None:

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from edgewake.cloud.access.events import Record, from_result_headers
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
+from edgewake.cloud.log.decode import Record, from_result_headers
 from edgewake.protocol.topics import QUERY_PREFIX
 
-log = logging.getLogger("edgewake.access")
+log = logging.getLogger("edgewake.hub")
 
 BATCH_BYTES: Final = 256 * 1024
 BATCH_RECORDS: Final = 500

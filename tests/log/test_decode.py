@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from edgewake.cloud.access.events import EVENT_BYTES_MAX, Decoder, Record
+from edgewake.cloud.log.decode import EVENT_BYTES_MAX, Decoder, Record
 from edgewake.protocol import frame, record
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.record import Mode

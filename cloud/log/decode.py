@@ -17,7 +17,7 @@ import orjson
 from edgewake.protocol import record as records
 from edgewake.protocol import result
 
-log = logging.getLogger("edgewake.access")
+log = logging.getLogger("edgewake.hub")
 
 EVENT_BYTES_MAX: Final = 500_000
 """Bytes of an event's data; some SSE clients read no line over 512 KB. A larger one is replaced by a gap event that says so."""

@@ -22,8 +22,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.access.events import DATA, Event, project
-from edgewake.cloud.access.filter import Predicate, Projection, compile_select, compile_where
+from edgewake.cloud.log.decode import DATA, Event, project
+from edgewake.cloud.log.filter import Predicate, Projection, compile_select, compile_where
 from edgewake.protocol.cursor import Cursor, Position, generation_hash, subscription_hash
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription

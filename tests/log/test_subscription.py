@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.access.subscription import (
+from edgewake.cloud.log.subscription import (
     Bounds,
     Edge,
     OnGap,

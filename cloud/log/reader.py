@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from edgewake.cloud.access.events import Decoder, Event, Record
-from edgewake.cloud.access.replay import Key
-from edgewake.cloud.access.subscription import Plan, Positions
-from edgewake.cloud.access.tail import Tail
+from edgewake.cloud.log.decode import Decoder, Event, Record
+from edgewake.cloud.log.replay import Key
+from edgewake.cloud.log.subscription import Plan, Positions
+from edgewake.cloud.log.tail import Tail
 from edgewake.protocol.cursor import Position
 
 BATCH_BYTES: Final = 64 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.access.events import Record
-from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES, Tail
+from edgewake.cloud.log.decode import Record
+from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES, Tail
 
 
 def filled(start: int, *offsets: int) -> Tail:

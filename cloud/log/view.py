@@ -2,7 +2,7 @@
 
 A filter is evaluated once per event, and each tick the view has one chunk of bytes, ids included, that all its clients are sent. The
 latest chunks are kept within a bound: a client that was slow for a moment goes on among them, one that is further back from the tail or
-from Kafka (`edgewake.cloud.access.client`). There is no queue per client.
+from Kafka. There is no queue per client. How a batch becomes bytes is the caller's: an `Encoder`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol
 
-from edgewake.cloud.access.reader import Batch, Reader
-from edgewake.cloud.access.sse import Encoder
-from edgewake.cloud.access.subscription import Positions
+from edgewake.cloud.log.reader import Batch, Reader
+from edgewake.cloud.log.subscription import Positions
 
 JOIN_BYTES: Final = 64 * 1024
 """Chunks that a client is behind are joined up to so many bytes for one write."""
@@ -23,6 +22,16 @@ class Waiting(Protocol):
 
     def wake(self) -> None:
         """There is something."""
+
+
+class Encoder(Protocol):
+    """Makes a format's bytes, cursors included."""
+
+    def events(self, batch: Batch) -> bytes:
+        """The events of a batch."""
+
+    def checkpoint(self, positions: Positions) -> bytes:
+        """A place without an event."""
 
 
 class View:

@@ -18,12 +18,12 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from edgewake.cloud.access.events import Record
-from edgewake.cloud.access.kafka_reader import found_in
-from edgewake.cloud.access.tail import RECORD_OVERHEAD_BYTES
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
+from edgewake.cloud.log.decode import Record
+from edgewake.cloud.log.kafka_reader import found_in
+from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES
 from edgewake.protocol.errors import Unavailable
 
 BLOCK_RECORDS: Final = 512

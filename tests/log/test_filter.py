@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.access.filter import compile_select, compile_where
+from edgewake.cloud.log.filter import compile_select, compile_where
 from edgewake.protocol.errors import FilterError
 
 NUMBERS = ("a", "b")

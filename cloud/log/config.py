@@ -1,0 +1,38 @@
+"""How much of Kafka's streams a process keeps in memory, and how it passes them on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from edgewake.protocol.config import Config
+
+MIB: Final = 1024 * 1024
+
+
+class HubConfig(Config):
+    """How much of the streams is kept in memory and how fast it is passed on."""
+
+    tick_ms: float = Field(default=20, ge=1, le=1000)
+    """What arrives within so many ms is written to the clients at once: the price is half of it in latency, the gain is 1000 clients."""
+    tail_bytes: int = Field(default=4 * MIB, ge=MIB)
+    """Bytes of the latest records kept per stream; readers that are further back read from Kafka."""
+    tails_bytes: int = Field(default=32 * MIB, ge=4 * MIB)
+    """Bytes of all tails together; the largest gives way."""
+    tail_back_records: int = Field(default=1000, ge=0)
+    """Records per partition read back when a stream is first followed, so that clients that come back after a restart find them."""
+    decoded_bytes: int = Field(default=8 * MIB, ge=MIB)
+    """Bytes of events kept decoded for the next reader; the oldest go first."""
+    replay_bytes: int = Field(default=8 * MIB, ge=MIB)
+    """Bytes of older blocks kept for the next reader; the least used go first."""
+    replay_readers: int = Field(default=2, ge=1, le=32)
+    """Kafka readers for older records, for all clients together; each takes some 3 MB."""
+    followed_max: int = Field(default=200, ge=1)
+    """Streams followed at the same time. One more is refused with 503."""
+    idle_s: float = Field(default=30, ge=0)
+    """Seconds after which a stream that nobody reads is followed no longer."""
+    views_max: int = Field(default=500, ge=1)
+    """Different subscriptions at the same time. One more is refused with 503."""
+    view_bytes: int = Field(default=512 * 1024, ge=64 * 1024)
+    """Bytes of the latest chunks kept per subscription; a client that is further back goes on from the tail."""

@@ -1,0 +1,117 @@
+"""Streams and results of their own on the real Kafka, for tests that read them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from confluent_kafka import TopicPartition
+
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import frame, record, result, topics
+from edgewake.protocol.frame import Frame, Gap
+from edgewake.protocol.record import Mode
+
+NOW_MS = 1_790_000_000_000
+DEADLINE_S = 30.0
+
+
+def unique(prefix: str) -> str:
+    """A stream or query name that no other test uses."""
+    return f"{prefix}_{secrets.token_hex(5)}"
+
+
+class Feed:
+    """Writes a stream of its own, in transactions as the sequencer does."""
+
+    def __init__(self, config: KafkaConfig, *, partitions: int = 2, name: str | None = None) -> None:
+        self.config = config.model_copy(update={"partitions": partitions})
+        self.name = name or unique("feed")
+        self.topic = topics.stream_topic(self.name)
+        self._seq: dict[str, int] = {}
+        topic_admin.ensure_topics(self.config, [self.topic])
+        self._producer = clients.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
+        self._producer.init_transactions(30)
+
+    def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
+        """One transaction of `frames` frames of `n` readings: field `n` is the reading's number, unless `fields` are given."""
+        self._producer.begin_transaction()
+        for _ in range(frames):
+            self._produce(device, n, fields)
+        self._producer.commit_transaction(30)
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        self._producer.close()
+
+    def abort(self, n: int = 3) -> None:
+        """A transaction whose records nobody may ever see."""
+        self._producer.begin_transaction()
+        for partition in range(self.config.partitions):
+            for _ in range(n):
+                self._producer.produce(self.topic, b"never", partition=partition)
+        self._producer.flush(10)
+        self._producer.abort_transaction(30)
+
+    def gap(self, device: str, count: int) -> None:
+        """What a device says it lost."""
+        first = self._seq.get(device, 1)
+        self._seq[device] = first + count
+        lost = Frame(1, first, first, (), {}, gap=Gap("quota", count), first_frame=first)
+        self._producer.begin_transaction()
+        self._put(device, frame.encode(lost))
+        self._producer.commit_transaction(30)
+
+    def trim(self, partition: int, before: int) -> None:
+        """Make retention pass: what is before `before` is gone."""
+        client = clients.admin(self.config)  # must live until the answer comes
+        for future in client.delete_records([TopicPartition(self.topic, partition, before)]).values():
+            future.result(30)
+
+    def _produce(self, device: str, n: int, fields: Mapping[str, list[Any]] | None) -> None:
+        first = self._seq.get(device, 1)
+        self._seq[device] = first + n
+        columns = fields or {"n": [float(first + i) for i in range(n)]}
+        self._put(device, frame.encode(Frame(1, first, first, [NOW_MS + first + i for i in range(n)], columns)))
+
+    def _put(self, device: str, frame_bytes: bytes) -> None:
+        value = record.encode(device=device, stream=self.name, mode=Mode.ACK, sent_at=NOW_MS, received_at=NOW_MS, frame_bytes=frame_bytes)
+        self._producer.produce(self.topic, value, key=device)
+
+
+class QueryFeed:
+    """Writes a query's results, as the analysis does."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self.name = unique("query")
+        self.topic = topics.query_topic(self.name)
+        topic_admin.ensure_topics(config, [self.topic])
+        self._producer = clients.transactional_producer(config, f"tx-{self.name}")
+        self._producer.init_transactions(30)
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        self._producer.close()
+
+    def batch(self, revision: int, rows: list[dict[str, Any]], watermark: int) -> None:
+        """A micro-batch: results, then the watermark."""
+        self._producer.begin_transaction()
+        for row in rows:
+            value = orjson.dumps({"query": self.name, "revision": revision, "final": False, **row})
+            self._producer.produce(self.topic, value, key=b"k", headers={result.KIND_HEADER: result.KIND_RESULT})
+        mark = result.watermark_value(self.name, watermark, revision)
+        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, headers={result.KIND_HEADER: result.KIND_WATERMARK})
+        self._producer.commit_transaction(30)
+
+
+async def eventually(condition: Any, what: str, *, timeout_s: float = DEADLINE_S) -> None:
+    """Wait for a condition without blocking the loop."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        await asyncio.sleep(0.02)
