@@ -57,7 +57,9 @@ _JVM: Final = (
 )
 
 
-def start_session(*, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int, maintenance_s: int) -> SparkSession:
+def start_session(
+    *, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int, maintenance_s: int
+) -> SparkSession:
     """Start the JVM and the session; raises ConfigError where the connector's jars are missing.
 
     `work_dir` is Spark's own: it is emptied first. `maintenance_s`: see AnalysisConfig.
