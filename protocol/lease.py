@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 STREAMS_PER_SUBSCRIPTION_MAX = 16
 """Streams in one subscription; each adds positions to the cursor. More: 422."""
@@ -31,6 +33,40 @@ class Webhook(BaseModel):
     """whsec_… with 24 to 64 bytes; made by the proxy and returned once where it is missing."""
 
 
+class Urgency(StrEnum):
+    """How much a wake-up matters (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is repeated less often."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+
+class QuietHours(BaseModel):
+    """A daily time without wake-ups, [start, end) on the wall clock of a time zone; it may pass midnight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["22:00"])]
+    end: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["07:00"])]
+    timezone: Annotated[str, Field(max_length=64, examples=["Europe/Berlin"])] = "UTC"
+    """A name of the IANA time zone database."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_a_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, KeyError, OSError) as error:  # the name is looked up as a file
+            raise ValueError(f"{name!r}: expected a time zone such as Europe/Berlin") from error
+        return name
+
+    @model_validator(mode="after")
+    def _is_not_always(self) -> QuietHours:
+        if self.start == self.end:
+            raise ValueError("start and end are the same: expected a quiet time that ends")
+        return self
+
+
 class WakePolicy(BaseModel):
     """When to wake. A wake-up is a hint: the truth stays in the cursor."""
 
@@ -42,6 +78,10 @@ class WakePolicy(BaseModel):
     """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it takes when min_events > 1."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
     """Least time between two wake-ups."""
+    urgency: Urgency = Urgency.NORMAL
+    """How much a wake-up matters; it is sent with the wake-up."""
+    quiet: QuietHours | None = None
+    """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its end."""
     preview_events: Annotated[int, Field(ge=0, le=10)] = 1
     """Events put into the wake-up, as far as 3 KB go."""
 
@@ -93,6 +133,8 @@ class Lease(BaseModel):
     last_wake_at: int | None = None
     failures: int = 0
     """Failed wake-ups in a row."""
+    failing_since: int | None = None
+    """When the first of them failed; None: none did."""
     disabled: str | None = None
     """Why the endpoint is not tried any more (410, too many failures); None while it is."""
     woken_to: str | None = None

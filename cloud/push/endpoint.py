@@ -1,7 +1,7 @@
 """Which endpoints may be called, and at which address: the guard against calls into our own network (SSRF).
 
 `parse` looks at the URL alone; `resolve` asks for every address of the name, refuses when *any* of them is not a public one, and
-returns one to connect to. Both run before every call, and the caller connects to that very address with the name's SNI and Host,
+returns those to connect to. Both run before every call, and the caller connects to these very addresses with the name's SNI and Host,
 so that a name which changes its answer between check and use gains nothing. Hosts in `allow_hosts` are exempt: they may have any
 address, any port and plain http. (Standard Webhooks, "Server side request forgery"; RFC 6890, RFC 4291.)
 """
@@ -22,6 +22,8 @@ PORTS: Final = frozenset({443, 8443})
 URL_CHARS_MAX: Final = 2048
 """Characters of an endpoint's address; it is kept in every lease. Over it: refused."""
 RESOLVE_TIMEOUT_S: Final = 5.0
+ADDRESSES_MAX: Final = 4
+"""Addresses of one name that are tried in one call; all that a name has are checked."""
 
 _NOT_PUBLIC4: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
 """Protocol assignments and the 6to4 relay, of which Python 3.11 counts parts as global."""
@@ -110,15 +112,18 @@ async def system_resolver(host: str, port: int) -> Sequence[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-async def resolve(endpoint: Endpoint, resolver: Resolver = system_resolver) -> str:
-    """The address to connect to. Raises EndpointRefused when any address is not public, Unavailable when there is none."""
+async def resolve(endpoint: Endpoint, resolver: Resolver = system_resolver) -> Sequence[str]:
+    """The addresses to connect to, in the resolver's order.
+
+    Raises EndpointRefused when any address is not public, Unavailable when there is none.
+    """
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            addresses = await resolver(endpoint.host, endpoint.port)
+            addresses = list(dict.fromkeys(await resolver(endpoint.host, endpoint.port)))
     except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
         raise Unavailable(f"endpoint {endpoint.host}: the name does not resolve: {error}") from error
     if not addresses:
         raise Unavailable(f"endpoint {endpoint.host}: no address")
     if not endpoint.exempt and not all(map(is_public, addresses)):
         raise EndpointRefused(f"endpoint {endpoint.host}: not a public address")
-    return addresses[0]
+    return addresses[:ADDRESSES_MAX]

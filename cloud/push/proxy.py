@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 from edgewake.cloud.push import wake_policy, webhook
 from edgewake.cloud.push.leases import NotOwner
 from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.wake_policy import Waiting
+from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.cloud.push.watch import Seen, Watch, Watched
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
@@ -93,7 +93,7 @@ class _Found:
     """What was read since the place that the client was told of."""
 
     cursor: str
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: Unseen = field(default_factory=Unseen)
     previews: list[Mapping[str, Any]] = field(default_factory=list)
     more: bool = True
     """There may be more to be read at once."""
@@ -104,7 +104,7 @@ class _Found:
         if oldest is None and seen.count:
             oldest = now if seen.first_at is None else min(now, seen.first_at)
         count, gap = self.waiting.count + seen.count, self.waiting.gap or seen.gap
-        self.waiting = Waiting(count, oldest, gap)
+        self.waiting = Unseen(count, oldest, gap)
         self.previews += seen.previews
         self.cursor = seen.cursor
         self.more = seen.more
@@ -418,15 +418,16 @@ class Proxy:
                 await self._failed_try(tended, why, retry_after_s)
 
     async def _failed_try(self, tended: _Tended, why: str, retry_after_s: float | None) -> None:
-        failures = tended.lease.failures + 1
-        delay_s = wake_policy.retry_delay_s(failures, retry_after_s=retry_after_s, rng=self._rng)
+        failures, now = tended.lease.failures + 1, self._clock.now_ms()
+        since = min(now, tended.lease.failing_since or now)
+        delay_s = wake_policy.retry_delay_s(failures, failing_since=since, now=now, retry_after_s=retry_after_s, rng=self._rng)
         if delay_s is None:
             return await self._disable(tended, f"given up after {failures} tries; the last: {why}")
         log.info(
             "lease %s: %s; next try in %.0f s", tended.lease.id, why, delay_s, extra={"event": "push.call_failed", "failures": failures}
         )
-        retry_at = self._clock.now_ms() + round(delay_s * 1000)
-        await self._keep(tended, tended.lease.model_copy(update={"failures": failures, "retry_at": retry_at}))
+        changes = {"failures": failures, "failing_since": since, "retry_at": now + round(delay_s * 1000)}
+        await self._keep(tended, tended.lease.model_copy(update=changes))
         return None
 
     async def _disable(self, tended: _Tended, why: str) -> None:
@@ -458,6 +459,7 @@ def _taken(lease: Lease, pending: PendingWake, now: int) -> Lease:
             "pending": None,
             "retry_at": None,
             "failures": 0,
+            "failing_since": None,
             "wakes": pending.number,
             "last_wake_at": now,
             "woken_to": pending.to,

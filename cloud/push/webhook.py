@@ -36,6 +36,8 @@ BODY_BYTES_MAX: Final = 3072
 """Web Push takes about 3 KB; a webhook keeps to the same, so that a wake-up can be passed on as one."""
 TIMEOUT_S: Final = 15.0
 """For the whole call. Standard Webhooks: 15 to 30 s."""
+CONNECT_TIMEOUT_S: Final = 3.0
+"""For a connection to one of an endpoint's addresses; ADDRESSES_MAX of them stay below TIMEOUT_S."""
 CALLS_MAX: Final = 256
 """Calls at once. More wait their turn."""
 CALLS_PER_HOST_MAX: Final = 4
@@ -123,10 +125,12 @@ def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> di
 
 
 def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
-    """What an answer means. A redirect is a failure: the place it names was never checked."""
+    """What an answer means. Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute, and a redirect
+    is a failure, because the address it names was never checked.
+    """
     if 200 <= status < 300:
         return Taken()
-    if status in (404, 410):
+    if status == 410:
         return Gone(f"the endpoint answered {status}")
     wait = _retry_after_s(retry_after, now_ms) if status in (429, 503) and retry_after else None
     return Failed(f"the endpoint answered {status}", wait)
@@ -142,7 +146,7 @@ def _retry_after_s(value: str, now_ms: int) -> float | None:
 
 
 class Caller:
-    """Calls endpoints: each call resolves and checks anew, connects once, follows nothing, reads no body."""
+    """Calls endpoints: each call resolves and checks anew, sends one request, follows nothing, reads no body."""
 
     def __init__(
         self,
@@ -164,7 +168,7 @@ class Caller:
             verify=tls or ssl.create_default_context(),
             follow_redirects=False,
             trust_env=False,
-            timeout=timeout_s,
+            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
             limits=httpx.Limits(max_connections=CALLS_MAX, max_keepalive_connections=0),
         )
 
@@ -177,16 +181,23 @@ class Caller:
         try:
             target = endpoints.parse(url, self._allow_hosts)
             async with self._turn(target.host), asyncio.timeout(self._timeout_s):
-                address = await endpoints.resolve(target, self._resolver)
-                return await self._post(target, address, wake)
-        except endpoints.EndpointRefused as error:
-            return Gone(str(error))
-        except Unavailable as error:
+                return await self._post_to_any(target, await endpoints.resolve(target, self._resolver), wake)
+        except (endpoints.EndpointRefused, Unavailable) as error:
+            # Refused now, after it was accepted once: a resolver that answers differently inside and outside may do so for a moment.
             return Failed(str(error))
         except TimeoutError:
             return Failed(f"no answer within {self._timeout_s:g} s")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Failed(f"{type(error).__name__}: {error}"[:200])
+
+    async def _post_to_any(self, target: endpoints.Endpoint, addresses: Sequence[str], wake: Signed) -> Outcome:
+        """Try the addresses in turn until one takes a connection; once a request was sent there is no second one."""
+        for address in addresses[:-1]:
+            try:
+                return await self._post(target, address, wake)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await self._post(target, addresses[-1], wake)
 
     async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
         headers = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())

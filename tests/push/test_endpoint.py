@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgewake.cloud.push.endpoint import Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
+from edgewake.cloud.push.endpoint import ADDRESSES_MAX, Endpoint, EndpointRefused, is_public, parse, resolve, system_resolver
 from edgewake.protocol.errors import Unavailable
 
 REFUSED_URLS = [
@@ -120,8 +120,15 @@ async def test_one_inner_address_among_public_ones_refuses_the_name() -> None:
         await resolve(parse("https://example.com/", ()), resolver("8.8.8.8", "10.0.0.1"))
 
 
-async def test_the_first_address_is_the_one_to_connect_to() -> None:
-    assert await resolve(parse("https://example.com/", ()), resolver("8.8.8.8", "1.1.1.1")) == "8.8.8.8"
+async def test_all_addresses_are_there_to_connect_to_in_the_resolvers_order_each_once_and_bounded() -> None:
+    many = [f"8.8.8.{n}" for n in (1, 2, 2, 3, 4, 5, 6)]
+    assert await resolve(parse("https://example.com/", ()), resolver(*many)) == ["8.8.8.1", "8.8.8.2", "8.8.8.3", "8.8.8.4"]
+    assert ADDRESSES_MAX == 4
+
+
+async def test_an_inner_address_beyond_those_that_are_tried_refuses_the_name_too() -> None:
+    with pytest.raises(EndpointRefused, match="not a public address"):
+        await resolve(parse("https://example.com/", ()), resolver(*(f"8.8.8.{n}" for n in range(9)), "10.0.0.1"))
 
 
 async def test_a_name_without_an_address_is_tried_again_later() -> None:
@@ -132,7 +139,7 @@ async def test_a_name_without_an_address_is_tried_again_later() -> None:
 async def test_an_allowed_host_may_have_any_address_and_port_and_plain_http() -> None:
     endpoint = parse("http://LOCALHOST:8080/hook?a=1", ["localhost"])
     assert endpoint == Endpoint("http", "localhost", 8080, "/hook?a=1", exempt=True)
-    assert await resolve(endpoint, resolver("127.0.0.1")) == "127.0.0.1"
+    assert await resolve(endpoint, resolver("127.0.0.1")) == ["127.0.0.1"]
 
 
 def test_an_allowed_host_does_not_allow_its_neighbours() -> None:

@@ -83,7 +83,7 @@ def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
         (200, None, Taken()),
         (204, None, Taken()),
         (410, None, Gone("the endpoint answered 410")),
-        (404, None, Gone("the endpoint answered 404")),
+        (404, None, Failed("the endpoint answered 404")),
         (301, None, Failed("the endpoint answered 301")),
         (307, None, Failed("the endpoint answered 307")),
         (400, None, Failed("the endpoint answered 400")),
@@ -127,8 +127,28 @@ async def test_a_name_that_turns_to_an_inner_address_after_the_first_answer_is_n
     async with receiving() as canary:
         guarded = caller(allow_hosts=(), resolver=flips)
         await guarded.check("https://rebind.example/")
-        assert await guarded.call("https://rebind.example/", WAKE) == Gone("endpoint rebind.example: not a public address")
+        assert await guarded.call("https://rebind.example/", WAKE) == Failed("endpoint rebind.example: not a public address")
         assert canary.connections == 0
+
+
+async def test_an_address_that_takes_no_connection_is_passed_over_for_the_next(caller: Callable[..., Caller]) -> None:
+    async def two(_: str, __: int) -> Sequence[str]:
+        return ["127.0.0.9", "127.0.0.1"]
+
+    async with receiving() as receiver:
+        many = caller(allow_hosts=["hooks.example"], resolver=two)
+        assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Taken()
+
+
+async def test_a_request_that_was_sent_is_not_sent_to_the_next_address_too(caller: Callable[..., Caller]) -> None:
+    async def twice(_: str, __: int) -> Sequence[str]:
+        return ["127.0.0.1", "localhost"]
+
+    async with receiving() as receiver:
+        receiver.answer = lambda _: (503, {})
+        many = caller(allow_hosts=["hooks.example"], resolver=twice)
+        assert await many.call(f"http://hooks.example:{receiver.port}/x", WAKE) == Failed("the endpoint answered 503")
+        assert len(receiver.calls) == 1
 
 
 async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(caller: Callable[..., Caller], tmp_path: Path) -> None:
