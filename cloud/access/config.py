@@ -20,6 +20,8 @@ class AccessConfig(Config):
     """Reading needs no key yet, so by default only this machine may read."""
     port: int = Field(default=8700, ge=0, le=65535)
     """TCP port; 0 takes any that is free."""
+    public_names: tuple[str, ...] = ()
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     cursor_key_file: Path | None = None
     """Lines `kid hexkey`, the same for all access servers. Without it a key is made up and cursors end with the process."""
     kafka: KafkaConfig = KafkaConfig()

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import uvicorn
 import uvloop
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.clients import Clients
@@ -29,6 +29,7 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.log.cursor_keys import cursor_codec
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.web import bind
+from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol.clock import SystemClock
 
 log = logging.getLogger("edgewake.access")
@@ -68,7 +69,7 @@ async def serve(config: AccessConfig, listener: socket.socket) -> None:
     )
     clients = Clients(config, metrics, clock=clock, rng=random.Random())
     app = application.build(config, hub=hub, clients=clients, metrics=metrics, clock=clock)
-    server = _Server(_uvicorn(app))
+    server = _Server(_uvicorn(HostCheck(app, config.public_names)))
     stop = _stop_on_signals()
     async with asyncio.TaskGroup() as tasks:
 
@@ -91,7 +92,7 @@ async def serve(config: AccessConfig, listener: socket.socket) -> None:
     log.info("stopped", extra={"event": "part.stopped"})
 
 
-def _uvicorn(app: FastAPI) -> uvicorn.Config:
+def _uvicorn(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Protocol,

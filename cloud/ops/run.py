@@ -23,6 +23,7 @@ from edgewake.cloud.ops.metrics import StateCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.state import Change, State, TopicOffsets
+from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.stream import Stream
@@ -40,6 +41,8 @@ class OpsConfig(config.Config):
     """Address to listen on."""
     port: int = Field(default=8702, ge=0, le=65_535)
     """Port to listen on."""
+    public_names: tuple[str, ...] = ()
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     key_file: Path
     """File with the API key, readable by its owner only."""
     access_urls: tuple[str, ...] = ()
@@ -83,7 +86,9 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(_sweep(state, live, clock), name="sweep"),
                 tasks.create_task(_close_at(stop, live), name="live-end"),
             ]
-            await web.serve(make_app(parts, key), listener, stop=stop, on_ready=lambda: _say_ready(settings))
+            await web.serve(
+                HostCheck(make_app(parts, key), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
+            )
             for task in background:
                 task.cancel()
     finally:

@@ -23,6 +23,7 @@ from edgewake.cloud.push.leases import Membership
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.webhook import Caller
+from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError
@@ -42,6 +43,8 @@ class PushConfig(config.Config):
     """Address to listen on."""
     port: int = Field(default=8703, ge=0, le=65_535)
     """Port to listen on."""
+    public_names: tuple[str, ...] = ()
+    """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     cursor_key_file: Path
     """Keys that sign cursors, as the access servers have them."""
     allow_hosts: tuple[str, ...] = ()
@@ -78,7 +81,9 @@ async def run(settings: PushConfig) -> None:
                 tasks.create_task(watch.run(), name="watch"),
                 tasks.create_task(proxy.watch_over(), name="leases"),
             ]
-            await web.serve(make_app(proxy, registry), listener, stop=stop, on_ready=lambda: _say_ready(settings))
+            await web.serve(
+                HostCheck(make_app(proxy, registry), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
+            )
             for task in background:
                 task.cancel()
     finally:

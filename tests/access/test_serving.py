@@ -62,6 +62,12 @@ def test_more_than_sixteen_streams_are_refused(access_a: Server) -> None:
     assert get(access_a.url, "/v1/events?" + "&".join(f"stream=s{i}" for i in range(17))).status_code == 400
 
 
+def test_a_stranger_s_host_name_is_refused(access_a: Server, feed: Feed) -> None:
+    """A page of evil.example whose name was made to resolve to the loopback reads nothing."""
+    answer = get(access_a.url, f"/v1/streams/{feed.name}/events", Host="evil.example")
+    assert (answer.status_code, answer.json()["title"]) == (421, "host")
+
+
 async def test_the_headers_fit_an_endless_answer(access_a: Server, feed: Feed) -> None:
     async with open_stream(access_a.url, feed.name) as stream:
         assert stream.status == 200

@@ -273,6 +273,10 @@ def test_a_query_that_does_not_analyse_is_refused_with_its_reason(
 # Health, metrics, live tail
 
 
+def test_a_stranger_s_host_name_is_refused_before_the_key_is_looked_at(ops: Ops) -> None:
+    assert ops.client.get("/v1/devices", headers={"Host": "evil.example"}).status_code == 421
+
+
 def test_metrics_tell_devices_dead_letters_leases_and_queries(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     writer.dead_letter(unique("dev"), b"x", RejectReason.TIME)
     wait_until(lambda: 'edgewake_dead_letters_total{reason="time"}' in httpx.get(f"{ops.url}/metrics").text, "the letter is counted")

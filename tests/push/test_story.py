@@ -306,6 +306,10 @@ async def test_metrics_and_health_are_there(push: Service) -> None:
         assert name in text
 
 
+def test_a_stranger_s_host_name_is_refused(push: Service) -> None:
+    assert httpx.get(f"{push.url}/healthz", headers={"Host": "evil.example"}).status_code == 421
+
+
 def test_the_proxy_stops_within_five_seconds(kafka: Kafka, tmp_path: Path) -> None:
     import time
 
