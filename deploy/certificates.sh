@@ -1,39 +1,135 @@
 #!/bin/sh
-# certificates.sh DIR NAME...: an authority, the broker's certificate, one certificate per NAME (its common name: a device or a bridge),
-# and the two keys of the cloud parts. What is there already is kept, so that a name can be added later.
-# SERVER_NAMES: what clients call the broker, by default DNS:mosquitto,DNS:localhost,IP:127.0.0.1.
+# certificates.sh DIR [--bridge NAME | --revoke NAME | NAME]...: two authorities, the broker's certificate, one certificate per name, and the
+# keys of the cloud parts. What is there already stays, so a name can be added later; a certificate that has less than RENEW_DAYS to live
+# is renewed with the key that it has. Nothing here needs to be on a server but what docs/production.md copies there.
+#
+#   DIR/authority/   the authorities' private keys and their lists: keep this folder on another machine
+#   DIR/broker/      what the broker reads: server.crt and server.key, the authorities' certificates and their revocation lists
+#   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
+#   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
+#   DIR/keys/        cursor.key, ops.key: secrets of the cloud parts
+#
+#   certificates.sh DIR --bridge bridge-1 car-07    issue, or renew
+#   certificates.sh DIR --revoke car-07             revoke; hand the new list to the broker as docs/production.md says
+#
+# SERVER_NAMES: what clients call the broker, by default DNS:mosquitto,DNS:localhost,IP:127.0.0.1. DAYS: how long a certificate lives.
 set -eu
 umask 077
 
-dir=$1
-shift
-names=${SERVER_NAMES:-DNS:mosquitto,DNS:localhost,IP:127.0.0.1}
-days=${DAYS:-825}
-mkdir -p "$dir"
-cd "$dir"
-
-# sign NAME EXTENSIONS: a key, and a certificate signed by the authority.
-sign() {
-    [ -e "$1.crt" ] && return
-    openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" -out "$1.csr" -subj "/CN=$1" 2>/dev/null
-    printf 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n%s\n' "$2" > "$1.ext"
-    openssl x509 -req -in "$1.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -days "$days" -extfile "$1.ext" -out "$1.crt" 2>/dev/null
-    rm "$1.csr" "$1.ext"
-    echo "made $dir/$1.crt"
+fail() {
+    echo "$*" >&2
+    exit 2
 }
 
-if [ ! -e ca.crt ]; then
-    openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.crt -days 3650 \
-        -subj "/CN=Edgewake authority" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
-    echo "made $dir/ca.crt; keep $dir/ca.key off this machine"
-fi
-sign server "extendedKeyUsage=serverAuth
-subjectAltName=$names"
-for name; do
-    case $name in
-        *[!A-Za-z0-9._-]* | [!A-Za-z0-9]* | '') echo "name $name: expected A-Z a-z 0-9 . _ -, a letter or digit first" >&2; exit 2 ;;
+[ $# -ge 1 ] || fail "usage: certificates.sh DIR [--bridge NAME | --revoke NAME | NAME]..."
+dir=$1
+shift
+server_names=${SERVER_NAMES:-DNS:mosquitto,DNS:localhost,IP:127.0.0.1}
+days=${DAYS:-825}
+renew_days=${RENEW_DAYS:-30}
+mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys"
+cd "$dir"
+
+# authority GROUP: its key, its certificate, and its empty list of revoked certificates.
+authority() {
+    [ -e "broker/$1-crl.pem" ] && return
+    mkdir -p "authority/$1"
+    : > "authority/$1/index.txt"
+    echo 01 > "authority/$1/crlnumber"
+    cat > "authority/$1/openssl.cnf" <<END
+[ca]
+default_ca = this
+[this]
+database = authority/$1/index.txt
+crlnumber = authority/$1/crlnumber
+certificate = broker/$1-ca.crt
+private_key = authority/$1/ca.key
+default_md = sha256
+# As long as the authority itself: an expired list would shut everybody out.
+default_crl_days = 3650
+END
+    if [ ! -e "broker/$1-ca.crt" ]; then
+        openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "authority/$1/ca.key" \
+            -out "broker/$1-ca.new" -days 3650 -subj "/CN=Edgewake $1" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
+        mv "broker/$1-ca.new" "broker/$1-ca.crt"
+    fi
+    revocations "$1"
+    echo "made $dir/broker/$1-ca.crt; keep $dir/authority off this machine"
+}
+
+# revocations GROUP: write the authority's list anew.
+revocations() {
+    openssl ca -gencrl -config "authority/$1/openssl.cnf" -out "broker/$1-crl.new" 2>/dev/null
+    mv "broker/$1-crl.new" "broker/$1-crl.pem"
+}
+
+# sign GROUP FILE NAME EXTENSIONS: a certificate for FILE.key, which is made where it is missing.
+sign() {
+    if [ -e "$2.crt" ] && openssl x509 -in "$2.crt" -noout -checkend "$((renew_days * 86400))" >/dev/null 2>&1; then
+        return
+    fi
+    if [ ! -e "$2.key" ]; then
+        openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$2.key.new" 2>/dev/null
+        mv "$2.key.new" "$2.key"
+    fi
+    openssl req -new -key "$2.key" -out "$2.csr" -subj "/CN=$3" 2>/dev/null
+    printf 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n%s\n' "$4" > "$2.ext"
+    openssl x509 -req -in "$2.csr" -CA "broker/$1-ca.crt" -CAkey "authority/$1/ca.key" -set_serial "0x$(openssl rand -hex 16)" \
+        -days "$days" -extfile "$2.ext" -out "$2.crt.new" 2>/dev/null
+    mv "$2.crt.new" "$2.crt"
+    rm "$2.csr" "$2.ext"
+    echo "made $dir/$2.crt"
+}
+
+# revoke NAME: whatever certificate of it there is. Its files stay aside, so that the name can be issued again with another key.
+revoke() {
+    for group in devices bridges; do
+        if [ -e "$group/$1.crt" ]; then
+            openssl ca -config "authority/$group/openssl.cnf" -revoke "$group/$1.crt" 2>/dev/null
+            revocations "$group"
+            mkdir -p authority/revoked
+            mv "$group/$1.crt" "authority/revoked/$1-$(date -u +%Y%m%dT%H%M%S).crt"
+            rm -f "$group/$1.key"
+            echo "revoked $1; the broker refuses it once it has $dir/broker/$group-crl.pem and was reloaded"
+            return
+        fi
+    done
+    fail "name $1: no certificate of it is in $dir"
+}
+
+# client GROUP NAME: check the name, then sign.
+client() {
+    case $2 in
+        *[!A-Za-z0-9._-]* | [!A-Za-z0-9]* | '') fail "name $2: expected A-Z a-z 0-9 . _ -, a letter or digit first" ;;
     esac
-    sign "$name" "extendedKeyUsage=clientAuth"
+    [ "${#2}" -le 64 ] || fail "name $2: expected at most 64 characters"
+    # Both name an MQTT session of the same broker: a device called bridge-1 would throw the bridge out.
+    case $1/$2 in
+        bridges/bridge*) ;;
+        bridges/*) fail "name $2: expected a bridge's name to begin with bridge" ;;
+        */bridge* | */supervisor) fail "name $2: expected no name of a part of the system" ;;
+    esac
+    sign "$1" "$1/$2" "$2" "extendedKeyUsage=clientAuth"
+}
+
+# key FILE TEXT: a secret, made once.
+key() {
+    [ -e "keys/$1" ] && return
+    echo "$2" > "keys/$1.new"
+    mv "keys/$1.new" "keys/$1"
+}
+
+authority devices
+authority bridges
+sign devices broker/server "Edgewake broker" "extendedKeyUsage=serverAuth
+subjectAltName=$server_names"
+key cursor.key "1 $(openssl rand -hex 32)"
+key ops.key "ew_$(openssl rand -hex 20)"
+while [ $# -gt 0 ]; do
+    case $1 in
+        --bridge) client bridges "${2-}" && shift 2 ;;
+        --revoke) revoke "${2-}" && shift 2 ;;
+        -*) fail "$1: expected --bridge, --revoke or a name" ;;
+        *) client devices "$1" && shift ;;
+    esac
 done
-[ -e cursor.key ] || echo "1 $(openssl rand -hex 32)" > cursor.key
-[ -e ops.key ] || echo "ew_$(openssl rand -hex 20)" > ops.key

@@ -1,116 +1,43 @@
-"""Mosquitto with the production configuration, real certificates and real clients: a device touches its own topics only."""
+"""Mosquitto as Debian starts it with the production files, real certificates and real clients: a device touches its own topics only."""
 
 from __future__ import annotations
 
+import datetime
 import os
-import re
-import shutil
-import socket
-import ssl
-import subprocess
-import threading
+import pwd
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.reasoncodes import ReasonCode
 
-from edgewake.deploy import cli, mosquitto
-from tests.services import Process, free_ports, port_is_open, wait_until
+from tests.deploy.production import TLS_REFUSED, Client, Site, certificates, production_site
+from tests.services import wait_until
 
-DEPLOY = Path(cli.__file__).parent
 SUCCESS, NO_SUBSCRIBER, NOT_AUTHORISED = 0x00, 0x10, 0x87
-
-
-def make_certificates(folder: Path, *names: str, **environ: str) -> None:
-    """By the script that a user runs."""
-    subprocess.run(["sh", DEPLOY / "certificates.sh", folder, *names], check=True, capture_output=True, env=os.environ | environ)
-
-
-@dataclass
-class Site:
-    """A running production broker and its certificates."""
-
-    port: int
-    certificates: Path
+TAKEN = (SUCCESS, NO_SUBSCRIBER)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The production files, with nothing changed but paths, port and address."""
-    folder = tmp_path_factory.mktemp("production")
-    certificates = folder / "certs"
-    make_certificates(certificates, "dev-a", "dev-b", "bridge-1")
-    (port,) = free_ports(1)
-    text = (DEPLOY / "mosquitto" / "production.conf").read_text()
-    for old, new in (
-        ("listener 8883", f"listener {port} 127.0.0.1"),
-        ("/etc/mosquitto/certs", str(certificates)),
-        ("/etc/mosquitto/edgewake.acl", str(DEPLOY / "mosquitto" / "production.acl")),
-        ("/var/lib/mosquitto/", f"{folder}/"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    config = folder / "mosquitto.conf"
-    config.write_text(text + ("user root\n" if os.geteuid() == 0 else ""))
-    with Process([str(mosquitto.ensure()), "-c", str(config)], folder / "log") as broker:
-        wait_until(lambda: port_is_open(port) or not broker.is_running(), "Mosquitto takes connections")
-        assert broker.is_running(), broker.output()
-        yield Site(port, certificates)
+def site() -> Iterator[Site]:
+    with production_site("dev-a", "dev-b", "--bridge", "bridge-1", "--bridge", "bridge-17") as running:
+        yield running
 
 
-@dataclass
-class Client:
-    """A paho client that notes what it is told."""
-
-    site: Site
-    name: str
-    client_id: str = ""
-    codes: dict[int, int] = field(default_factory=dict)
-    topics: list[str] = field(default_factory=list)
-    connected: threading.Event = field(default_factory=threading.Event)
-    subscribed: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Client:
-        self.mqtt = paho.Client(CallbackAPIVersion.VERSION2, client_id=self.client_id or self.name, protocol=paho.MQTTv5)
-        folder = self.site.certificates
-        self.mqtt.tls_set(str(folder / "ca.crt"), str(folder / f"{self.name}.crt"), str(folder / f"{self.name}.key"))
-        self.mqtt.on_connect = lambda *_: self.connected.set()
-        self.mqtt.on_subscribe = lambda *_: self.subscribed.set()
-        self.mqtt.on_publish = lambda _c, _u, mid, code, _p: self._note(mid, code)
-        self.mqtt.on_message = lambda _c, _u, message: self.topics.append(message.topic)
-        self.mqtt.connect("127.0.0.1", self.site.port)
-        self.mqtt.loop_start()
-        assert self.connected.wait(60)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.mqtt.disconnect()
-        self.mqtt.loop_stop()
-
-    def _note(self, mid: int, code: ReasonCode) -> None:
-        self.codes[mid] = code.value
-
-    def subscribe(self, topic: str) -> None:
-        """And wait for the answer."""
-        self.subscribed.clear()
-        self.mqtt.subscribe(topic, qos=1)
-        assert self.subscribed.wait(60)
-
-    def publish(self, topic: str) -> int:
-        """Publish with QoS 1; the reason code of the answer."""
-        mid = self.mqtt.publish(topic, b"{}", qos=1).mid
-        wait_until(lambda: mid in self.codes, f"an answer to {topic}", timeout_s=60)
-        return self.codes[mid]
+def test_it_starts_from_conf_d_as_the_user_mosquitto(site: Site) -> None:
+    assert "include_dir" in (site.root / "etc/mosquitto/mosquitto.conf").read_text()
+    expected = "mosquitto" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    assert psutil.Process(site.process.pid).username() == expected
 
 
 def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
     with Client(site, "dev-a") as device:
-        assert device.publish("ew/v1/dev-a/up/weather") in (SUCCESS, NO_SUBSCRIBER)
-        assert device.publish("ew/v1/dev-a/status") in (SUCCESS, NO_SUBSCRIBER)
+        assert device.publish("ew/v1/dev-a/up/weather") in TAKEN
+        assert device.publish("ew/v1/dev-a/status") in TAKEN
 
 
 @pytest.mark.parametrize(
@@ -123,7 +50,7 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
 
 
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
-    with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1") as bridge:
+    with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
         for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+"):
             device.subscribe(topic)
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
@@ -136,70 +63,173 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
     assert bridge.topics == ["ew/v1/dev-b/up/weather"]
 
 
+def test_a_denied_publish_of_an_old_client_reaches_nobody_although_nothing_tells_it(site: Site) -> None:
+    """MQTT 3.1.1 has no answer for it, and 2.0 cannot refuse that version: the harm is the sender's own."""
+    with Client(site, "dev-a", protocol=paho.MQTTv311) as old, Client(site, "bridge-1", "bridges") as bridge:
+        bridge.subscribe("ew/v1/+/up/+")
+        assert old.publish("ew/v1/dev-b/up/weather") == SUCCESS
+        assert old.publish("ew/v1/dev-a/up/weather") == SUCCESS
+        wait_until(lambda: bridge.topics, "the allowed one arrives", timeout_s=60)
+    assert bridge.topics == ["ew/v1/dev-a/up/weather"]
+
+
 def test_a_bridge_cannot_pretend_to_be_a_device(site: Site) -> None:
-    with Client(site, "bridge-1") as bridge:
+    with Client(site, "bridge-1", "bridges") as bridge:
         assert bridge.publish("ew/v1/dev-a/up/weather") == NOT_AUTHORISED
+
+
+def test_a_new_bridge_needs_no_change_of_the_rules(site: Site) -> None:
+    with Client(site, "bridge-17", "bridges") as bridge, Client(site, "dev-a") as device:
+        bridge.subscribe("$share/bridges/ew/v1/+/up/+")
+        assert device.publish("ew/v1/dev-a/up/weather") == SUCCESS
+        assert bridge.publish("ew/v1/dev-a/ack") in TAKEN
+        wait_until(lambda: bridge.topics, "it hears the device", timeout_s=60)
+
+
+def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(site: Site) -> None:
+    device, bridge = site.context("devices", "dev-a"), site.context("bridges", "bridge-1")
+    for context, listener in ((device, "bridges"), (bridge, "devices")):
+        with pytest.raises(TLS_REFUSED):
+            site.shake_hands(context, listener)
+    site.shake_hands(device, "devices")
+    site.shake_hands(bridge, "bridges")
 
 
 def test_another_client_id_does_not_take_over_a_session(site: Site) -> None:
     """The certificate's name is the client id, whatever a client says."""
     with Client(site, "dev-b") as honest, Client(site, "dev-a", client_id="dev-b"):
-        assert honest.publish("ew/v1/dev-b/up/weather") in (SUCCESS, NO_SUBSCRIBER)
+        assert honest.publish("ew/v1/dev-b/up/weather") in TAKEN
         assert honest.mqtt.is_connected()
 
 
-@pytest.fixture(scope="module")
-def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of the right name by a wrong authority."""
-    folder = tmp_path_factory.mktemp("strangers")
-    make_certificates(folder, "dev-a")
-    return folder
-
-
-def _shake_hands(site: Site, context: ssl.SSLContext) -> None:
-    """Connect as far as the broker's first answer; TLS 1.3 refuses a client's certificate only then."""
-
-    with (
-        socket.create_connection(("127.0.0.1", site.port), timeout=10) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as tls,
-    ):
-        tls.sendall(bytes.fromhex("101200044d5154540502003c000005") + b"dev-a")
-        assert tls.recv(1) == b"\x20", "no CONNACK"
-
-
-def _context(site: Site) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(site.certificates / "ca.crt"))
-
-
-def test_no_certificate_and_a_strangers_certificate_are_refused(site: Site, strangers: Path) -> None:
-    without, foreign = _context(site), _context(site)
-    foreign.load_cert_chain(strangers / "dev-a.crt", strangers / "dev-a.key")
+def test_no_certificate_and_a_strangers_certificate_are_refused(site: Site, tmp_path: Path) -> None:
+    assert certificates(tmp_path, "dev-a").returncode == 0
+    without, foreign = site.context(), site.context()
+    foreign.load_cert_chain(tmp_path / "devices" / "dev-a.crt", tmp_path / "devices" / "dev-a.key")
     for context in (without, foreign):
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            _shake_hands(site, context)
+        with pytest.raises(TLS_REFUSED):
+            site.shake_hands(context)
 
 
-def test_an_expired_certificate_is_refused(site: Site, tmp_path: Path) -> None:
-    for name in ("ca.crt", "ca.key", "ca.srl", "server.crt", "server.key"):
-        shutil.copy(site.certificates / name, tmp_path / name)
-    make_certificates(tmp_path, "dev-a", DAYS="-1")
-    context = _context(site)
-    context.load_cert_chain(tmp_path / "dev-a.crt", tmp_path / "dev-a.key")
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        _shake_hands(site, context)
+def _certificate(site: Site, folder: Path, first: datetime.datetime, last: datetime.datetime) -> Path:
+    """A certificate of dev-a, by the devices' authority and with dev-a's own key, that is good between two moments."""
+    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
+    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
+    key = serialization.load_pem_private_key((site.certificates / "devices" / "dev-a.key").read_bytes(), None)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dev-a")]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())  # type: ignore[arg-type]
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(first)
+        .not_valid_after(last)
+        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    path = folder / "dev-a.crt"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return path
 
 
-def test_the_right_certificate_is_accepted_by_the_same_handshake(site: Site) -> None:
-    context = _context(site)
-    context.load_cert_chain(site.certificates / "dev-a.crt", site.certificates / "dev-a.key")
-    _shake_hands(site, context)
+@pytest.mark.parametrize(("first", "last", "is_good"), [(-9, -1, False), (1, 9, False), (-1, 1, True)], ids=["past", "future", "now"])
+def test_a_certificate_is_good_only_in_its_time(site: Site, tmp_path: Path, first: int, last: int, is_good: bool) -> None:
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    context = site.context()
+    context.load_cert_chain(_certificate(site, tmp_path, now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key")
+    if is_good:
+        site.shake_hands(context)
+    else:
+        with pytest.raises(TLS_REFUSED):
+            site.shake_hands(context)
+
+
+def test_a_revoked_certificate_is_refused_after_a_reload_and_cut_off_by_a_restart() -> None:
+    with production_site("stolen", "honest") as site:
+        stolen, honest = site.context("devices", "stolen"), site.context("devices", "honest")
+        site.shake_hands(stolen)
+        with Client(site, "stolen") as open_before:
+            site.issue("--revoke", "stolen")
+            site.install()
+            site.reload()
+            with pytest.raises(TLS_REFUSED):
+                site.shake_hands(stolen)
+            site.shake_hands(honest)
+            # A reload looks at no connection that is open; docs/production.md says so.
+            assert open_before.publish("ew/v1/stolen/up/weather") in TAKEN
+            open_before.left.clear()
+            site.process.stop()
+            site.start()
+            assert open_before.left.wait(60)
+            open_before.connected.clear()
+            with pytest.raises(TLS_REFUSED):
+                site.shake_hands(stolen)
+            site.shake_hands(honest)
+            assert not open_before.connected.is_set()
+        site.issue("stolen")
+        site.shake_hands(site.context("devices", "stolen"))
+
+
+def _leave_a_session(site: Site) -> None:
+    """A bridge that subscribes, leaves, and has its messages kept for 1000 s."""
+    bridge = Client(site, "bridge-1", "bridges", session_s=1000)
+    with bridge:
+        bridge.subscribe("ew/v1/+/up/+")
+
+
+def test_a_flood_that_nobody_reads_is_bounded_and_the_broker_serves_on() -> None:
+    """Queues of clients that are away cannot fill the machine: their bound is one for the whole broker. Here it is 32 MiB."""
+    with production_site("flood", "calm", "--bridge", "bridge-1") as site:
+        site.process.stop()
+        site.edit(site.root / "etc/mosquitto/conf.d/edgewake.conf", {"memory_limit 1073741824": f"memory_limit {32 << 20}"})
+        site.start()
+        _leave_a_session(site)
+        before = psutil.Process(site.process.pid).memory_info().rss
+        with Client(site, "flood") as flood:
+            for _ in range(120):
+                flood.mqtt.publish("ew/v1/flood/up/x", bytes(512 << 10), qos=1)
+            assert flood.left.wait(60), "the bound was reached"
+            with Client(site, "calm") as calm:
+                assert calm.publish("ew/v1/calm/up/x") in TAKEN
+        assert psutil.Process(site.process.pid).memory_info().rss - before < 40 << 20
+        assert "disconnected due to out of memory" in site.log()
 
 
 def test_keys_are_readable_by_their_owner_only(site: Site) -> None:
-    assert {path.stat().st_mode & 0o077 for path in site.certificates.iterdir()} == {0}
+    assert {path.stat().st_mode & 0o077 for path in site.certificates.rglob("*")} == {0}
 
 
 def test_a_name_that_is_no_device_gets_no_certificate(tmp_path: Path) -> None:
-    for name in ("#", "+", "a/b", ""):
-        done = subprocess.run(["sh", DEPLOY / "certificates.sh", tmp_path, name], capture_output=True, text=True, check=False)
-        assert (done.returncode, re.match("name .*: expected", done.stderr) is not None) == (2, True)
+    for name in ("#", "+", "a/b", "", "x" * 65, ".hidden", "a\nb"):
+        done = certificates(tmp_path, name)
+        assert (done.returncode, done.stderr.startswith("name ")) == (2, True), name
+
+
+@pytest.mark.parametrize("name", ["ca", "server", "ops", "cursor", "devices-ca", "keys", "authority"])
+def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_of_ours(tmp_path: Path, name: str) -> None:
+    assert certificates(tmp_path).returncode == 0
+    ours = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert certificates(tmp_path, name).returncode == 0
+    assert {path: path.read_bytes() for path in ours} == ours
+    made = {path for path in tmp_path.rglob("*") if path.is_file()} - set(ours)
+    assert made == {tmp_path / "devices" / f"{name}.crt", tmp_path / "devices" / f"{name}.key"}
+
+
+def test_no_device_has_the_session_of_a_part(tmp_path: Path) -> None:
+    for arguments in (("bridge-1",), ("bridge",), ("supervisor",), ("--bridge", "dev-a")):
+        done = certificates(tmp_path, *arguments)
+        assert (done.returncode, done.stderr.startswith(f"name {arguments[-1]}: expected")) == (2, True), arguments
+
+
+def test_a_certificate_that_ends_soon_is_renewed_with_its_key_and_a_good_one_stays(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "devices" / "dev-a.crt", tmp_path / "devices" / "dev-a.key"
+    assert certificates(tmp_path, "dev-a", DAYS="20").returncode == 0
+    old, old_key = certificate.read_bytes(), key.read_bytes()
+    assert certificates(tmp_path, "dev-a").returncode == 0
+    renewed = certificate.read_bytes()
+    assert certificates(tmp_path, "dev-a").returncode == 0
+    assert (renewed != old, certificate.read_bytes() == renewed, key.read_bytes() == old_key) == (True, True, True)
+
+
+def test_a_name_that_has_no_certificate_cannot_be_revoked(tmp_path: Path) -> None:
+    done = certificates(tmp_path, "--revoke", "nobody")
+    assert (done.returncode, done.stderr) == (2, f"name nobody: no certificate of it is in {tmp_path}\n")
