@@ -26,8 +26,12 @@ HELP: Final = {
     "access": "Serve streams and results over HTTP.",
     "push": "Hold leases of sleeping clients and wake them.",
     "ops": "Serve the operations API.",
+    "jars": "Fetch the Java libraries of Kafka and of Spark's connector.",
 }
 """One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
+
+OWN: Final = (metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),)
+"""Commands of no part: they come with the command itself."""
 
 
 class Parts(click.Group):
@@ -49,7 +53,7 @@ class Parts(click.Group):
 
 
 def _entry_points() -> Mapping[str, metadata.EntryPoint]:
-    return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
+    return {entry.name: entry for entry in (*OWN, *metadata.entry_points(group=GROUP))}
 
 
 def _load(entry: metadata.EntryPoint) -> click.Command:
@@ -75,8 +79,9 @@ def _is_ours(error: ModuleNotFoundError) -> bool:
 
 
 def _extra_of(value: str) -> str:
-    if value.startswith("edgewake.edge.client"):
-        return "client"
+    for folder in ("client", "analysis"):
+        if value.split(".")[2:3] == [folder]:
+            return folder
     package = _package_of(value)
     return {"deploy": "demo"}.get(package, package)
 

@@ -1,8 +1,9 @@
 """The jars of Kafka and of Spark's Kafka connector, in a cache that all runs of this user share.
 
 `ensure("kafka")` gives a folder that holds exactly the jars of `jars.lock`, each checked against its SHA-256. A folder appears by one
-rename, so it is whole or absent, also after a kill in the middle and with two processes at once. Downloads go through jgo, which knows
-where Maven artifacts live; nothing is resolved here: the lock, made by `python -m deploy.jars_lock`, says what is needed.
+rename, so it is whole or absent, also after a kill in the middle and with two processes at once; what a broken download brought is kept
+beside it, and the next one goes on there. Nothing is resolved: the lock, made by `python -m edgewake.deploy.jars_lock`, has the
+coordinates, and with the hashes it makes no difference which server the bytes come from.
 
 Raises Unavailable where a download fails and LocalError where the disk refuses; the text is one sentence for the user.
 """
@@ -10,19 +11,22 @@ Raises Unavailable where a download fails and LocalError where the disk refuses;
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 DOWNLOADS_AT_ONCE: Final = 4
@@ -31,6 +35,8 @@ TIMEOUT_S: Final = 20
 """Seconds without a byte before a download counts as broken."""
 SPARE_BYTES: Final = 64 << 20
 """Free bytes wanted beyond the jars themselves."""
+PARTIAL_S: Final = 86_400
+"""Seconds after which what a broken download brought is removed."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes done, bytes in all) while a download runs, from several threads."""
@@ -51,6 +57,11 @@ class Jar:
         """Its name in a folder of jars."""
         return f"{self.artifact}-{self.version}.jar"
 
+    @property
+    def path(self) -> str:
+        """Where a repository in Maven's layout has it, below the repository's address."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.filename}"
+
 
 def read_lock(path: Path = LOCK) -> Mapping[str, tuple[Jar, ...]]:
     """The jars of each set, e.g. kafka. Lines: set, group:artifact:version, bytes, sha256."""
@@ -70,6 +81,17 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewake"
 
 
+def repository(environ: Mapping[str, str] = os.environ) -> str:
+    """Address of the repository: EDGEWAKE_MAVEN, e.g. a mirror of your own, else the central one. Raises LocalError."""
+    if chosen := environ.get("EDGEWAKE_MAVEN"):
+        return chosen.rstrip("/")
+    try:
+        from jgo.constants import MAVEN_CENTRAL_URL
+    except ModuleNotFoundError as error:
+        raise LocalError("EDGEWAKE_MAVEN is not set: expected the address of a repository of Maven artifacts") from error
+    return str(MAVEN_CENTRAL_URL).rstrip("/")
+
+
 def folder(name: str, *, root: Path | None = None) -> Path:
     """Where a set lives once it is there; another lock means another folder."""
     jars = read_lock()[name]
@@ -87,21 +109,25 @@ def ensure(
     *,
     root: Path | None = None,
     progress: Progress | None = None,
-    fetch: Fetch | None = None,
+    address: str | None = None,
     free: Callable[[Path], int] = free_bytes,
 ) -> Path:
-    """The folder with the jars of a set, downloaded first where it is not there."""
+    """The folder with the jars of a set, downloaded first where it is not there. `address`: instead of `repository()`."""
     target = folder(name, root=root)
     jars = read_lock()[name]
     if _is_whole(target, jars):
         return target
-    with _said_in_one_sentence(name, target.parent):
+    with _in_one_sentence(name, target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(free(target.parent), sum(jar.size for jar in jars))
         _sweep(target.parent)
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as incoming:
-            _download(jars, Path(incoming), progress or (lambda _done, _all: None), fetch or fetch_with_jgo())
-            _put_in_place(Path(incoming) / "jars", target, jars)
+        with _alone(target.with_name(f".{target.name}.lock")):
+            if not _is_whole(target, jars):
+                incoming = target.with_name(f".{target.name}.partial")
+                incoming.mkdir(exist_ok=True)
+                missing = sum(jar.size for jar in jars) - sum(path.stat().st_size for path in incoming.iterdir())
+                _check_space(free(target.parent), missing)
+                _download(jars, incoming, progress or (lambda _done, _all: None), address or repository())
+                _move_to(target, incoming)
     return target
 
 
@@ -110,10 +136,18 @@ def _is_whole(target: Path, jars: tuple[Jar, ...]) -> bool:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what a killed download left a day ago; a younger one may still run."""
-    for path in root.glob(".*-*"):
-        if path.stat().st_mtime < SystemClock().now_ms() / 1000 - 86_400:
+    """Remove what was begun PARTIAL_S ago and never finished."""
+    for path in root.glob(".*.partial"):
+        if path.stat().st_mtime < SystemClock().now_ms() / 1000 - PARTIAL_S:
             shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time; a second one waits, and finds the folder there. The lock ends with its process."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _check_space(free: int, size: int) -> None:
@@ -121,13 +155,14 @@ def _check_space(free: int, size: int) -> None:
         raise OSError(errno.ENOSPC, f"{(size + SPARE_BYTES) >> 20} MiB are needed, {free >> 20} MiB are free")
 
 
-Fetch: TypeAlias = Callable[[Jar, Path, Callable[[int], None]], Path]
-"""Brings one jar below a folder, telling bytes as they come, and returns its path."""
+class BrokenDownload(Exception):
+    """What came is not what the lock names; the text says what came."""
 
 
-def _download(jars: tuple[Jar, ...], incoming: Path, progress: Progress, fetch: Fetch) -> None:
-    """Fill `incoming`/jars; the first failure cancels what has not begun and is raised."""
-    (incoming / "jars").mkdir()
+def _download(jars: tuple[Jar, ...], incoming: Path, progress: Progress, address: str) -> None:
+    """Fill `incoming`; the first failure cancels what has not begun and is raised."""
+    import httpx
+
     total, done = sum(jar.size for jar in jars), 0
 
     def came(count: int) -> None:
@@ -135,68 +170,63 @@ def _download(jars: tuple[Jar, ...], incoming: Path, progress: Progress, fetch: 
         done += count
         progress(done, total)
 
-    def bring(jar: Jar) -> None:
-        path = fetch(jar, incoming / "repository", came)
-        with path.open("rb") as file:
-            if file_digest(file, "sha256").hexdigest() != jar.sha256:
-                raise BrokenDownload(f"{jar.filename} came damaged")
-        path.rename(incoming / "jars" / jar.filename)
-
-    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="jars") as pool:
+    with (
+        httpx.Client(base_url=address, timeout=TIMEOUT_S, follow_redirects=True) as client,
+        ThreadPoolExecutor(DOWNLOADS_AT_ONCE, thread_name_prefix="jars") as pool,
+    ):
         try:
-            list(pool.map(bring, sorted(jars, key=lambda jar: -jar.size)))
+            list(pool.map(lambda jar: _fetch(client, jar, incoming, came), sorted(jars, key=lambda jar: -jar.size)))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class BrokenDownload(Exception):
-    """A file came that is not the one of the lock."""
+def _fetch(client: httpx.Client, jar: Jar, incoming: Path, came: Callable[[int], None]) -> None:
+    """Bring one jar, going on after the bytes that are there. Raises BrokenDownload, httpx.HTTPError or OSError."""
+    path, part = incoming / jar.filename, incoming / f"{jar.filename}.part"
+    if path.exists():
+        came(jar.size)
+        return
+    have = part.stat().st_size if part.exists() else 0
+    with client.stream("GET", jar.path, headers={"Range": f"bytes={have}-"} if have else {}) as answer:
+        if answer.status_code not in (200, 206):
+            raise BrokenDownload(f"{jar.filename} was answered with HTTP status {answer.status_code}; is a proxy in between?")
+        resumes = answer.status_code == 206
+        have = have if resumes else 0
+        came(have)
+        with part.open("ab" if resumes else "wb") as file:
+            for chunk in answer.iter_bytes():
+                have += len(chunk)
+                if have > jar.size:
+                    break
+                file.write(chunk)
+                came(len(chunk))
+    with part.open("rb") as file:
+        if file_digest(file, "sha256").hexdigest() != jar.sha256:
+            part.unlink()
+            raise BrokenDownload(f"{jar.filename} is not the file of the lock; try again")
+    part.rename(path)
 
 
-def fetch_with_jgo(repositories: Mapping[str, str] | None = None) -> Fetch:
-    """Downloads through jgo; `repositories` (name to address) instead of Maven Central."""
-    from jgo.maven import MavenContext
-    from jgo.maven._resolver import PythonResolver
-
-    def fetch(jar: Jar, repository: Path, came: Callable[[int], None]) -> Path:
-        @contextmanager
-        def listen(_filename: str, _size: int) -> Iterator[Callable[[int], None]]:
-            yield came
-
-        resolver = PythonResolver(progress_callback=listen)
-        context = MavenContext(resolver=resolver, repo_cache=repository, remote_repos=repositories, timeout=TIMEOUT_S)
-        return Path(context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve())
-
-    return fetch
-
-
-def _put_in_place(ready: Path, target: Path, jars: tuple[Jar, ...]) -> None:
-    """Rename; another process that was faster brought the same files, and a damaged folder of before goes first."""
-    if target.exists() and not _is_whole(target, jars):
-        target.rename(ready.parent / "damaged")
-    try:
-        ready.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
+def _move_to(target: Path, incoming: Path) -> None:
+    """Rename; a damaged folder of before goes first."""
+    if target.exists():
+        shutil.rmtree(target)
+    incoming.rename(target)
 
 
 @contextmanager
-def _said_in_one_sentence(name: str, root: Path) -> Iterator[None]:
-    """Turn what jgo, requests and the disk raise into our errors."""
-    import requests
+def _in_one_sentence(name: str, root: Path) -> Iterator[None]:
+    """Turn what httpx and the disk raise into our errors."""
+    import httpx
 
     what = f"the jars of {name} could not be downloaded"
     try:
         yield
     except BrokenDownload as error:
-        raise Unavailable(f"{what}: {error}; try again") from error
-    except RuntimeError as error:
-        # What jgo raises where no repository has a file.
-        raise Unavailable(f"{what}: {str(error).partition(' in remote')[0]}; is a proxy in between?") from error
-    except requests.ConnectionError as error:
+        raise Unavailable(f"{what}: {error}") from error
+    except httpx.ConnectError as error:
         raise Unavailable(f"{what}: no connection to the repository of Maven artifacts; is this machine online?") from error
-    except requests.RequestException as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise Unavailable(f"{what}: the download broke off ({type(error).__name__}); try again") from error
     except OSError as error:
         raise LocalError(f"{what} to {root}: {error.strerror or error}") from error

@@ -48,7 +48,7 @@ def lines(name: str, endpoint: str, keep: frozenset[str] | None) -> list[str]:
 
 def main() -> None:
     """Write the lock."""
-    text = ["# Made by `python -m deploy.jars_lock`; do not edit. Set, group:artifact:version, bytes, SHA-256."]
+    text = ["# Made by `python -m edgewake.deploy.jars_lock`; do not edit. Set, group:artifact:version, bytes, SHA-256."]
     for name, (endpoint, keep) in SETS.items():
         text += lines(name, endpoint, keep)
     LOCK.write_text("\n".join(text) + "\n", "utf-8")
