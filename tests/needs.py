@@ -44,6 +44,7 @@ def main() -> None:
         program(("node",), ("nodejs",), "Node.js")
         program(("npm",), ("npm",), "npm")
         program(("openssl",), ("openssl",), "OpenSSL")
+        program(("nginx",), ("nginx-light",), "nginx")
         javascript()
         for name in jars.read_lock():
             jars.ensure(name)
