@@ -9,7 +9,7 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
+`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
 """
 
 from __future__ import annotations
@@ -190,8 +190,16 @@ def commands() -> str:
 
 def reasons() -> str:
     """Why a message becomes a dead letter, with the comment beside each reason."""
-    source = (ROOT / "protocol/errors.py").read_text()
-    found = re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', source, re.MULTILINE)
+    return _reasons("protocol/errors.py")
+
+
+def later() -> str:
+    """Why a message is not accepted now."""
+    return _reasons("protocol/ack.py")
+
+
+def _reasons(file: str) -> str:
+    found = re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', (ROOT / file).read_text(), re.MULTILINE)
     return "\n".join(["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
 
 
@@ -217,7 +225,7 @@ def _routes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str,
 METHODS = ("get", "post", "put", "patch", "delete")
 
 MAKERS: Mapping[str, Callable[..., str]] = {
-    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "endpoints": endpoints,
+    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "endpoints": endpoints,
 }  # fmt: skip
 
 

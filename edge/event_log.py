@@ -157,6 +157,10 @@ class EventLog:
         """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""
         self._writer.set_sending(False)
 
+    def pause(self, streams: frozenset[str]) -> None:
+        """The cloud asked these streams, and no others, to wait: what comes in of them waits unframed, and the others have the window."""
+        self._writer.set_paused(streams)
+
     def free(self, key: FrameKey, rejected: RejectReason | None = None) -> None:
         """The cloud has this frame, or refused it for ever."""
         self._writer.free(key, rejected)

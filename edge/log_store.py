@@ -90,6 +90,8 @@ class Work:
     freed: Sequence[tuple[FrameKey, RejectReason | None]] = ()
     sending: bool = False
     """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller frames."""
+    paused: frozenset[str] = frozenset()
+    """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
 
     @property
     def empty(self) -> bool:
@@ -207,15 +209,15 @@ class LogStore:
         """Bytes that count for the quota."""
         return self._state.stored_bytes
 
-    @property
-    def window_full(self) -> bool:
-        """Are as many frames out as may be?"""
-        return not self._room(self._state)
+    def window_full(self, paused: frozenset[str] = frozenset()) -> bool:
+        """Are as many frames of the streams that are not paused out as may be?"""
+        return not self._room(self._state, paused)
 
-    @property
-    def has_unframed(self) -> bool:
+    def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there anything that waits for room in the window?"""
-        return bool(self._state.unsent) or any(stream.framed < stream.last for stream in self._state.streams.values())
+        return bool(self._state.unsent) or any(
+            stream.framed < stream.last and name not in paused for name, stream in self._state.streams.items()
+        )
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -256,7 +258,7 @@ class LogStore:
                 self._free(draft, key, rejected)
             self._keep_quota(draft)
             if work.sending:
-                self._fill_window(draft)
+                self._fill_window(draft, work.paused)
             self._write_state(draft, commit)
             self._failpoint("inserted")
             self._db.execute("COMMIT")
@@ -343,17 +345,19 @@ class LogStore:
 
     # frame
 
-    def _room(self, draft: _Draft) -> bool:
+    def _room(self, draft: _Draft, paused: frozenset[str]) -> bool:
         out = draft.outstanding
+        if paused:  # at most a window of each of them, because no more are formed
+            out = {key: size for key, size in out.items() if key.stream not in paused}
         return len(out) < self._limits.window_frames and (not out or sum(out.values()) < self._limits.window_bytes)
 
-    def _fill_window(self, draft: _Draft) -> None:
+    def _fill_window(self, draft: _Draft, paused: frozenset[str]) -> None:
         """First what was formed before, then new frames, one stream after the other."""
-        while draft.unsent and self._room(draft):
+        while draft.unsent and self._room(draft, paused):
             self._reload(draft, draft.unsent.popleft())
-        names = [name for name, stream in draft.streams.items() if stream.framed < stream.last]
+        names = [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
         names = names[self._next_stream :] + names[: self._next_stream]
-        while names and self._room(draft):
+        while names and self._room(draft, paused):
             name = names.pop(0)
             stream = draft.streams[name]
             draft.frames.append(self._form(draft, stream))

@@ -108,6 +108,7 @@ class LogWriter:
         self._freed_since = 0.0
         self._calls: list[tuple[Question, Future[Any]]] = []
         self._sending = False
+        self._paused: frozenset[str] = frozenset()
         self._stopping = False
         self._idle = False
         self._held: Work | None = None
@@ -170,6 +171,12 @@ class LogWriter:
             self._sending = sending
             self._wake.notify_all()
 
+    def set_paused(self, streams: frozenset[str]) -> None:
+        """Form no more frames of these streams, and leave the window to the others."""
+        with self._lock:
+            self._paused = streams
+            self._wake.notify_all()
+
     def ask(self, question: Question) -> Future[Any]:
         """Let the writer's thread answer a short question between two turns. Raises LogClosedError."""
         answer: Future[Any] = Future()
@@ -197,7 +204,7 @@ class LogWriter:
     def settled(self) -> bool:
         """Is nothing left that waits for its commit or its frame?"""
         with self._lock:
-            return all(queue.appended == queue.accepted for queue in self._queues.values()) and not self.store.has_unframed
+            return all(queue.appended == queue.accepted for queue in self._queues.values()) and not self.store.has_unframed()
 
     def close(self) -> None:
         """Write what waits, then close. Safe to call twice."""
@@ -290,10 +297,10 @@ class LogWriter:
 
     def _freed_is_due(self) -> bool:
         """Deleting can wait for company, unless its room is wanted."""
-        return (self._sending and self.store.has_unframed) or time.monotonic() - self._freed_since >= FREE_LINGER_S
+        return (self._sending and self.store.has_unframed(self._paused)) or time.monotonic() - self._freed_since >= FREE_LINGER_S
 
     def _can_frame(self) -> bool:
-        return self._sending and self.store.has_unframed and not self.store.window_full
+        return self._sending and self.store.has_unframed(self._paused) and not self.store.window_full(self._paused)
 
     def _enough(self) -> bool:
         return self._stopping or any(len(queue.pending) >= self._config.commit_readings_max for queue in self._queues.values())
@@ -321,7 +328,7 @@ class LogWriter:
                 if queue.pending:
                     readings[name], queue.pending = queue.pending, []
         freed, self._freed = self._freed, []
-        work = Work(readings, positions, freed, self._sending)
+        work = Work(readings, positions, freed, self._sending, self._paused)
         return None if work.empty and not self._can_frame() else work
 
     def _accepted(self, work: Work) -> None:
@@ -352,7 +359,7 @@ class LogWriter:
         self._reserve.unlink(missing_ok=True)
         with self._lock:
             self._freed = [*work.freed, *self._freed]
-            self._held = Work(work.readings, work.positions, (), work.sending)
+            self._held = Work(work.readings, work.positions, (), work.sending, work.paused)
 
     def _make_room(self) -> bool:
         """On a full disk: use the reserve to shrink the write-ahead log, delete what the cloud has, send on. Is the reserve back?

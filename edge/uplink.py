@@ -26,7 +26,7 @@ from edgewake.edge.log_store import FrameKey, OutFrame
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, MqttLink, connect, tls_of
 from edgewake.edge.uplink_session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack
+from edgewake.protocol.ack import Ack, Later, decode_answer
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import RemoteError, Unavailable
@@ -240,12 +240,28 @@ class Uplink:
         if packet.topic != self._ack_topic:
             return
         try:
-            key, ack = key_of(packet.correlation_data), Ack.decode(packet.payload)
+            key, answer = key_of(packet.correlation_data), decode_answer(packet.payload)
         except RemoteError as error:
-            log.warning("an acknowledgement that is none: %s", error, extra={"event": "uplink.bad_ack"})
+            log.warning("cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"})
             return
-        self._free(key, ack)
+        paused = self.session.paused_streams
+        if isinstance(answer, Later):
+            self._postpone(key, answer)
+            self._wake.set()  # it is to be sent again earlier or later than was known
+        else:
+            self._free(key, answer)
+        if self.session.paused_streams != paused:
+            self._events.pause(self.session.paused_streams)
         self._pump()
+
+    def _postpone(self, key: FrameKey, later: Later) -> None:
+        is_first = key.stream not in self.session.paused_streams
+        if self.session.on_later(key, later, self._clock.monotonic_s()):
+            log.log(
+                logging.WARNING if is_first else logging.DEBUG,
+                "the cloud asks stream %s to wait %.0f s: %s: %s", key.stream, later.retry_after_ms / 1000, later.reason, later.detail,
+                extra={"event": "uplink.later", "stream": key.stream, "reason": later.reason.value},
+            )  # fmt: skip
 
     def _free(self, key: FrameKey, ack: Ack) -> None:
         freed = self.session.on_ack(key, ack)
@@ -270,6 +286,7 @@ class Uplink:
             "acked_frames": self.acked,
             "rejected_frames": self.rejected,
             "resent_frames": self.session.resent,
+            "postponed_frames": self.session.postponed,
             "refused_by_broker": self.session.refused_by_broker,
             "one_way_sent": self.one_way_sent,
             "one_way_dropped": self.one_way_dropped,

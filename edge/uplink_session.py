@@ -6,6 +6,9 @@
 Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it, no more: it starts the time-out
 after which the frame is sent again. A PUBACK with an error, or that nobody subscribed (0x10, MQTT 5, section 3.4.2.1), frees
 nothing either. Frames of a stream are sent, and sent again after a reconnect, in their order.
+
+The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its oldest frame alone is tried, and the
+rest follows when the cloud has accepted or refused that one. Other streams go on meanwhile.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from enum import StrEnum
 from typing import Final
 
 from edgewake.edge.log_store import FrameKey, OutFrame
-from edgewake.protocol.ack import Ack
+from edgewake.protocol.ack import Ack, Later
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 
 PUBACK_SUCCESS: Final = 0
+LATER_MIN_S: Final = 0.1
+"""Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer makes the device send in a loop."""
 
 
 class UplinkState(StrEnum):
@@ -86,6 +91,15 @@ class _InFlight:
     """Waits to be sent."""
 
 
+@dataclass(slots=True)
+class _Pause:
+    """A stream that the cloud asked to wait."""
+
+    until_s: float
+    tried: bool = False
+    """Its time is over and its oldest frame was sent to try."""
+
+
 def correlation(key: FrameKey) -> bytes:
     """Correlation data of a frame: the acknowledgement brings it back unchanged."""
     return f"{key.stream}|{key.epoch}|{key.frame}".encode()
@@ -108,11 +122,14 @@ class UplinkSession:
         self._ack_timeout_max_s = ack_timeout_max_s
         self._flying: dict[FrameKey, _InFlight] = {}
         self._by_packet: dict[int, FrameKey] = {}
+        self._pauses: dict[str, _Pause] = {}
         self.state = UplinkState.OFFLINE
         self.resent = 0
         """Attempts after the first, since the start."""
         self.refused_by_broker = 0
         """PUBACKs that were not a success."""
+        self.postponed = 0
+        """Answers `later`."""
 
     def __len__(self) -> int:
         return len(self._flying)
@@ -148,12 +165,28 @@ class UplinkSession:
         """At most `limit` frames whose turn it is, in order. Tell `sent` for each one before asking for the next."""
         if not self.sends:
             return
-        for flying in list(self._flying.values()):
+        for flying, at_s in list(self._turns()):
             if limit <= 0:
                 return
-            if flying.queued or (flying.due_s is not None and flying.due_s <= now_s):
+            if at_s <= now_s:
                 limit -= 1
+                if (pause := self._pauses.get(flying.frame.key.stream)) is not None:
+                    pause.tried = True
                 yield flying.frame
+
+    def _turns(self) -> Iterator[tuple[_InFlight, float]]:
+        """Frames that wait for a time, and which; of a stream that waits only the oldest, if that is not on its way."""
+        tried: set[str] = set()
+        for flying in self._flying.values():
+            stream = flying.frame.key.stream
+            pause = self._pauses.get(stream)
+            if stream in tried:
+                continue
+            if pause is not None:
+                tried.add(stream)
+            at_s = float("-inf") if flying.queued else flying.due_s
+            if at_s is not None:
+                yield flying, at_s if pause is None else max(at_s, pause.until_s)
 
     def sent(self, key: FrameKey, packet_id: int) -> None:
         """A frame went out under this packet id."""
@@ -179,11 +212,28 @@ class UplinkSession:
         flying = self._flying.pop(key, None)
         if flying is None:
             return None
+        if (pause := self._pauses.get(key.stream)) is not None and pause.tried:
+            del self._pauses[key.stream]
         return Freed(key, ack.rejected, ack.detail)
+
+    def on_later(self, key: FrameKey, later: Later, now_s: float) -> bool:
+        """The cloud does not accept the frame now: it stays, and its stream waits. False where it was freed before."""
+        flying = self._flying.get(key)
+        if flying is None:
+            return False
+        flying.packet_id, flying.due_s, flying.queued = None, None, True
+        self._pauses[key.stream] = _Pause(now_s + max(LATER_MIN_S, later.retry_after_ms / 1000))
+        self.postponed += 1
+        return True
+
+    @property
+    def paused_streams(self) -> frozenset[str]:
+        """Streams that the cloud asked to wait: no more of their frames are wanted."""
+        return frozenset(self._pauses)
 
     def next_due_s(self) -> float | None:
         """When `to_send` has something to send again; None where nothing waits for a time."""
-        return min((flying.due_s for flying in self._flying.values() if flying.due_s is not None), default=None)
+        return min((at_s for _, at_s in self._turns() if at_s != float("-inf")), default=None)
 
     def _patience_s(self, attempts: int) -> float:
         return min(self._ack_timeout_max_s, self._ack_timeout_s * 2.0 ** min(attempts - 1, 32))

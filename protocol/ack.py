@@ -1,20 +1,26 @@
-"""The end-to-end acknowledgement: what the bridge answers after Kafka has a frame on all in-sync replicas.
+"""The three end-to-end answers that a bridge gives to a device.
 
 Sent to the message's response topic with its correlation data unchanged. Payload (JSON):
 
-    {"token":"2.88123"}                                          kept; `token` is the frame's place on `ew.up`: partition.offset
-    {"token":"d0.17","rejected":"field_type","detail":"…"}       kept as a dead letter; never send it again
+    {"token":"2.88123"}                                          kept: Kafka has it on all in-sync replicas at partition.offset of `ew.up`
+    {"token":"d0.17","rejected":"field_type","detail":"…"}       refused: Kafka has it as a dead letter; never send it again
+    {"later":"field_type","retry_after_ms":30000,"detail":"…"}   not now: the cloud keeps nothing of it; send it again after that time
 
-A device frees a frame on either, and on nothing else: an MQTT PUBACK proves nothing.
+A device frees a frame on the first two, and on nothing else: an MQTT PUBACK proves nothing. On `later` it keeps the frame, waits
+with its stream, and goes on with the others.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 import orjson
 
 from edgewake.protocol.errors import RejectReason, RemoteError
+
+DETAIL_CHARS_MAX: Final = 500
+"""Characters of an explanation; the rest is cut off."""
 
 
 class AckToken(NamedTuple):
@@ -37,6 +43,30 @@ class AckToken(NamedTuple):
         return cls(int(partition), int(offset), dead)
 
 
+class LaterReason(StrEnum):
+    """Why a frame is not accepted now (the label of the metric, so a closed list)."""
+
+    FIELD_TYPE = "field_type"  # a field has another type than the one first seen, and no operator has decided which is right
+    QUOTA = "quota"  # new streams come faster than topics are made, or a device sends more than its share
+    BUSY = "busy"  # the cloud is behind and accepts nothing that it could not keep
+
+
+RETRY_AFTER_MS_MAX: Final = 3_600_000
+"""Milliseconds that a `later` may ask a device to wait; a longer wait is shortened to it, so that a mistake heals within an hour."""
+
+
+class Later(NamedTuple):
+    """Not now: nothing is kept and nothing is freed; the device sends the frame again after `retry_after_ms`."""
+
+    reason: LaterReason
+    retry_after_ms: int
+    detail: str = ""
+
+    def encode(self) -> bytes:
+        """The payload."""
+        return orjson.dumps({"later": self.reason.value, "retry_after_ms": self.retry_after_ms, "detail": self.detail[:DETAIL_CHARS_MAX]})
+
+
 class Ack(NamedTuple):
     """An acknowledgement, positive (`rejected` is None) or final refusal."""
 
@@ -48,7 +78,7 @@ class Ack(NamedTuple):
         """The payload."""
         if self.rejected is None:
             return f'{{"token":"{self.token}"}}'.encode()
-        return orjson.dumps({"token": str(self.token), "rejected": self.rejected.value, "detail": self.detail[:500]})
+        return orjson.dumps({"token": str(self.token), "rejected": self.rejected.value, "detail": self.detail[:DETAIL_CHARS_MAX]})
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:
@@ -59,3 +89,17 @@ class Ack(NamedTuple):
             return cls(AckToken.parse(body["token"]), None if rejected is None else RejectReason(rejected), str(body.get("detail", "")))
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise RemoteError(f"acknowledgement {payload[:80]!r}: {error}") from error
+
+
+def decode_answer(payload: bytes) -> Ack | Later:
+    """Read any of the three answers; raises RemoteError."""
+    try:
+        body = orjson.loads(payload)
+        if "later" not in body:
+            return Ack.decode(payload)
+        wait_ms = body["retry_after_ms"]
+        if type(wait_ms) is not int or wait_ms < 0:
+            raise ValueError(f"retry_after_ms is {wait_ms!r}: expected milliseconds, 0 or more")
+        return Later(LaterReason(body["later"]), min(wait_ms, RETRY_AFTER_MS_MAX), str(body.get("detail", "")))
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise RemoteError(f"answer {payload[:80]!r}: {error}") from error

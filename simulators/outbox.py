@@ -2,7 +2,7 @@
 
 Per lane (a device) messages leave in order, at most `lane_window` of them unacknowledged at once, and all lanes together at most
 `window`. A message leaves the outbox by its end-to-end acknowledgement and by nothing else; until then it is sent again, with the same
-bytes, after a lost connection or after `resend_after_s` without an answer.
+bytes, after a lost connection, after `resend_after_s` without an answer, or when the time of the answer `later` is over.
 At the bound `capacity` the oldest message of the lane that was never sent is given up and counted: a live sensor prefers what is new.
 A player of files asks `full` and waits instead.
 """
@@ -41,6 +41,8 @@ class Outbox:
         self._released: dict[str, int] = {}
         self._ready: deque[int] = deque()
         self._in_flight: OrderedDict[int, float] = OrderedDict()
+        self._postponed: dict[int, float] = {}
+        """When the cloud wants to see them again; they leave the window to others, but their lane waits."""
         self._last_key = 0
         self.given_up = 0
         """Messages given up at the bound."""
@@ -79,7 +81,11 @@ class Outbox:
 
     def take(self, now_s: float) -> Message | None:
         """The next message to send, None where nothing is due or the window is full. It counts as sent from now on."""
-        if self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s:
+        if (postponed := self._postponed_until(now_s)) is not None:
+            key = postponed
+            del self._postponed[key]
+            self.resent += 1
+        elif self._in_flight and now_s - next(iter(self._in_flight.values())) >= self._resend_after_s:
             key, _ = self._in_flight.popitem(last=False)
             self.resent += 1
         elif self._ready and len(self._in_flight) < self.window:
@@ -89,16 +95,28 @@ class Outbox:
         self._in_flight[key] = now_s
         return self._messages[key]
 
+    def _postponed_until(self, now_s: float) -> int | None:
+        """A message whose wait is over."""
+        return next((key for key, until_s in self._postponed.items() if until_s <= now_s), None)
+
     def next_due_s(self) -> float | None:
-        """When the oldest message in flight has to be sent again; None while nothing is in flight."""
-        return next(iter(self._in_flight.values())) + self._resend_after_s if self._in_flight else None
+        """When the next message in flight has to be sent again; None while nothing is in flight."""
+        times = list(self._postponed.values())
+        if self._in_flight:
+            times.append(next(iter(self._in_flight.values())) + self._resend_after_s)
+        return min(times, default=None)
+
+    def postpone(self, key: int, until_s: float) -> None:
+        """The cloud does not accept a message before `until_s`: it stays, and its lane waits."""
+        if self._in_flight.pop(key, None) is not None:
+            self._postponed[key] = until_s
 
     def settle(self, key: int) -> Message | None:
         """The acknowledgement of a message came: it is the cloud's now. None where it was settled before."""
         message = self._messages.pop(key, None)
         if message is None:
             return None
-        if self._in_flight.pop(key, None) is None:
+        if self._in_flight.pop(key, None) is None and self._postponed.pop(key, None) is None:
             self._ready.remove(key)
         self._released[message.lane] -= 1
         self._release(message.lane)

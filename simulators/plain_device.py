@@ -18,7 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack
+from edgewake.protocol.ack import Ack, Later, decode_answer
 from edgewake.protocol.cancellation import raise_if_cancelled
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
@@ -27,6 +27,8 @@ from edgewake.simulators.outbox import Message, Outbox
 KEEPALIVE_S: Final = 15
 BACKOFF_S_MIN: Final = 0.2
 BACKOFF_S_MAX: Final = 5.0
+LATER_S_MIN: Final = 0.1
+"""Seconds that a message waits at least after `later`."""
 ACKS_QUEUED_MAX: Final = 4096
 """Acknowledgements that wait to be looked at. More are dropped by the client; the readings are sent again then."""
 
@@ -46,6 +48,8 @@ class Counts:
     sent: int = 0
     acked: int = 0
     rejected: int = 0
+    postponed: int = 0
+    """Answers `later`."""
     last_rejection: str = ""
 
 
@@ -151,10 +155,16 @@ class PlainDevice:
         async for message in client.messages:
             correlation = getattr(message.properties, "CorrelationData", b"")
             try:
-                ack = Ack.decode(bytes(message.payload))
+                answer = decode_answer(bytes(message.payload))
             except RemoteError:
                 continue
-            self._settle(int.from_bytes(correlation), ack)
+            key = int.from_bytes(correlation)
+            if isinstance(answer, Later):
+                self.counts.postponed += 1
+                self.outbox.postpone(key, self._clock.monotonic_s() + max(LATER_S_MIN, answer.retry_after_ms / 1000))
+                self._due.set()
+            else:
+                self._settle(key, answer)
 
     def _settle(self, key: int, ack: Ack) -> None:
         if self.outbox.settle(key) is None:

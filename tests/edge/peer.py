@@ -11,7 +11,7 @@ import mqtt5
 
 from edgewake.protocol import frame as frames
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.ack import Ack, AckToken, Later
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.mqtt import PacketReader
 
@@ -65,9 +65,9 @@ class Kept:
 
 
 class Peer(asyncio.Protocol):
-    """The peer. `answer` decides what is answered to a message: an Ack, or None for silence."""
+    """The peer. `answer` decides what is answered to a message: an Ack, Later, or None for silence."""
 
-    def __init__(self, port: int, *, answer: Callable[[Taken], Ack | None] | None = None, subscribe: bool = True) -> None:
+    def __init__(self, port: int, *, answer: Callable[[Taken], Ack | Later | None] | None = None, subscribe: bool = True) -> None:
         self.port = port
         self.taken: list[Taken] = []
         self.statuses: list[bytes] = []
@@ -135,7 +135,7 @@ class Peer(asyncio.Protocol):
         ack = self._answer(taken)
         if ack is None:
             return
-        if ack.rejected is None and packet.content_type:
+        if isinstance(ack, Ack) and ack.rejected is None and packet.content_type:
             self.kept.add(taken)
         if packet.response_topic:
             self._write(mqtt5.PublishPacket(packet.response_topic, ack.encode(), correlation_data=packet.correlation_data))

@@ -72,6 +72,23 @@ def test_nothing_is_framed_beyond_the_window(tmp_path: Path) -> None:
     assert sent.ns() == list(range(1, 31))
 
 
+def test_a_paused_stream_leaves_the_whole_window_to_the_others(tmp_path: Path) -> None:
+    sent = Sent()
+    with opened(tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=2)) as events:
+        put(events, range(1, 101), stream="waits")
+        events.start_sending()
+        sent.until(2)
+        events.pause(frozenset({"waits"}))
+        put(events, range(1, 21), stream="flows")
+        sent.until(4)
+        assert [out.key.stream for out in sent[2:]] == ["flows", "flows"]
+        events.pause(frozenset())
+        for out in list(sent):
+            events.free(out.key)
+        sent.until(6)
+        assert {out.key.stream for out in sent[4:]} == {"waits"}
+
+
 def test_streams_take_turns_so_that_a_backlog_blinds_nobody(tmp_path: Path) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent, uplink=UplinkConfig(frame_readings_max=10, inflight_frames_max=4)) as events:

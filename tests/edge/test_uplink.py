@@ -16,7 +16,7 @@ from edgewake.edge.config import AgentConfig, LogConfig, MqttConfig, UplinkConfi
 from edgewake.edge.event_log import EventLog
 from edgewake.edge.uplink import Uplink
 from edgewake.edge.uplink_session import UplinkSession
-from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
@@ -162,6 +162,29 @@ async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(tmp_path: Pa
         assert reason == "rejected"
         assert ns(peer, "up-6") == list(range(count, 6))
         assert one.uplink.rejected == 1
+
+
+async def test_a_stream_that_the_cloud_asks_to_wait_blocks_no_other_and_loses_nothing(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    """Its frames fill a window of two; yet everything of the other stream gets through meanwhile."""
+    is_decided = False
+
+    def later(taken: Taken) -> Ack | Later:
+        return Ack(AckToken(0, 1)) if is_decided or taken.stream == "other" else Later(LaterReason.FIELD_TYPE, 200, "n: number or text?")
+
+    async with (
+        Peer(mosquitto.port, answer=later) as peer,
+        running(tmp_path, mosquitto.port, "up-7", inflight_frames_max=2, frame_readings_max=5) as one,
+    ):
+        await one.put(range(50))
+        await peer.until(lambda: len(peer.taken) >= 2)
+        other = one.events.stream("other")
+        await other.accepted(other.append_all(reading(n) for n in range(50)))
+        await peer.until(lambda: len(peer.kept.readings("up-7", "other")) == 50)
+        assert ns(peer, "up-7") == []
+        assert one.uplink.session.postponed >= 2
+        is_decided = True
+        await peer.until(lambda: ns(peer, "up-7") == list(range(50)))
+        await drained(one)
 
 
 async def test_a_killed_broker_loses_nothing(tmp_path: Path, broker: Mosquitto) -> None:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from edgewake.edge.log_store import FrameKey, OutFrame
-from edgewake.edge.uplink_session import TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
-from edgewake.protocol.ack import Ack, AckToken
+from edgewake.edge.uplink_session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 
 KEPT = Ack(AckToken(0, 1))
+LATER = Later(LaterReason.FIELD_TYPE, 5_000)
 
 
 def out(frame: int = 1, stream: str = "speed", gap: str | None = None) -> OutFrame:
@@ -127,6 +128,84 @@ def test_a_refusal_frees_with_its_reason() -> None:
     )
 
 
+def test_later_frees_nothing_and_the_stream_waits_for_as_long_as_the_cloud_asks() -> None:
+    session = streaming(out(1))
+    send(session)
+    assert session.on_later(out(1).key, LATER, now_s=100)
+    assert len(session) == 1
+    assert session.paused_streams == {"speed"}
+    session.hand_over([out(2)])
+    assert send(session, now_s=104.9) == []
+    assert session.next_due_s() == 105
+    assert send(session, now_s=105) == [1]
+
+
+def test_other_streams_go_on_while_one_waits() -> None:
+    session = streaming(out(1), out(2, "street"), out(3))
+    send(session)
+    session.on_later(out(1).key, LATER, now_s=0)
+    session.hand_over([out(4, "street")])
+    assert send(session, now_s=1) == [4]
+
+
+def test_after_the_wait_the_oldest_frame_alone_is_tried_and_its_answer_sets_the_others_going() -> None:
+    session = streaming(out(1), out(2), out(3))
+    send(session)
+    for number in (1, 2, 3):
+        session.on_later(out(number).key, LATER, now_s=0)
+    assert send(session, now_s=6) == [1]
+    assert send(session, now_s=100) == []  # the answer is awaited
+    assert session.next_due_s() is None
+    session.on_ack(out(1).key, KEPT)
+    assert session.paused_streams == frozenset()
+    assert send(session, now_s=100) == [2, 3]
+
+
+def test_an_answer_to_a_frame_that_was_sent_before_the_wait_does_not_end_it() -> None:
+    session = streaming(out(1), out(2))
+    send(session)
+    session.on_later(out(1).key, LATER, now_s=0)
+    session.on_ack(out(2).key, KEPT)
+    assert send(session, now_s=4.9) == []
+
+
+def test_a_frame_that_is_tried_is_sent_again_when_the_cloud_is_silent() -> None:
+    session = streaming(out(1))
+    send(session)
+    session.on_later(out(1).key, LATER, now_s=0)
+    assert send(session, now_s=5) == [1]
+    session.on_puback(1, 0, 5)
+    due_s = session.next_due_s()
+    assert due_s is not None
+    assert due_s > 5
+    assert send(session, now_s=due_s) == [1]
+
+
+def test_a_stream_waits_on_after_a_reconnect() -> None:
+    session = streaming(out(1))
+    send(session)
+    session.on_later(out(1).key, LATER, now_s=0)
+    session.move(UplinkEvent.LOST)
+    connect(session)
+    assert send(session, now_s=1) == []
+    assert send(session, now_s=5) == [1]
+
+
+def test_later_without_a_time_does_not_make_the_device_send_in_a_loop() -> None:
+    session = streaming(out(1))
+    send(session)
+    session.on_later(out(1).key, LATER._replace(retry_after_ms=0), now_s=0)
+    assert session.next_due_s() == LATER_MIN_S
+
+
+def test_later_for_a_frame_that_is_free_changes_nothing() -> None:
+    session = streaming(out(1))
+    send(session)
+    session.on_ack(out(1).key, KEPT)
+    assert not session.on_later(out(1).key, LATER, now_s=0)
+    assert session.paused_streams == frozenset()
+
+
 def test_a_frame_handed_over_again_is_not_sent_twice() -> None:
     session = streaming(out())
     send(session)
@@ -184,6 +263,25 @@ class Sessions(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.handed)))
         assert (self.session.on_ack(out(number).key, KEPT) is None) == (number in self.acked)
         self.acked.add(number)
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), wait_ms=st.integers(0, 60_000))
+    def later(self, data: st.DataObject, wait_ms: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.handed)))
+        postponed = self.session.on_later(out(number).key, Later(LaterReason.QUOTA, wait_ms), self.now_s)
+        assert postponed == (number not in self.acked)
+
+    @rule()
+    def nothing_is_forgotten(self) -> None:
+        """With time and positive answers every frame goes out."""
+        for _ in range(2 * len(self.handed) + 2):
+            self.now_s += 100
+            for number in send(self.session, self.now_s):
+                self.session.on_ack(out(number).key, KEPT)
+                self.acked.add(number)
+            for number in self.handed - self.acked:
+                self.session.on_puback(number, 0, self.now_s)
+        assert len(self.session) == 0
 
     @rule()
     def reconnect(self) -> None:

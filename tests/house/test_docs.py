@@ -149,6 +149,12 @@ def test_the_acknowledgement_examples_decode():
     assert ack.Ack.decode(_example("refusal")).rejected is RejectReason.FIELD_TYPE
 
 
+def test_the_later_example_decodes():
+    assert ack.decode_answer(_example("later")) == ack.Later(
+        ack.LaterReason.FIELD_TYPE, 30_000, "field 'temperature' of stream 'weather': expected a number, found a string"
+    )
+
+
 def test_the_status_example_decodes():
     assert device.DeviceStatus.model_validate_json(_example("status")).state is device.DeviceState.ONLINE
 

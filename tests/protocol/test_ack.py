@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.ack import RETRY_AFTER_MS_MAX, Ack, AckToken, Later, LaterReason, decode_answer
 from edgewake.protocol.errors import RejectReason, RemoteError
 
 
@@ -29,3 +29,24 @@ def test_an_ack_survives_encoding(ack: Ack) -> None:
 def test_other_bytes_are_no_ack(payload: bytes) -> None:
     with pytest.raises(RemoteError):
         Ack.decode(payload)
+
+
+@pytest.mark.parametrize(
+    "answer", [Ack(AckToken(2, 88_123)), Later(LaterReason.QUOTA, 5_000, "one more stream"), Later(LaterReason.BUSY, 0)]
+)
+def test_each_answer_survives_encoding(answer: Ack | Later) -> None:
+    assert decode_answer(answer.encode()) == answer
+
+
+def test_a_wait_of_more_than_an_hour_is_shortened() -> None:
+    assert decode_answer(Later(LaterReason.BUSY, 10**12).encode()) == Later(LaterReason.BUSY, RETRY_AFTER_MS_MAX)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[]", b"5", b"{}", b'"later"', b'{"later":"busy"}', b'{"later":"whim","retry_after_ms":5}']
+    + [b'{"later":"busy","retry_after_ms":%b}' % wait for wait in (b"-1", b"true", b'"5"', b"1.5", b"null")],
+)
+def test_other_bytes_are_no_answer(payload: bytes) -> None:
+    with pytest.raises(RemoteError):
+        decode_answer(payload)

@@ -98,3 +98,35 @@ def test_at_the_bound_with_all_on_their_way_the_new_one_is_given_up():
     drain(box)
     offer(box, b"3")
     assert (box.given_up, len(box), box.full) == (1, 2, True)
+
+
+def test_a_postponed_message_waits_with_its_lane_while_others_go_on():
+    box = outbox(window=1)
+    offer(box, b"1", b"2")
+    assert drain(box) == [b"1"]
+    box.postpone(1, until_s=60.0)
+    offer(box, b"x", lane="b")
+    assert drain(box, 1.0) == [b"x"]
+    box.settle(3)
+    assert box.next_due_s() == 60.0
+    assert drain(box, 59.9) == []
+    assert drain(box, 60.0) == [b"1"]
+    box.settle(1)
+    assert drain(box, 60.0) == [b"2"]
+
+
+def test_a_postponed_message_keeps_its_time_through_a_lost_connection():
+    box = outbox()
+    offer(box, b"1")
+    drain(box)
+    box.postpone(1, until_s=60.0)
+    box.disconnected()
+    assert drain(box, 1.0) == []
+    assert drain(box, 60.0) == [b"1"]
+
+
+def test_only_a_message_in_flight_is_postponed():
+    box = outbox()
+    offer(box, b"1")
+    box.postpone(1, until_s=60.0)
+    assert drain(box) == [b"1"]
