@@ -1,4 +1,4 @@
-"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and one way to start and stop.
+"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and the one way to start and stop.
 
 A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a closed word for machines, `detail` a sentence for people.
 """
@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edgewake.cloud.web_limits import LimitedProtocol
 from edgewake.protocol.errors import ConfigError, Unavailable
 
 log = logging.getLogger("edgewake.web")
@@ -30,6 +31,8 @@ log = logging.getLogger("edgewake.web")
 PROBLEM_TYPE: Final = "application/problem+json"
 GRACE_S: Final = 3
 """Seconds that open requests get at the stop; a part must be gone after 5."""
+BACKLOG: Final = 2048
+"""Connections that wait to be accepted: after a server's restart all of its clients come back at once."""
 ERRORS_MAX: Final = 20
 """Validation errors told in one answer; the rest is counted."""
 
@@ -150,17 +153,36 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
-    """Serve until `stop`, then let open requests end within GRACE_S."""
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[], None],
+    before_close: Callable[[], Awaitable[None]] | None = None,
+    protocol: type[LimitedProtocol] = LimitedProtocol,
+    grace_s: int = GRACE_S,
+) -> None:
+    """Serve until `stop`; then await `before_close` while connections are still served, and let open requests end within `grace_s`."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=GRACE_S, server_header=False, ws="none"
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=grace_s,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it says at the start is no event of ours
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it reports at the start is no event of ours
     server = _Server(config, on_ready)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if before_close is not None and not serving.done():
+            await before_close()
     finally:
         server.should_exit = True
         stopping.cancel()
@@ -172,6 +194,15 @@ def stop_on_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+
+
+async def named(name: str, work: Coroutine[Any, Any, None]) -> None:
+    """Run a background task of a part; when it dies its name is logged, and its group ends the part."""
+    try:
+        await work
+    except Exception as error:
+        log.critical("task %s died: %r", name, error, extra={"event": "task.died", "task": name}, exc_info=error)
+        raise
 
 
 def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -15,17 +14,6 @@ import click
 @click.option("--verbose", is_flag=True, help="Log everything.")
 def access(config_file: Path | None, host: str | None, port: int | None, verbose: bool) -> None:
     """Serve streams and results over HTTP: SSE with cursors, filters, and the page."""
-    from edgewake.protocol import config, log
-    from edgewake.protocol.errors import ConfigError
+    from edgewake.cloud.access.run import main
 
-    log.set_up(verbose=verbose)
-    from edgewake.cloud.access.config import AccessConfig
-    from edgewake.cloud.access.run import run
-
-    try:
-        settings = AccessConfig() if config_file is None else config.load(AccessConfig, config_file)
-        overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        run(settings.model_copy(update=overrides))
-    except ConfigError as error:
-        click.echo(f"edgewake access: {error}", err=True)
-        sys.exit(2)
+    main(config_file, host=host, port=port, verbose=verbose)

@@ -115,7 +115,7 @@ def test_health_readiness_and_metrics_answer(access_a: Server) -> None:
 
 def test_a_request_head_without_end_is_refused(access_a: Server) -> None:
     answer = get(access_a.url, "/v1/events?stream=s&where=" + "x" * 40_000)
-    assert answer.status_code == 400
+    assert answer.status_code == 431
 
 
 async def test_a_full_server_tells_programs_503_and_browsers_to_come_again(

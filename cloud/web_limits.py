@@ -1,0 +1,90 @@
+"""What a connection may cost before its request is understood: bounds in bytes and in seconds, which uvicorn does not have.
+
+    head   HEAD_BYTES_MAX bytes of request line and headers, HEAD_S seconds for them      over it: 431, or the connection is closed
+    body   BODY_S seconds from the head's end to the body's                               over it: the connection is closed
+           (its bytes are bounded by `edgewake.cloud.web.BodyLimit`, which knows the route)
+
+All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is no public interface: the version is
+pinned in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_BYTES_MAX: Final = 32 * 1024
+"""Bytes of a request's head: a cursor of 4 KB twice, two filters, and a browser's own headers. Over it: 431 and the end."""
+HEAD_S: Final = 10.0
+"""Seconds for a request's head, from the connection or its first byte on; a client that dribbles is cut off."""
+BODY_S: Final = 15.0
+"""Seconds for a request's body, which is at most some hundred KB; a client that dribbles is cut off."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """See the module."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._in_head = True
+        self._head_bytes = 0
+        self._due = self.loop.call_later(HEAD_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._due.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head = self._in_head
+        super().data_received(data)
+        # The parser reports a header only once it is whole, so one without an end is counted here, by the chunks that ended in it.
+        if was_in_head and self._in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+        self._wait(HEAD_S)
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._wait(BODY_S)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._due.cancel()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a head that cannot be read, or 431 to one that is too large."""
+        if self._head_bytes <= HEAD_BYTES_MAX:
+            super().send_400_response(msg)
+            return
+        detail = f"request head: expected at most {HEAD_BYTES_MAX} bytes"
+        body = orjson.dumps({"type": "urn:edgewake:problem:head_too_large", "title": "head too large", "status": 431, "detail": detail})
+        head = f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + head.encode() + body)
+        self.transport.close()
+
+    def _wait(self, seconds: float) -> None:
+        self._due.cancel()
+        self._due = self.loop.call_later(seconds, self.transport.abort)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise ValueError("request head too large")  # httptools turns it into a parser error, which is answered above
