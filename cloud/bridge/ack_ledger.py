@@ -1,37 +1,62 @@
-"""Which messages await Kafka, and what is owed to whom once it has them. No I/O.
+"""Which messages of one MQTT session await Kafka, and what may be acknowledged once it has them. No I/O.
 
-Durable first, acknowledgement second: `settle` is called with Kafka's answer and only then says what to send. A packet id is good on the
-connection that it came on: after a reconnection the broker sends the message again under its old id, so the old one is not
-acknowledged, but the device still is, because Kafka has its frame. Devices are answered in the order of Kafka's confirmations; the
-broker gets its PUBACKs in the order of its publishes (MQTT 5, section 4.6), whatever the order in which Kafka's partitions confirm.
+Durable first, acknowledgement second: `Delivery.stored_at` is set from Kafka's answer, and only then does `pubacks` name its packet id, in
+the order of the broker's publishes (MQTT 5, section 4.6), whatever the order in which Kafka's partitions confirm.
+
+A lost connection takes no message out of Kafka's client. When the broker sends such a message again (same packet id, DUP flag), `readopt`
+finds the delivery that is still on its way, or already in Kafka, and nothing is produced a second time. So what is in flight is bounded by
+the session's receive maximum, however often the connection is lost.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.errors import RejectReason
 
 
-class Waiting(NamedTuple):
-    """A message that is on its way to Kafka. A tuple: one is made for every message, and a frozen dataclass takes three times as long."""
+class Delivery:
+    """One message between the broker and Kafka. Plain slots: one is made for every message."""
 
-    connection: int
-    packet_id: int | None
-    """None: QoS 0, the broker waits for nothing."""
-    response_topic: str | None
-    """None: the device waits for nothing."""
-    correlation_data: bytes | None
-    bytes: int
-    since_s: float
-    """Monotonic clock."""
-    rejected: RejectReason | None = None
-    detail: str = ""
+    __slots__ = ("bytes", "correlation_data", "detail", "fingerprint", "packet_id", "rejected", "response_topic", "since_s", "stored_at")
+
+    def __init__(
+        self,
+        packet_id: int | None,
+        response_topic: str | None,
+        correlation_data: bytes | None,
+        size: int,
+        since_s: float,
+        fingerprint: int = 0,
+    ) -> None:
+        self.packet_id: Final = packet_id
+        """None: QoS 0, the broker waits for nothing."""
+        self.response_topic = response_topic
+        """None: the device waits for nothing."""
+        self.correlation_data = correlation_data
+        self.bytes: Final = size
+        """Bytes that it holds in memory."""
+        self.since_s: Final = since_s
+        """Monotonic clock when it came."""
+        self.fingerprint: Final = fingerprint
+        """Hash of the payload: tells a message sent again from another one under its packet id."""
+        self.rejected: RejectReason | None = None
+        self.detail = ""
+        self.stored_at: tuple[int, int] | None = None
+        """Partition and offset, once Kafka has it."""
+
+    def answer(self) -> Answer | None:
+        """What its device is owed now; None where it asked for nothing or Kafka has not confirmed."""
+        if self.response_topic is None or self.stored_at is None:
+            return None
+        partition, offset = self.stored_at
+        ack = Ack(AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail)
+        return Answer(self.response_topic, self.correlation_data, ack)
 
 
-class Owed(NamedTuple):
+class Answer(NamedTuple):
     """What a device is owed for one message."""
 
     response_topic: str
@@ -40,22 +65,54 @@ class Owed(NamedTuple):
 
 
 class AckLedger:
-    """Counts what is in flight, within a bound of messages and of bytes."""
+    """The unacknowledged messages of one session, at most its receive maximum of them."""
+
+    def __init__(self) -> None:
+        self._in_order: deque[Delivery] = deque()
+        """On this connection, in the broker's order, not acknowledged to it. Bounded by the broker: the session's receive maximum."""
+        self._carried: dict[int, Delivery] = {}
+        """Of earlier connections, by packet id; the broker sends each of them again. Bounded as above, for they were in flight there."""
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+    def connected(self, *, session_present: bool) -> None:
+        """A new connection: what the broker still waits for comes again; without its session nothing does."""
+        carried = {one.packet_id: one for one in self._in_order if one.packet_id is not None}
+        self._carried = {**self._carried, **carried} if session_present else {}
+        self._in_order.clear()
+
+    def add(self, delivery: Delivery) -> None:
+        """A message that the broker wants acknowledged goes to Kafka now."""
+        self._in_order.append(delivery)
+
+    def readopt(self, packet_id: int | None, fingerprint: int) -> Delivery | None:
+        """The delivery of which this is a repetition; None where it is new to us. Its packet id counts on this connection from now on."""
+        known = self._carried.pop(packet_id, None) if packet_id is not None else None
+        if known is None or known.fingerprint != fingerprint:
+            return None
+        self._in_order.append(known)
+        return known
+
+    def pubacks(self) -> list[int]:
+        """Packet ids that may be acknowledged to the broker now, in its order."""
+        ready = []
+        waiting = self._in_order
+        while waiting and waiting[0].stored_at is not None:
+            packet_id = waiting.popleft().packet_id
+            assert packet_id is not None, "QoS 0 is never added"
+            ready.append(packet_id)
+        return ready
+
+
+class InFlight:
+    """How much is between the broker and Kafka, over all sessions, against its bounds."""
 
     def __init__(self, *, messages_max: int, bytes_max: int) -> None:
-        self.connection = 0
         self.messages = 0
         self.bytes = 0
-        self._unacknowledged: deque[int] = deque()
-        self._confirmed: set[int] = set()
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-
-    def connected(self) -> None:
-        """A new connection: packet ids of the old one mean nothing on it."""
-        self.connection += 1
-        self._unacknowledged.clear()
-        self._confirmed.clear()
 
     @property
     def is_full(self) -> bool:
@@ -64,32 +121,15 @@ class AckLedger:
 
     @property
     def has_room(self) -> bool:
-        """May reading begin again? At half the bound, so that it does not flutter."""
+        """May reading start again? At half the bound, so that it does not flutter."""
         return self.messages * 2 <= self._messages_max and self.bytes * 2 <= self._bytes_max
 
-    def open(self, waiting: Waiting) -> None:
-        """It goes to Kafka now."""
+    def add(self, size: int) -> None:
+        """A message of so many bytes came."""
         self.messages += 1
-        self.bytes += waiting.bytes
-        if waiting.packet_id is not None:
-            self._unacknowledged.append(waiting.packet_id)
+        self.bytes += size
 
-    def settle(self, waiting: Waiting, *, partition: int, offset: int) -> Owed | None:
-        """Kafka has it there; what its device is owed."""
+    def remove(self, size: int) -> None:
+        """Kafka has it."""
         self.messages -= 1
-        self.bytes -= waiting.bytes
-        if waiting.packet_id is not None and waiting.connection == self.connection:
-            self._confirmed.add(waiting.packet_id)
-        if waiting.response_topic is None:
-            return None
-        ack = Ack(AckToken(partition, offset, dead=waiting.rejected is not None), waiting.rejected, waiting.detail)
-        return Owed(waiting.response_topic, waiting.correlation_data, ack)
-
-    def pubacks(self) -> list[int]:
-        """Packet ids that may be acknowledged to the broker now, in its order."""
-        ready = []
-        while self._unacknowledged and self._unacknowledged[0] in self._confirmed:
-            packet_id = self._unacknowledged.popleft()
-            self._confirmed.discard(packet_id)
-            ready.append(packet_id)
-        return ready
+        self.bytes -= size

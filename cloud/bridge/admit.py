@@ -1,4 +1,4 @@
-"""What may pass the bridge: an MQTT publish becomes a Kafka record, or is Rejected with its reason. No I/O, no business logic.
+"""What may pass the bridge: a message becomes a Kafka record, or is Rejected with its reason. No I/O, no business logic.
 
 Checked: topic, content type, size (also inflated), JSON, shape, times, field types against the stream catalogue, no other device's
 name, no answer on another device's topic. A frame's own bytes pass unchanged behind the envelope; a plain device's object becomes a
@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-import mqtt5
 import orjson
 from pydantic import ValidationError
 
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.envelope import Envelope
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
 from edgewake.protocol.device import DeviceStatus
@@ -41,14 +41,14 @@ class Admitted(NamedTuple):
     placement: bytes
 
 
-def admit(packet: mqtt5.PublishPacket, catalogue: Catalogue, *, received_at: int) -> Admitted:
+def admit(message: Envelope, catalogue: Catalogue, *, received_at: int) -> Admitted:
     """Check a publish on `ew/v1/<device>/up/<stream>`; raises Rejected."""
-    place = parse_up(packet.topic)
+    place = parse_up(message.topic)
     device, stream = place.device, place.stream
-    check_answer(packet, device)
-    mode = Mode.ONE_WAY if packet.qos == 0 else Mode.ACK
-    content_type = packet.content_type
-    payload = packet.payload
+    check_answer(message, device)
+    mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
+    content_type = message.content_type
+    payload = message.payload
     if content_type is None or not content_type.startswith(_OUR_TYPES):
         frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
         payload = frames.encode(frame)
@@ -65,7 +65,7 @@ def admit(packet: mqtt5.PublishPacket, catalogue: Catalogue, *, received_at: int
     return Admitted(
         device=device,
         value=record.encode(
-            device=device, stream=stream, mode=mode, sent_at=_sent_at(packet), received_at=received_at, frame_bytes=payload
+            device=device, stream=stream, mode=mode, sent_at=_sent_at(message), received_at=received_at, frame_bytes=payload
         ),
         placement=_placement(discipline, stream, frame).encode(),
     )
@@ -81,14 +81,14 @@ def _placement(discipline: Discipline, stream: str, frame: Frame) -> Placement:
     return Placement(discipline, stream, epoch, first, last, seq, len(frame.t) if frame.gap is None else frame.gap.count)
 
 
-def admit_status(packet: mqtt5.PublishPacket, *, received_at: int) -> DeviceStatus:
+def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
     """Check a publish on `ew/v1/<device>/status`; raises Rejected."""
-    device = topics.parse_status(packet.topic)
-    check_answer(packet, device)
-    if len(packet.payload) > STATUS_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"status of {len(packet.payload)} bytes: expected at most {STATUS_BYTES_MAX}")
+    device = topics.parse_status(message.topic)
+    check_answer(message, device)
+    if len(message.payload) > STATUS_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"status of {len(message.payload)} bytes: expected at most {STATUS_BYTES_MAX}")
     try:
-        body = orjson.loads(packet.payload)
+        body = orjson.loads(message.payload)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"status: not JSON: {error}") from error
     try:
@@ -101,12 +101,12 @@ def admit_status(packet: mqtt5.PublishPacket, *, received_at: int) -> DeviceStat
     return status.model_copy(update={"received_at": received_at})
 
 
-def check_answer(packet: mqtt5.PublishPacket, device: str) -> None:
+def check_answer(message: Envelope, device: str) -> None:
     """May the device be answered where it asks? Raises Rejected(response_topic | oversize)."""
-    topic = packet.response_topic
+    topic = message.response_topic
     if topic is not None and not may_answer(topic, device):
         raise Rejected(RejectReason.RESPONSE_TOPIC, f"response topic {topic[:200]!r}: expected one below {topics.ROOT}/{device}/")
-    correlation = packet.correlation_data
+    correlation = message.correlation_data
     if correlation is not None and len(correlation) > CORRELATION_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"correlation data of {len(correlation)} bytes: expected at most {CORRELATION_BYTES_MAX}")
 
@@ -123,9 +123,9 @@ def _may_answer(topic: str, device: str) -> bool:
     return own and rest != "status" and not rest.startswith("up/")
 
 
-def _sent_at(packet: mqtt5.PublishPacket) -> int | None:
+def _sent_at(message: Envelope) -> int | None:
     """The user property `sent_at`; None where it is missing or no time: a wrong clock harms only its own device."""
-    for name, value in packet.user_properties:
+    for name, value in message.user_properties:
         if name == "sent_at" and value.isascii() and value.isdigit() and len(value) <= 16 and int(value) <= COUNTER_MAX:
             return int(value)
     return None

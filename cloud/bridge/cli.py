@@ -21,8 +21,8 @@ def bridge(config_file: Path, verbose: bool) -> None:
 
     import uvloop
 
-    from edgewake.cloud.bridge.bridge import run
     from edgewake.cloud.bridge.config import BridgeConfig
+    from edgewake.cloud.bridge.service import run
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError

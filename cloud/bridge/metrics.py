@@ -26,6 +26,10 @@ class BridgeMetrics:
     inflight_messages: int = 0
     inflight_bytes: int = 0
     connections: int = 0
+    readopted: int = 0
+    """Messages that the broker sent again while they were on their way to Kafka, or already there: produced once."""
+    sent_alone: int = 0
+    """Records that Kafka refused with their batch, sent again each in a batch of its own."""
 
     def gather(self) -> Iterable[Metric]:
         """As Prometheus wants them."""
@@ -35,4 +39,10 @@ class BridgeMetrics:
         yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
         yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
         yield gauge("edgewake_bridge_mqtt_connections", "Connections made to the broker", self.connections)
+        yield counter(
+            "edgewake_bridge_readopted", "Messages the broker sent again that were in flight already", "kind", {"message": self.readopted}
+        )
+        yield counter(
+            "edgewake_bridge_sent_alone", "Records refused with their batch and sent again alone", "kind", {"record": self.sent_alone}
+        )
         yield self.latency.metric("edgewake_bridge_latency_seconds", "From the socket to Kafka's confirmation")

@@ -182,7 +182,11 @@ class Device(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._reader = PacketReader()
-        self._transport.write(mqtt5.ConnectPacket(self.name, clean_start=True).write())
+        self._transport.write(self.hello())
+
+    def hello(self) -> bytes:
+        """Its CONNECT packet."""
+        return mqtt5.ConnectPacket(self.name, clean_start=True).write()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._subscribed = False

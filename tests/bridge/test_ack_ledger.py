@@ -1,80 +1,125 @@
 """What is owed for a message, and only when Kafka has it."""
 
-from edgewake.cloud.bridge.ack_ledger import AckLedger, Owed, Waiting
+from __future__ import annotations
+
+from edgewake.cloud.bridge.ack_ledger import AckLedger, Answer, Delivery, InFlight
 from edgewake.protocol.ack import Ack, AckToken
 from edgewake.protocol.errors import RejectReason
 
-WAITING = Waiting(1, 7, "ew/v1/a/ack", b"c", 100, 0.0)
+
+def delivery(packet_id: int | None = 7, *, response_topic: str | None = "ew/v1/a/ack", fingerprint: int = 1) -> Delivery:
+    return Delivery(packet_id, response_topic, b"c", 100, 0.0, fingerprint)
 
 
-def ledger(*, messages_max: int = 10, bytes_max: int = 1000) -> AckLedger:
-    made = AckLedger(messages_max=messages_max, bytes_max=bytes_max)
-    made.connected()
+def ledger(*deliveries: Delivery) -> AckLedger:
+    made = AckLedger()
+    made.connected(session_present=False)
+    for one in deliveries:
+        made.add(one)
     return made
 
 
 def test_what_kafka_has_is_acknowledged_to_the_broker_and_to_the_device() -> None:
-    made = ledger()
-    made.open(WAITING)
-    assert made.pubacks() == []
-    assert made.settle(WAITING, partition=2, offset=5) == Owed("ew/v1/a/ack", b"c", Ack(AckToken(2, 5)))
+    one = delivery()
+    made = ledger(one)
+    assert (made.pubacks(), one.answer()) == ([], None)
+    one.stored_at = (2, 5)
+    assert one.answer() == Answer("ew/v1/a/ack", b"c", Ack(AckToken(2, 5)))
     assert made.pubacks() == [7]
-    assert (made.messages, made.bytes, made.pubacks()) == (0, 0, [])
-
-
-def test_a_packet_of_an_earlier_connection_is_not_acknowledged_but_its_device_is() -> None:
-    """The broker sends it again under the same id, or gave the id to another message."""
-    made = ledger()
-    made.open(WAITING)
-    made.connected()
-    made.open(WAITING._replace(connection=2))
-    assert made.settle(WAITING, partition=0, offset=0) == Owed("ew/v1/a/ack", b"c", Ack(AckToken(0, 0)))
-    assert made.pubacks() == []
+    assert (len(made), made.pubacks()) == (0, [])
 
 
 def test_the_broker_is_acknowledged_in_its_own_order_whatever_kafkas_is() -> None:
-    made = ledger()
-    first, second, third = (WAITING._replace(packet_id=number) for number in (9, 3, 5))
-    for waiting in (first, second, third):
-        made.open(waiting)
-    made.settle(second, partition=1, offset=0)
+    first, second, third = delivery(9), delivery(3), delivery(5)
+    made = ledger(first, second, third)
+    second.stored_at = (1, 0)
     assert made.pubacks() == []
-    made.settle(first, partition=0, offset=0)
+    first.stored_at = (0, 0)
     assert made.pubacks() == [9, 3]
 
 
-def test_a_device_that_asks_for_no_answer_gets_none() -> None:
-    made = ledger()
-    waiting = WAITING._replace(packet_id=None, response_topic=None)
-    made.open(waiting)
-    assert made.settle(waiting, partition=0, offset=0) is None
+def test_a_packet_id_of_a_lost_connection_is_not_acknowledged_on_the_next() -> None:
+    """The broker sends it again under the same id, or gave the id to another message."""
+    one = delivery()
+    made = ledger(one)
+    made.connected(session_present=True)
+    one.stored_at = (0, 0)
     assert made.pubacks() == []
+    assert one.answer() is not None
+
+
+def test_a_message_sent_again_is_the_one_on_its_way_and_is_acknowledged_on_the_new_connection() -> None:
+    one = delivery()
+    made = ledger(one)
+    made.connected(session_present=True)
+    assert made.readopt(7, 1) is one
+    assert made.readopt(7, 1) is None
+    one.stored_at = (0, 0)
+    assert made.pubacks() == [7]
+
+
+def test_a_message_sent_again_after_kafka_had_it_is_acknowledged_and_answered_at_once() -> None:
+    one = delivery()
+    made = ledger(one)
+    one.stored_at = (0, 4)
+    made.connected(session_present=True)
+    again = made.readopt(7, 1)
+    assert again is not None
+    assert again.answer() == Answer("ew/v1/a/ack", b"c", Ack(AckToken(0, 4)))
+    assert made.pubacks() == [7]
+
+
+def test_another_message_under_an_old_packet_id_is_new() -> None:
+    made = ledger(delivery())
+    made.connected(session_present=True)
+    assert made.readopt(7, 2) is None
+
+
+def test_without_a_session_at_the_broker_no_packet_id_means_anything_any_more() -> None:
+    made = ledger(delivery())
+    made.connected(session_present=False)
+    assert made.readopt(7, 1) is None
+
+
+def test_connections_lost_before_everything_came_again_lose_no_delivery() -> None:
+    """The second connection ends between two messages that the broker sends again; the third brings both."""
+    first, second = delivery(1), delivery(2)
+    made = ledger(first, second)
+    made.connected(session_present=True)
+    assert made.readopt(1, 1) is first
+    made.connected(session_present=True)
+    assert (made.readopt(1, 1), made.readopt(2, 1)) == (first, second)
+
+
+def test_a_device_that_asks_for_no_answer_gets_none() -> None:
+    one = delivery(None, response_topic=None)
+    one.stored_at = (0, 0)
+    assert one.answer() is None
 
 
 def test_a_dead_letter_is_answered_with_its_reason() -> None:
-    made = ledger()
-    waiting = WAITING._replace(rejected=RejectReason.JSON, detail="why")
-    made.open(waiting)
-    owed = made.settle(waiting, partition=0, offset=9)
-    assert owed is not None
-    assert owed.ack == Ack(AckToken(0, 9, dead=True), RejectReason.JSON, "why")
+    one = delivery()
+    one.rejected, one.detail, one.stored_at = RejectReason.JSON, "why", (0, 9)
+    answer = one.answer()
+    assert answer is not None
+    assert answer.ack == Ack(AckToken(0, 9, dead=True), RejectReason.JSON, "why")
 
 
 def test_reading_stops_at_the_bound_of_messages_and_goes_on_at_half() -> None:
-    made = ledger(messages_max=4)
+    made = InFlight(messages_max=4, bytes_max=1000)
     for _ in range(4):
-        made.open(WAITING)
+        made.add(1)
     assert made.is_full
-    made.settle(WAITING, partition=0, offset=0)
+    made.remove(1)
     assert not made.is_full
     assert not made.has_room
-    made.settle(WAITING, partition=0, offset=1)
+    made.remove(1)
     assert made.has_room
 
 
 def test_reading_stops_at_the_bound_of_bytes() -> None:
-    made = ledger(bytes_max=150)
-    made.open(WAITING)
+    made = InFlight(messages_max=10, bytes_max=150)
+    made.add(100)
     assert not made.is_full
-    made.open(WAITING)
+    made.add(100)
     assert made.is_full

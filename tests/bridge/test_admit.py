@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.envelope import Message
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
 from edgewake.protocol.device import DeviceState, DeviceStatus
@@ -23,10 +24,10 @@ FRAME = Frame(3, 12, 1101, [NOW, NOW + 1], {"speed": [51.2, None]})
 
 
 def publish(
-    payload: bytes, *, topic: str = "ew/v1/car/up/pos", qos: int = 1, content_type: str | None = None, **more: object
+    payload: bytes, *, topic: str = "ew/v1/car/up/pos", qos: int = 1, response_topic: str | None = "ew/v1/car/ack", **more: object
 ) -> mqtt5.PublishPacket:
     quality = mqtt5.QoS.AT_LEAST_ONCE if qos else mqtt5.QoS.AT_MOST_ONCE
-    return mqtt5.PublishPacket(topic, payload, qos=quality, packet_id=7 if qos else None, content_type=content_type, **more)
+    return mqtt5.PublishPacket(topic, payload, qos=quality, packet_id=7 if qos else None, response_topic=response_topic, **more)
 
 
 def admitted(packet: mqtt5.PublishPacket, catalogue: Catalogue | None = None) -> tuple[record.Record, Placement]:
@@ -60,9 +61,21 @@ def test_a_gap_frame_takes_the_numbers_it_replaces() -> None:
     assert placement == Placement(Discipline.ORDERED, "pos", 3, 13, 14, 1103, 200)
 
 
-def test_a_one_way_frame_is_waited_for_by_nobody() -> None:
-    taken, placement = admitted(publish(frames.encode(FRAME), content_type=FRAME_TYPE, qos=0))
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_frame_whose_device_waits_for_no_answer_is_waited_for_by_nobody(qos: int) -> None:
+    taken, placement = admitted(publish(frames.encode(FRAME), content_type=FRAME_TYPE, qos=qos, response_topic=None))
     assert (taken.mode, placement.discipline) == (Mode.ONE_WAY, Discipline.NUMBERED)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_frame_whose_device_waits_for_the_answer_is_ordered_whatever_its_qos(qos: int) -> None:
+    taken, placement = admitted(publish(frames.encode(FRAME), content_type=FRAME_TYPE, qos=qos))
+    assert (taken.mode, placement.discipline) == (Mode.ACK, Discipline.ORDERED)
+
+
+def test_a_message_needs_no_mqtt() -> None:
+    result = admit(Message("ew/v1/car/up/pos", b'{"speed":1}'), Catalogue(), received_at=NOW)
+    assert record.decode(result.value).frame.fields == {"speed": [1]}
 
 
 def test_a_plain_reading_is_a_frame_of_one_and_its_seq_removes_repeats() -> None:

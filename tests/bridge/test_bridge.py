@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
+from collections.abc import Iterator
 
 import mqtt5
 import psutil
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack
@@ -59,42 +63,54 @@ async def test_a_bridge_killed_between_kafka_and_acknowledgement_loses_nothing(h
     assert other.is_running()
 
 
-async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto) -> None:
-    """The same death of a bridge that sends PUBACK on arrival and stores later: what it had confirmed is gone."""
-    stored: set[bytes] = set()
-    taken: set[bytes] = set()
+class HalfStored(Device):
+    """Keeps a session on the broker, and of its first hundred messages the later half in memory only."""
 
-    class AutoAck(Device):
-        def data_received(self, data: bytes) -> None:
-            for packet in self._reader.feed(data):
-                if isinstance(packet, mqtt5.ConnAckPacket):
+    def __init__(self, here: World, stored: set[bytes], came: list[bytes], *, puback: str) -> None:
+        super().__init__(here, "control-bridge", "x")
+        self._stored, self._came, self._puback = stored, came, puback
+
+    def hello(self) -> bytes:
+        return mqtt5.ConnectPacket(self.name, clean_start=False, session_expiry_interval=60).write()
+
+    def data_received(self, data: bytes) -> None:
+        for packet in self._reader.feed(data):
+            match packet:
+                case mqtt5.ConnAckPacket():
                     filters = [mqtt5.TopicFilter("$share/control/control/up", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
                     self._transport.write(mqtt5.SubscribePacket(1, filters).write())
-                elif isinstance(packet, mqtt5.SubAckPacket):
+                case mqtt5.SubAckPacket():
                     self._subscribed = True
-                elif isinstance(packet, mqtt5.PublishPacket):
-                    self._transport.write(mqtt5.PubAckPacket(packet.packet_id).write())
-                    taken.add(packet.payload)
-                    if len(taken) <= 50:
-                        stored.add(packet.payload)
+                case mqtt5.PublishPacket():
+                    self._came.append(packet.payload)
+                    stores = len(self._came) <= 50 or len(self._came) > 100
+                    if stores:
+                        self._stored.add(packet.payload)
+                    if stores or self._puback == "on arrival":
+                        self._transport.write(mqtt5.PubAckPacket(packet.packet_id).write())
 
+
+@pytest.mark.parametrize("puback", ["on arrival", "when stored"])
+async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto, puback: str) -> None:
+    """A consumer dies with half of its messages in memory only: what it had confirmed on arrival never comes again."""
     here = World(own_broker, None, None)  # type: ignore[arg-type]
-    control, device = AutoAck(here, "control-bridge", "x"), Device(here, "control-device", "x")
-    await control.connected()
+    stored: set[bytes] = set()
+    came: list[bytes] = []
+    consumer, device = HalfStored(here, stored, came, puback=puback), Device(here, "control-device", "x")
+    await consumer.connected()
     await device.connected()
     for i in range(1, 101):
         device.publish(b"%d" % i, topic="control/up", packet_id=i)
     async with asyncio.timeout(10):
-        while len(taken) < 100:
+        while len(came) < 100:
             await asyncio.sleep(0.01)
-    await control.close()
-    again = AutoAck(here, "control-bridge", "x")
-    await again.connected()
-    device.publish(b"last", topic="control/up", packet_id=101)
+    await consumer.close()
+    await HalfStored(here, stored, came, puback=puback).connected()
+    device.publish(b"101", topic="control/up", packet_id=101)
     async with asyncio.timeout(10):
-        while b"last" not in taken:
+        while b"101" not in stored:
             await asyncio.sleep(0.01)
-    assert len(stored) == 50, "the control lost nothing: the test above shows nothing"
+    assert len(stored) == (51 if puback == "on arrival" else 101)
     for one in here.devices:
         await one.close()
 
@@ -250,27 +266,52 @@ def _unready_bridge(here: World):
 
 async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: World) -> None:
     """An operator lowered the topic's bound below a frame's size."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
     here.bridge("b-refused")
-    client = clients.admin(here.config)
-
-    def bound(value: str) -> None:
-        entry = ConfigEntry("max.message.bytes", value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
-        client.incremental_alter_configs([resource])[resource].result(10)
-
     device = Device(here, "refused-1", "refused")
     await device.send(1)
-    bound("2000")
-    try:
+    with _bound_of_a_record(here, 2000):
         device.publish(b'{"a":[' + b",".join(b"%d" % (i * 7919 % 100_000) for i in range(1200)) + b"]}", correlation=b"50", packet_id=50)
         refused = await device.answered(50)
         device.publish(b'{"b":1}', correlation=b"51", packet_id=51)
         assert await device.answered(51) == Ack(device.acks[51].token)
-    finally:
-        bound(str(RECORD_BYTES_MAX))
     assert (refused.rejected, refused.token.dead) == (RejectReason.OVERSIZE, True)
+
+
+@pytest.mark.parametrize("lowered", ["before the bridge starts", "while it runs"])
+async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: World, lowered: str) -> None:
+    """Kafka refuses the whole batch by its size; each message in it is small enough."""
+    rng = random.Random(1)
+    burst = [b'{"a":"%s"}' % rng.randbytes(1700).hex().encode() for _ in range(300)]
+    is_late = lowered == "while it runs"
+    if is_late:
+        here.bridge("b-batch")
+    with _bound_of_a_record(here, 65_536):
+        if not is_late:
+            here.bridge("b-batch")
+        device = Device(here, f"batch-{len(lowered)}", "batch")
+        await device.connected()
+        for i, payload in enumerate(burst, start=1):
+            device.publish(payload, correlation=b"%d" % i, packet_id=i)
+        assert [(await device.answered(i)).rejected for i in range(1, 301)] == [None] * 300
+    assert (here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0) is is_late
+
+
+@contextlib.contextmanager
+def _bound_of_a_record(here: World, size: int) -> Iterator[None]:
+    """max.message.bytes of `ew.up`, for a while."""
+    client = clients.admin(here.config)
+    topic_admin.ensure_topics(here.config, [topics.UP])
+
+    def bound(value: int) -> None:
+        entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(10)
+
+    bound(size)
+    try:
+        yield
+    finally:
+        bound(RECORD_BYTES_MAX)
 
 
 def test_a_wrong_configuration_is_said_in_one_line_with_exit_2(tmp_path) -> None:

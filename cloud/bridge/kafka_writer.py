@@ -1,0 +1,120 @@
+"""Gives records to Kafka's client and reports what became of each. Not for several threads.
+
+Kafka's client sends several records in one batch, and where the batch is over the topic's bound every record in it is refused as too large.
+So a record that is refused by its size is sent again in a batch of its own, and only what is refused there is too large.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from edgewake.cloud.bridge.ack_ledger import Delivery
+from edgewake.cloud.bridge.records import KafkaRecord
+from edgewake.protocol.errors import LocalError
+
+PRODUCER: Final[dict[str, Any]] = {
+    "linger.ms": 5,  # 3 ms more for a lone message, and half the requests under load
+    "message.timeout.ms": 0,  # for ever: the broker's in-flight bound is what ends the waiting
+    "queue.buffering.max.messages": 200_000,  # above the in-flight bound, so that it is not the queue that fills
+    "queue.buffering.max.kbytes": 256 * 1024,
+    "topic.metadata.refresh.interval.ms": 30_000,
+    "reconnect.backoff.max.ms": 2_000,
+    "delivery.report.only.error": False,
+}
+ALONE: Final[dict[str, Any]] = PRODUCER | {"linger.ms": 0, "batch.num.messages": 1}
+"""Settings of the producer that sends each record in a batch of its own."""
+
+_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+
+class KafkaWriter:
+    """Writes records and calls `on_stored(record, delivery, partition, offset)` or `on_too_large(record, delivery, why)` for each.
+
+    Both are called inside `poll`, the second also inside `write`. A record without a delivery is reported to nobody.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        alone: Callable[[], Producer],
+        on_stored: Callable[[KafkaRecord, Delivery, int, int], None],
+        on_too_large: Callable[[KafkaRecord, Delivery | None, str], None],
+    ) -> None:
+        self._producer = producer
+        self._make_alone = alone
+        self._alone: Producer | None = None
+        self._on_stored = on_stored
+        self._on_too_large = on_too_large
+        self._waiting: deque[tuple[KafkaRecord, Delivery | None]] = deque()
+        """For room in the client's queue. What is here is in flight and bounded as such: reading stops while it is not empty."""
+        self._failure: LocalError | None = None
+        self.sent_alone = 0
+        """Records that were refused in a batch and sent again alone."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Do records wait for room in the client's queue?"""
+        return bool(self._waiting)
+
+    def write(self, record: KafkaRecord, delivery: Delivery | None) -> None:
+        """Give a record to Kafka's client; where its queue is full the record waits."""
+        if self._waiting or not self._produced(self._producer, record, delivery):
+            self._waiting.append((record, delivery))
+
+    def poll(self) -> None:
+        """Report what Kafka confirmed or refused, and send what waits. Raises LocalError when Kafka refuses for good."""
+        self._producer.poll(0)
+        if self._alone is not None:
+            self._alone.poll(0)
+        while self._waiting and self._produced(self._producer, *self._waiting[0]):
+            self._waiting.popleft()
+        if self._failure is not None:
+            raise self._failure
+
+    def _produced(self, producer: Producer, record: KafkaRecord, delivery: Delivery | None) -> bool:
+        is_alone = producer is not self._producer
+        try:
+            producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                on_delivery=partial(self._on_delivery, record, delivery, is_alone),
+                timestamp=record.timestamp,
+                headers=record.headers,
+            )
+        except BufferError:
+            return False
+        except KafkaException as error:  # over the client's own bound: refused before it is in any batch
+            self._on_refusal(record, delivery, error.args[0], is_alone=True)
+        return True
+
+    def _on_delivery(
+        self, record: KafkaRecord, delivery: Delivery | None, is_alone: bool, error: KafkaError | None, message: Message
+    ) -> None:
+        """Kafka's answer for one record."""
+        if error is not None:
+            self._on_refusal(record, delivery, error, is_alone=is_alone)
+        elif delivery is not None:
+            self._on_stored(record, delivery, message.partition() or 0, message.offset() or 0)
+
+    def _on_refusal(self, record: KafkaRecord, delivery: Delivery | None, error: KafkaError, *, is_alone: bool) -> None:
+        """Too large is the message's fault; all else that the client does not retry is ours and ends the process."""
+        if error.code() not in _TOO_LARGE:
+            self.fail(f"Kafka refuses a record for {record.topic}: {error.str()}")
+        elif is_alone:
+            self._on_too_large(record, delivery, f"{len(record.value)} bytes: {error.str()}")
+        else:
+            self.sent_alone += 1
+            self._alone = self._alone or self._make_alone()
+            if not self._produced(self._alone, record, delivery):
+                self._waiting.append((record, delivery))
+
+    def fail(self, why: str) -> None:
+        """The next `poll` raises LocalError with this reason."""
+        self._failure = self._failure or LocalError(why)

@@ -1,0 +1,153 @@
+"""One TCP connection to the MQTT broker under asyncio: bytes to packets, packets to futures and to a handler. It decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, cast
+
+import mqtt5
+
+from edgewake.cloud.bridge.config import MqttConfig
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import ConfigError, RemoteError
+from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
+
+_SUBSCRIBE_ID: Final = 1
+_UNSUBSCRIBE_ID: Final = 2
+_PUBLISHES: Final = (mqtt5.PublishPacket, Unreadable)
+
+OnPublish: TypeAlias = Callable[[mqtt5.PublishPacket | Unreadable], None]
+OnConnected: TypeAlias = Callable[[mqtt5.ConnAckPacket], None]
+
+
+class Connection(asyncio.Protocol):
+    """A connection that says `hello` (a CONNECT packet). `connected`, `subscribed` and `lost` are futures; `lost` only ever fails.
+
+    `on_connected` is called before the publishes that arrive in the same read as the broker's CONNACK: the packet ids that they carry
+    belong to this connection.
+    """
+
+    def __init__(self, hello: bytes, *, on_connected: OnConnected, on_publish: OnPublish, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        self.connected: asyncio.Future[mqtt5.ConnAckPacket] = loop.create_future()
+        self.subscribed: asyncio.Future[None] = loop.create_future()
+        self.unsubscribed: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.heard_s = clock.monotonic_s()
+        self.pongs = 0
+        self._hello = hello
+        self._on_connected = on_connected
+        self._on_publish = on_publish
+        self._clock = clock
+        self._reader = PacketReader(keep_unreadable=True)
+        self._transport: asyncio.Transport | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._hello)
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost.done():
+            return
+        self.heard_s = self._clock.monotonic_s()
+        try:
+            for packet in self._reader.feed(data):
+                if isinstance(packet, _PUBLISHES):
+                    self._on_publish(packet)
+                else:
+                    self._on_packet(packet)
+        except Exception as error:  # handed to the task that owns this connection, which raises it
+            self.give_up(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.give_up(exc if isinstance(exc, OSError) else RemoteError("the broker closed the connection"))
+
+    # packets
+
+    def _on_packet(self, packet: Packet) -> None:
+        match packet:
+            case mqtt5.ConnAckPacket():
+                if packet.reason_code != 0:
+                    raise RemoteError(f"the broker refuses us: {packet.reason_code!s} {packet.reason_str or ''}")
+                self._on_connected(packet)
+                self.connected.set_result(packet)
+            case mqtt5.SubAckPacket():
+                if refused := [str(code) for code in packet.reason_codes if int(code) >= 0x80]:
+                    raise RemoteError(f"the broker refuses our subscriptions: {refused}")
+                self.subscribed.set_result(None)
+            case mqtt5.UnsubAckPacket():
+                self.unsubscribed.set_result(None)
+            case mqtt5.PingRespPacket():
+                self.pongs += 1
+            case mqtt5.DisconnectPacket():
+                raise RemoteError(f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}")
+
+    def subscribe(self, filters: Sequence[str]) -> None:
+        """Ask for these; `subscribed` is done when the broker agreed."""
+        wanted = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for pattern in filters]
+        self.write(mqtt5.SubscribePacket(_SUBSCRIBE_ID, wanted).write())
+
+    def unsubscribe(self, filters: Sequence[str]) -> None:
+        """Ask for these no longer; `unsubscribed` is done when the broker deals nothing more."""
+        self.write(mqtt5.UnsubscribePacket(_UNSUBSCRIBE_ID, list(filters)).write())
+
+    def ping(self) -> None:
+        """Ask for a sign of life; `pongs` counts the answers."""
+        self.write(mqtt5.PingReqPacket().write())
+
+    # life
+
+    def give_up(self, error: Exception) -> None:
+        """End all who wait on this connection, with the reason."""
+        for future in (self.connected, self.subscribed, self.unsubscribed, self.lost):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # read here, so that asyncio does not log it where nobody awaits this future
+        if self._transport is not None:
+            self._transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; on a connection that is closing they are left out."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def set_reading(self, wanted: bool) -> None:
+        """Stop reading the socket, or start again."""
+        if self._transport is None or self._transport.is_closing() or wanted == self._transport.is_reading():
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Let the bytes out and hang up."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def tls_of(config: MqttConfig) -> ssl.SSLContext | None:
+    """The TLS context; None for a plain connection. Raises ConfigError where a file cannot be used."""
+    if config.ca_file is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=config.ca_file)
+        if config.cert_file is not None:
+            context.load_cert_chain(config.cert_file, config.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"mqtt: ca_file, cert_file or key_file: {error}") from error
+    return context
+
+
+def password_of(config: MqttConfig) -> bytes | None:
+    """The password in its file; None without one. Raises ConfigError."""
+    if config.password_file is None:
+        return None
+    try:
+        return config.password_file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"mqtt.password_file = {config.password_file}: {error.strerror}") from error
