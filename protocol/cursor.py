@@ -1,18 +1,27 @@
-"""The cursor: a client's exact place in one or several streams. The SSE `id` is the cursor.
+"""The cursor: a client's exact position in one or several streams. The SSE `id` is the cursor.
 
-Said once, here: a position is (offset, index): the Kafka offset of the *next* record to read and the number of its events that
-were already passed (0 for a fresh record). Everything before a position was delivered or filtered out; nothing from it on was.
-A cursor holds a position for *every* partition of *every* stream of its subscription, so an idle partition is never guessed.
+Defined once, here: a position is (offset, index): the Kafka offset of the *next* record to read and the number of its events that were
+already passed (0 for a fresh record). Everything before a position was delivered or filtered out; nothing from it on was. A cursor holds
+a position for *every* partition of *every* stream of its subscription, so an idle partition is never guessed.
 
-Text: `v1.` + base64url without padding of
+A cursor belongs to streams and not to a subscription: each stream's positions stand beside a hash of its name and one of its topic's
+identity in Kafka. So a stream may be added or removed, a filter may change, and one topic may be made anew, and everything else goes on
+where it was (`edgewake.cloud.log.resume`).
 
-    subscription  4 bytes   BLAKE2b of streams, where and select: a cursor fits its own subscription only
-    generation    4 bytes   BLAKE2b of the topics' ids in Kafka: a topic that was made anew is not the old one
-    key id        1 byte    which signing key
-    positions     varints   per stream in the subscription's sorted order: partition count, then offset, index for each partition
+Text: `v2.` + base64url without padding of
+
+    key id        1 byte    which key signed it
+    flags         1 byte    1: its client asked to stop at a gap and was stopped here
+    filters       2 bytes   BLAKE2b of `where` and `select`; a hint that they changed, nothing hangs on it
+    per stream, in the sorted order of their names:
+      stream      4 bytes   BLAKE2b of the name
+      generation  4 bytes   BLAKE2b of the topic's id in Kafka: a topic that was made anew is not the old one
+      count       varint    partitions
+      positions   varints   per partition: 2 × offset, or 2 × offset + 1 and then the index
     tag          10 bytes   keyed BLAKE2b of all before (RFC 7693), so that it cannot be forged
 
-ASCII, one stream of 4 partitions: about 65 characters. Stateless: any server with the key resumes it.
+ASCII, one stream of 4 partitions: about 60 characters. Stateless: any server that has the key resumes it. `v1.` is read
+(`edgewake.protocol.cursor_v1`) and no longer written.
 """
 
 from __future__ import annotations
@@ -20,147 +29,175 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from edgewake.protocol import varint
+from edgewake.protocol.cursor_v1 import CursorV1, read_v1
 from edgewake.protocol.errors import CursorError
 
-PREFIX: Final = "v1."
-TEXT_MAX: Final = 4096
-"""Characters of a cursor that is read at all. 16 streams of 16 partitions need about 2500."""
-_PREFIX_BYTES: Final = PREFIX.encode()
+PREFIX: Final = "v2."
+PARTITIONS_MAX: Final = 1024
+"""Partitions in one subscription, all its streams together: 16 streams of 64. More are refused when a stream is opened (422), because a
+cursor travels in a request's header and proxies bound those."""
+TEXT_MAX: Final = 14 * 1024
+"""Characters of a cursor that is read at all: PARTITIONS_MAX positions at offsets below 2^48 and indexes below 2^21 stay below it."""
+KEY_BYTES_MIN: Final = 16
+_KEY_BYTES_MAX: Final = 64
+"""Of a key; BLAKE2b takes no more."""
 _TAG: Final = 10
-_HEAD: Final = 9
+_HEAD: Final = 4
+_STOP: Final = 1
+_VERSION: Final = re.compile(r"v([0-9]{1,3})\.([A-Za-z0-9_-]+)")
 
 Position: TypeAlias = tuple[int, int]
 """(offset of the next record, events of it already passed)."""
 
 
-def subscription_hash(streams: Sequence[str], where: str | None, select: str | None) -> bytes:
-    """4 bytes that stand for a subscription; the order of streams does not matter."""
-    text = "\0".join([*sorted(streams), "\1", where or "", "\1", select or ""])
-    return blake2b(text.encode(), digest_size=4).digest()
+def stream_hash(name: str) -> bytes:
+    """4 bytes that stand for a stream."""
+    return blake2b(name.encode(), digest_size=4).digest()
 
 
-def generation_hash(topic_ids: Sequence[str]) -> bytes:
-    """4 bytes that stand for the topics' identities, in the subscription's sorted order of streams."""
-    return blake2b("\0".join(topic_ids).encode(), digest_size=4).digest()
+def generation_hash(topic_id: str) -> bytes:
+    """4 bytes that stand for a topic's identity in Kafka."""
+    return blake2b(topic_id.encode(), digest_size=4).digest()
+
+
+def filters_hash(where: str | None, select: str | None) -> bytes:
+    """2 bytes that stand for a subscription's filters."""
+    return blake2b(f"{where or ''}\0{select or ''}".encode(), digest_size=2).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """A position in one stream; `partitions[p]` is that in partition p."""
+
+    stream: bytes
+    """stream_hash of its name."""
+    generation: bytes
+    """generation_hash of its topic."""
+    partitions: tuple[Position, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a subscription. `positions[i][p]` is partition p of the i-th stream in sorted order."""
+    """A position in several streams."""
 
-    subscription: bytes
-    generation: bytes
-    positions: tuple[tuple[Position, ...], ...]
+    streams: tuple[StreamPosition, ...]
+    filters: bytes = b"\0\0"
+    """filters_hash of the subscription that it was made for."""
+    stop: bool = False
+    """The client asked for `on_gap=stop` and there was a gap: the position is the one before it."""
 
-    def moved(self, stream: int, partition: int, position: Position) -> Cursor:
-        """The same cursor with one partition moved."""
-        partitions = list(self.positions[stream])
-        partitions[partition] = position
-        positions = (*self.positions[:stream], tuple(partitions), *self.positions[stream + 1 :])
-        return replace(self, positions=positions)
+
+@dataclass(frozen=True, slots=True)
+class CursorKeys:
+    """What signs and verifies: `secrets` by key id (0-255), at least 16 bytes each. Key `signing` signs, all verify."""
+
+    secrets: Mapping[int, bytes]
+    signing: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if not all(len(secret) >= KEY_BYTES_MIN and 0 <= kid <= 255 for kid, secret in self.secrets.items()):
+            raise ValueError(f"cursor keys: expected ids 0-255 and {KEY_BYTES_MIN} bytes or more each")
+        if self.signing not in self.secrets:
+            raise ValueError(f"cursor keys: the signing key {self.signing} is not among them")
+
+    def tag(self, kid: int, signed: bytes) -> bytes:
+        """The tag of `signed` by key `kid`."""
+        return blake2b(signed, key=self.secrets[kid][:_KEY_BYTES_MAX], digest_size=_TAG).digest()
 
 
 class CursorCodec:
-    """Signs and reads cursors. `keys` maps a key id (0-255) to at least 16 secret bytes; the highest id signs."""
+    """Writes and reads cursors. `keys` may be replaced while it is in use: rotation needs no restart."""
 
-    def __init__(self, keys: Mapping[int, bytes]) -> None:
-        if not keys or any(len(key) < 16 or not 0 <= kid <= 255 for kid, key in keys.items()):
-            raise ValueError("cursor keys: expected at least one, ids 0-255, 16 bytes or more each")
-        self._keys = {kid: key[:64] for kid, key in keys.items()}
-        self.current = max(keys)
+    def __init__(self, keys: CursorKeys) -> None:
+        self.keys = keys
 
     def encode(self, cursor: Cursor) -> str:
         """The text of a cursor."""
         return CursorWriter(self, cursor).text().decode()
 
-    def sign(self, body: bytes) -> bytes:
-        """The text of a cursor's bytes, made with `current`."""
-        tagged = body + self._tag(self.current, body)
-        return _PREFIX_BYTES + base64.urlsafe_b64encode(tagged).rstrip(b"=")
+    def decode(self, text: str) -> Cursor | CursorV1:
+        """Read and verify a cursor.
 
-    def decode(self, text: str) -> Cursor:
-        """Read and verify a cursor; raises CursorError(garbage | version | forged)."""
-        if not text.startswith("v") or "." not in text or len(text) > TEXT_MAX or not text.isascii():
+        Raises CursorError: `garbage` is what no server of any version wrote, `unverifiable` what may well be a cursor but cannot be
+        trusted here: its key is not known (any more), its tag is wrong, or a later version wrote it.
+        """
+        shape = _VERSION.fullmatch(text) if len(text) <= TEXT_MAX else None
+        if shape is None:
             raise CursorError("garbage", f"cursor {text[:40]!r}: expected {PREFIX}… as sent in an event's id")
-        if not text.startswith(PREFIX):
-            raise CursorError("version", f"cursor version {text.partition('.')[0][:10]!r}: expected {PREFIX[:-1]}")
-        encoded = text[len(PREFIX) :]
-        try:
-            body = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise CursorError("garbage", "cursor is not base64url") from error
-        if len(body) < _HEAD + _TAG:
+        version, encoded = shape.groups()
+        body = _bytes_of(encoded)
+        if version not in ("1", "2"):
+            raise CursorError("unverifiable", f"cursor of version {version}: this server reads versions 1 and 2")
+        kid_at, shortest = (8, 9) if version == "1" else (0, _HEAD)
+        if len(body) < shortest + _TAG:
             raise CursorError("garbage", "cursor is too short")
         signed, tag = body[:-_TAG], body[-_TAG:]
-        kid = signed[8]
-        if kid not in self._keys or not hmac.compare_digest(self._tag(kid, signed), tag):
-            raise CursorError("forged", "cursor was not signed by this system, or its key was retired")
-        return Cursor(signed[:4], signed[4:8], _get_positions(signed, _HEAD))
-
-    def _tag(self, kid: int, signed: bytes) -> bytes:
-        return blake2b(signed, key=self._keys[kid], digest_size=_TAG).digest()
-
-
-def _put_varint(body: bytearray, value: int) -> None:
-    while value > 0x7F:
-        body.append(value & 0x7F | 0x80)
-        value >>= 7
-    body.append(value)
-
-
-def _get_positions(body: bytes, at: int) -> tuple[tuple[Position, ...], ...]:
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = body[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    positions = []
-    while at < len(body):
-        positions.append(tuple((varint(), varint()) for _ in range(varint())))
-    return tuple(positions)
+        kid = signed[kid_at]
+        if kid not in self.keys.secrets or not hmac.compare_digest(self.keys.tag(kid, signed), tag):
+            raise CursorError("unverifiable", "cursor was not signed by a key that is known here")
+        return read_v1(signed) if version == "1" else _read(signed)
 
 
 class CursorWriter:
-    """Writes the cursors of one subscription one after another, changing only the partition that moved: what a hub does per event."""
+    """Writes the cursors of one subscription one after another, encoding only the partition that moved: what a hub does per event."""
 
     def __init__(self, codec: CursorCodec, cursor: Cursor) -> None:
-        self._codec = codec
-        self._places = [[_place(position) for position in partitions] for partitions in cursor.positions]
-        self._counts = [_place_count(len(partitions)) for partitions in cursor.positions]
-        self._head = cursor.subscription + cursor.generation + bytes((codec.current,))
+        self._keys = codec.keys
+        self._heads = [_stream_head(stream) for stream in cursor.streams]
+        self._heads[:1] = [_head(cursor, self._keys.signing) + head for head in self._heads[:1]] or [_head(cursor, self._keys.signing)]
+        self._positions = [[_encoded(position) for position in stream.partitions] for stream in cursor.streams] or [[]]
 
     def move(self, stream: int, partition: int, position: Position) -> None:
         """Note a partition's new position."""
-        self._places[stream][partition] = _place(position)
+        self._positions[stream][partition] = _encoded(position)
 
     def text(self) -> bytes:
         """The cursor as it is now; the same characters as CursorCodec.encode gives."""
-        parts = [self._head]
-        for count, places in zip(self._counts, self._places, strict=True):
-            parts.append(count)
-            parts += places
-        return self._codec.sign(b"".join(parts))
+        parts = []
+        for head, positions in zip(self._heads, self._positions, strict=True):
+            parts.append(head)
+            parts += positions
+        signed = b"".join(parts)
+        return b"v2." + base64.urlsafe_b64encode(signed + self._keys.tag(self._keys.signing, signed)).rstrip(b"=")
 
 
-def _place(position: Position) -> bytes:
-    body = bytearray()
-    _put_varint(body, position[0])
-    _put_varint(body, position[1])
-    return bytes(body)
+def _head(cursor: Cursor, kid: int) -> bytes:
+    return bytes((kid, _STOP if cursor.stop else 0)) + cursor.filters
 
 
-def _place_count(count: int) -> bytes:
-    body = bytearray()
-    _put_varint(body, count)
-    return bytes(body)
+def _stream_head(stream: StreamPosition) -> bytes:
+    return stream.stream + stream.generation + varint.encode(len(stream.partitions))
+
+
+def _encoded(position: Position) -> bytes:
+    offset, index = position
+    return varint.encode(offset << 1 | 1) + varint.encode(index) if index else varint.encode(offset << 1)
+
+
+def _bytes_of(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise CursorError("garbage", "cursor is not base64url") from error
+
+
+def _read(signed: bytes) -> Cursor:
+    """A cursor's verified bytes: ours, so they are well-formed."""
+    reader = varint.Reader(signed, _HEAD)
+    streams = []
+    while not reader.ended:
+        stream, generation = reader.bytes(4), reader.bytes(4)
+        positions = []
+        for _ in range(reader.number()):
+            offset = reader.number()
+            positions.append((offset >> 1, reader.number() if offset & 1 else 0))
+        streams.append(StreamPosition(stream, generation, tuple(positions)))
+    return Cursor(tuple(streams), signed[2:4], bool(signed[1] & _STOP))

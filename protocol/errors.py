@@ -61,7 +61,12 @@ class Rejected(RemoteError):
 
 
 class CursorError(RemoteError):
-    """A cursor that cannot be resumed; `reason` is garbage, forged, subscription or version."""
+    """A cursor that cannot be resumed; `reason` is for machines.
+
+    garbage       no server of any version wrote it
+    unverifiable  its key is not known here, its tag is wrong, or a later version wrote it
+    subscription  it belongs to none of the streams that are asked for
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

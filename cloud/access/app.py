@@ -30,7 +30,7 @@ from edgewake.cloud.access.stream_response import EventStream, Later
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Full, Hub
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.subscription import RequestError, SubscriptionTooLarge
 from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
@@ -123,6 +123,8 @@ class _Events:
             )
             return await self._open(asked)
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
+            if isinstance(error, UnknownStream) and self._hub.has_stream(asked.cursor, error.name):
+                error = Unavailable(f"stream {error.name!r} is not there at the moment")
             problem = problem_of(error)
             self._metrics.refused.labels(problem.code).inc()
             if problem.status == 503 and "sec-fetch-mode" in http.headers:
@@ -134,6 +136,9 @@ class _Events:
         plan = await self._hub.open(asked.subscription)
         try:
             start = await self._hub.start(plan, asked)
+            if start.how == "stopped":
+                self._hub.close(plan)
+                return Response(status_code=204, headers={"Edgewake-Start": "stopped"})  # the standard's word for "do not come back"
             self._clients.admit(replays=start.how != "latest")
             client = Client(self._hub, plan, start, on_gap=asked.on_gap, checkpoint_events=asked.checkpoint_events, clock=self._clock)
         except BaseException:
@@ -151,6 +156,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, f"cursor_{error.reason}", str(error))
         case FilterError():
             return Problem(422, "filter", str(error))
+        case SubscriptionTooLarge():
+            return Problem(422, error.code, str(error))
         case RequestError():
             return Problem(400, error.code, str(error))
         case Full():

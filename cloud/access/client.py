@@ -52,7 +52,7 @@ class Client:
         if not self.is_behind:
             self._positions = self.view.positions
             self._number = self.view.end
-        gaps = b"".join(self._encoder.gap(gap, self._start.positions) for gap in self._start.gaps)
+        gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
         return gaps or self._encoder.checkpoint(self._positions)
 
     def cursor(self) -> str:
@@ -128,7 +128,7 @@ class Client:
         positions = self._reader.positions
         if passed.gaps:
             self.ends = self._on_gap is OnGap.STOP
-            return b"".join(self._encoder.gap(gap, positions) for gap in passed.gaps)
+            return b"".join(self._encoder.gap(gap) for gap in passed.gaps)
         assert passed.batch is not None
         chunk = self._encoder.events(passed.batch)
         now = self._clock.monotonic_s()

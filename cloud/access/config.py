@@ -23,7 +23,8 @@ class AccessConfig(Config):
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     cursor_key_file: Path | None = None
-    """Lines `kid hexkey`, the same for all access servers. Without it a key is made up and cursors end with the process."""
+    """Lines `kid hexkey [sign | verify]`, the same for all access servers and push proxies, read again when it changes. Without it one
+    is made and kept in the user's state folder (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
     hub: HubConfig = HubConfig()
     ops_url: str | None = None

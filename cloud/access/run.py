@@ -21,7 +21,7 @@ from edgewake.cloud.access.clients import Clients
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
 from edgewake.cloud.access.metrics import Metrics
-from edgewake.cloud.log.cursor_keys import cursor_codec
+from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config
@@ -55,14 +55,17 @@ async def run(settings: AccessConfig) -> None:
     tune(listener, send_buffer_bytes=settings.send_buffer_bytes, stall_s=settings.stall_s)
     _raise_file_limit()
     clock, metrics = SystemClock(), Metrics()
-    if settings.cursor_key_file is None:
-        log.warning("no cursor_key_file: cursors are good for this process only", extra={"event": "access.key_made_up"})
-    codec = cursor_codec(settings.cursor_key_file)
-    hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=codec, clock=clock, on_tick=metrics.tick.observe)
+    keys = KeyFile(settings.cursor_key_file or state_key_file())
+    hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
     clients = Clients(settings, metrics, clock=clock, rng=random.Random())
     app = application.build(settings, hub=hub, clients=clients, metrics=metrics, clock=clock)
     async with asyncio.TaskGroup() as tasks:
-        work = {"hub": hub.run(), "clients": clients.run(), "ready": _report_ready(hub, is_listening, listener)}
+        work = {
+            "hub": hub.run(),
+            "clients": clients.run(),
+            "cursor-keys": keys.run(clock),
+            "ready": _report_ready(hub, is_listening, listener),
+        }
         background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in work.items()]
         await web.serve(
             HostCheck(app, settings.public_names),

@@ -12,7 +12,7 @@ import orjson
 
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.reader import Batch
-from edgewake.cloud.log.subscription import Plan, Positions
+from edgewake.cloud.log.subscription import Gap, Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
@@ -54,9 +54,9 @@ class Encoder:
             return b"id: %b\n\n" % cursor.encode()
         return block(Event("checkpoint", {}, orjson.dumps({"cursor": cursor})), cursor.encode())
 
-    def gap(self, event: Event, positions: Positions) -> bytes:
-        """A gap, with the cursor from which it goes on."""
-        return block(event, self.cursor(positions).encode())
+    def gap(self, gap: Gap) -> bytes:
+        """A gap, with the cursor from which its client goes on."""
+        return block(gap.event, self._codec.encode(gap.cursor).encode())
 
 
 def block(event: Event, cursor: bytes) -> bytes:

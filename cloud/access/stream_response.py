@@ -68,7 +68,7 @@ class EventStream(Response):
     def _count(self) -> None:
         self._metrics.started.labels(self._start.how).inc()
         for gap in self._start.gaps:
-            self._metrics.gaps.labels(gap.fields["reason"]).inc()
+            self._metrics.gaps.labels(gap.event.fields["reason"]).inc()
 
 
 class Later(Response):

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -25,34 +25,31 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.config import HubConfig
-from edgewake.cloud.log.decode import Decoder, Event, Record
+from edgewake.cloud.log.decode import Decoder, Record
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.reader import At, Batch, Reader
 from edgewake.cloud.log.replay import Block, Gone, Replay
+from edgewake.cloud.log.resume import LOSSES, begin_at, from_version_1, partition_gap, resume, resume_unverified, stopped
 from edgewake.cloud.log.subscription import (
     Bounds,
     Edge,
+    Gap,
     OnGap,
     Plan,
     Positions,
     Request,
     Source,
     Start,
-    begin_anew,
-    begin_at,
     check_filters,
-    fits,
     normal,
-    padded,
-    partition_gap,
     plan,
-    resume,
 )
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.view import Encoder, View
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.cursor import CursorCodec
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
+from edgewake.protocol.cursor_v1 import CursorV1
+from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
 
 log = logging.getLogger("edgewake.hub")
@@ -97,7 +94,7 @@ class Passed:
     """What a reader passed: a batch, gaps that it had to leap, or neither when it is at the end."""
 
     batch: Batch | None = None
-    gaps: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 class Hub:
@@ -344,18 +341,41 @@ class Hub:
     # Where to begin.
 
     async def start(self, opened: Plan, request: Request) -> Start:
-        """Where a request begins; raises CursorError (garbage, forged, version) or Unavailable."""
+        """Where a request begins; raises CursorError (garbage) or Unavailable."""
         if request.cursor is None:
             return await self._start_without_cursor(opened, request.start)
-        cursor = self.codec.decode(request.cursor)
-        reason = fits(cursor, opened)
-        if reason is not None:
-            return begin_anew(reason, opened, await self.bounds(opened, fresh=True), request.on_gap)
-        positions = padded(cursor, opened)
-        if self._all_hot(opened, positions):
-            return Start(positions, "resumed")
-        found = resume(positions, opened, await self.bounds(opened), request.on_gap)
-        return found if not found.gaps else resume(positions, opened, await self.bounds(opened, fresh=True), request.on_gap)
+        try:
+            cursor = self.codec.decode(request.cursor)
+        except CursorError as error:
+            if error.reason != "unverifiable":
+                raise
+            return resume_unverified(opened, await self.bounds(opened, fresh=True), request.on_gap)
+        if isinstance(cursor, CursorV1):
+            cursor = from_version_1(cursor, opened, await self.bounds(opened, fresh=True))
+        if cursor.stop and not request.goes_on:
+            return stopped(opened)
+        return await self._resume(opened, cursor, request)
+
+    def has_stream(self, cursor: str | None, name: str) -> bool:
+        """Was this cursor made when there was such a stream? Then that it is not there now is no mistake of the client's."""
+        with contextlib.suppress(CursorError):
+            found = None if cursor is None else self.codec.decode(cursor)
+            return isinstance(found, Cursor) and stream_hash(name) in {entry.stream for entry in found.streams}
+        return False
+
+    async def _resume(self, opened: Plan, cursor: Cursor, request: Request) -> Start:
+        streams = {entry.stream for entry in cursor.streams}
+        new = self.live(opened)
+        if any(stream_hash(source.name) not in streams for source in opened.sources):
+            new = (await self._start_without_cursor(opened, request.start)).positions
+        begins = request.start if isinstance(request.start, Edge) else "time"
+        bounds = self._tail_bounds(opened)
+        found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
+        for fresh in (False, True):  # what is not in memory is asked for, and before a loss is told, asked for anew
+            if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
+                break
+            found = resume(cursor, opened, await self.bounds(opened, fresh=fresh), request.on_gap, new=new, begins=begins)
+        return found
 
     async def _start_without_cursor(self, opened: Plan, start: Edge | int) -> Start:
         if start is Edge.LATEST:
@@ -368,9 +388,12 @@ class Hub:
         """The live end of a plan."""
         return tuple(entry.live() for entry in self._entries(opened))
 
-    def _all_hot(self, opened: Plan, positions: Positions) -> bool:
-        pairs = zip(self._entries(opened), positions, strict=True)
-        return all(tail.has(p) and p[0] <= tail.end for entry, row in pairs for tail, p in zip(entry.tails, row, strict=True))
+    def _tail_bounds(self, opened: Plan) -> list[list[Bounds]]:
+        """What is in memory of each partition of a plan: less than is kept."""
+        return [
+            [Bounds(tail.start, max(tail.end, latest)) for tail, latest in zip(entry.tails, entry.latest, strict=True)]
+            for entry in self._entries(opened)
+        ]
 
     async def bounds(self, opened: Plan, *, fresh: bool = False) -> list[list[Bounds]]:
         """What is kept of each partition of a plan."""
@@ -442,7 +465,7 @@ class Hub:
         try:
             block = await self.replay.read(reader.key_of(at))
         except Gone:
-            return Passed(gaps=(await self._leap(reader, at, on_gap),))
+            return Passed(gaps=(await self._skip_lost_range(reader, at, on_gap),))
         return self._through(reader, at, block)
 
     def _through(self, reader: Reader, at: At, block: Block) -> Passed:
@@ -451,10 +474,13 @@ class Hub:
             raise Unavailable("an older record is not readable yet")
         return Passed(batch)
 
-    async def _leap(self, reader: Reader, at: At, on_gap: OnGap) -> Event:
+    async def _skip_lost_range(self, reader: Reader, at: At, on_gap: OnGap) -> Gap:
         kept = (await self.bounds(reader.plan, fresh=True))[at[0]][at[1]]
-        before = reader.skip(at, kept.latest if on_gap is OnGap.LATEST else kept.earliest)
-        return partition_gap("retention", reader.plan.sources[at[0]].name, at[1], before, kept, on_gap)
+        stop = replace(reader.plan.cursor(reader.positions), stop=True)
+        to = kept.latest if on_gap is OnGap.LATEST else kept.earliest
+        before = reader.skip(at, to)
+        event = partition_gap("retention", reader.plan.sources[at[0]].name, at[1], before, kept, to, on_gap)
+        return Gap(event, stop if on_gap is OnGap.STOP else reader.plan.cursor(reader.positions))
 
     def view(self, opened: Plan, encoding: str, encoder: Encoder) -> View:
         """The shared view of an open plan in one encoding; made at the live end when there is none. Raises Full. `leave` it when done.

@@ -1,30 +1,22 @@
 """What a client asks for and where it begins: decisions only, no I/O.
 
-    Request   what the query string and Last-Event-ID say, checked as far as words go
-    Source    one stream or query as Kafka has it now
-    Plan      a request's streams with their sources and compiled filters
-    Start     the positions to begin at, and the gaps to be told first
-
-A gap of scope `cursor` says why a cursor could not be continued exactly:
-
-    {"scope":"cursor","reason":"retention","stream":…,"partition":0,"from":12,"earliest":80,"lost":68,"continues":"earliest"}
-
-`reason`: retention (what the cursor points at is no longer kept), truncated (it points past the end), epoch (a topic was made anew),
-subscription (it belongs to other streams or filters; lost is null, unknown). `lost` counts Kafka records, at most: transaction markers
-take numbers too, and a record of a stream holds one or many readings.
+Request   what the query string and Last-Event-ID say, checked as far as words go
+Source    one stream or query as Kafka has it now
+Plan      a request's streams with their sources and compiled filters
+Start     the positions to begin at, and the gaps to be told first (decided in `edgewake.cloud.log.resume`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from edgewake.cloud.log.decode import DATA, Event, project
 from edgewake.cloud.log.filter import Predicate, Projection, compile_select, compile_where
-from edgewake.protocol.cursor import Cursor, Position, generation_hash, subscription_hash
+from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, Position, StreamPosition, filters_hash, generation_hash, stream_hash
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
 
@@ -41,6 +33,10 @@ class RequestError(RemoteError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code
+
+
+class SubscriptionTooLarge(RequestError):
+    """A subscription whose cursor would not fit into a request's header."""
 
 
 class OnGap(StrEnum):
@@ -66,6 +62,8 @@ class Request:
     cursor: str | None = None
     start: Edge | int = Edge.LATEST
     on_gap: OnGap = OnGap.EARLIEST
+    goes_on: bool = False
+    """It names how to go on after a gap: earliest or latest. That is also how a client goes on that was stopped at one."""
     checkpoint_events: bool = False
     """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone."""
 
@@ -89,8 +87,8 @@ class Plan:
     sources: tuple[Source, ...]
     predicate: Predicate | None
     projection: Projection | None
-    hash: bytes = field(default=b"")
-    generation: bytes = field(default=b"")
+    filters: bytes
+    """filters_hash of the subscription."""
 
     def show(self, event: Event) -> Event | None:
         """The event as this subscription sees it; None when filtered out. Gaps and watermarks are always shown."""
@@ -101,8 +99,14 @@ class Plan:
         return event if self.projection is None else project(event, self.projection(event.fields))
 
     def cursor(self, positions: Positions) -> Cursor:
-        """The cursor of a place."""
-        return Cursor(self.hash, self.generation, positions)
+        """The cursor of these positions."""
+        return Cursor(
+            tuple(
+                StreamPosition(stream_hash(source.name), generation_hash(source.topic_id), row)
+                for source, row in zip(self.sources, positions, strict=True)
+            ),
+            self.filters,
+        )
 
 
 def normal(subscription: Subscription) -> Subscription:
@@ -118,14 +122,13 @@ def check_filters(subscription: Subscription) -> tuple[Predicate | None, Project
 
 
 def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
-    """A plan of a normal subscription; raises FilterError."""
-    return Plan(
-        subscription,
-        tuple(sources),
-        *check_filters(subscription),
-        subscription_hash(subscription.streams, subscription.where, subscription.select),
-        generation_hash([source.topic_id for source in sources]),
-    )
+    """A plan of a normal subscription; raises FilterError and SubscriptionTooLarge."""
+    partitions = sum(source.partitions for source in sources)
+    if partitions > PARTITIONS_MAX:
+        raise SubscriptionTooLarge(
+            "partitions", f"{len(sources)} streams with {partitions} partitions: expected at most {PARTITIONS_MAX} partitions together"
+        )
+    return Plan(subscription, tuple(sources), *check_filters(subscription), filters_hash(subscription.where, subscription.select))
 
 
 def request(
@@ -152,6 +155,7 @@ def request(
         next(filter(None, cursors), None),
         parse_start(start or Edge.LATEST),
         gap_policy,
+        on_gap in (OnGap.EARLIEST, OnGap.LATEST),
         checkpoint == "event",
     )
 
@@ -187,79 +191,18 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A gap event and the cursor that its client goes on with."""
+
+    event: Event
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin. `how`: earliest, latest, time, resumed or gap. `ends` when the client asked to stop at a gap."""
+    """Where to begin. `how`: earliest, latest, time, resumed, gap or stopped. `ends` when the client asked to stop at a gap."""
 
     positions: Positions
     how: str
-    gaps: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     ends: bool = False
-
-
-def fits(cursor: Cursor, plan: Plan) -> str | None:
-    """Why a cursor is not of this plan (subscription, epoch); None when it is. Partitions may have been added since."""
-    if cursor.subscription != plan.hash:
-        return "subscription"
-    shapes = zip(cursor.positions, plan.sources, strict=False)
-    if cursor.generation != plan.generation or len(cursor.positions) != len(plan.sources):
-        return "epoch"
-    return "epoch" if any(len(positions) > source.partitions for positions, source in shapes) else None
-
-
-def padded(cursor: Cursor, plan: Plan) -> Positions:
-    """The cursor's positions; partitions that were added since begin at their first record."""
-    pairs = zip(cursor.positions, plan.sources, strict=True)
-    return tuple(positions + ((0, 0),) * (source.partitions - len(positions)) for positions, source in pairs)
-
-
-def begin_at(edge: Edge, bounds: Sequence[Sequence[Bounds]]) -> Positions:
-    """Every partition at one edge."""
-    return tuple(tuple((b.earliest if edge is Edge.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
-
-
-def begin_anew(reason: str, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
-    """A cursor that cannot be continued at all."""
-    gap = gap_event(reason, streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
-    return Start(begin_at(_edge(on_gap), bounds), "gap", (gap,), on_gap is OnGap.STOP)
-
-
-def resume(positions: Positions, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
-    """Continue at `positions` where they are still kept; what is not becomes a gap for each such partition."""
-    gaps: list[Event] = []
-    resumed = []
-    for source, wanted, kept in zip(plan.sources, positions, bounds, strict=True):
-        row = []
-        for partition, (position, b) in enumerate(zip(wanted, kept, strict=True)):
-            reason = "retention" if position[0] < b.earliest else "truncated" if position[0] > b.latest else None
-            if reason is not None:
-                gaps.append(partition_gap(reason, source.name, partition, position, b, on_gap))
-                position = (b.latest if on_gap is OnGap.LATEST else b.earliest, 0)
-            row.append(position)
-        resumed.append(tuple(row))
-    return Start(tuple(resumed), "gap" if gaps else "resumed", tuple(gaps), bool(gaps) and on_gap is OnGap.STOP)
-
-
-def partition_gap(reason: str, stream: str, partition: int, position: Position, kept: Bounds, on_gap: OnGap) -> Event:
-    """The gap of one partition."""
-    to = kept.latest if on_gap is OnGap.LATEST else kept.earliest
-    return gap_event(
-        reason,
-        stream=stream,
-        partition=partition,
-        **{"from": position[0]},
-        earliest=kept.earliest,
-        lost=max(0, to - position[0]) if reason == "retention" else None,
-        continues=on_gap,
-    )
-
-
-def gap_event(reason: str, **facts: Any) -> Event:
-    """A gap of scope cursor."""
-    import orjson
-
-    fields: Mapping[str, Any] = {"scope": "cursor", "reason": reason, **facts}
-    return Event("gap", fields, orjson.dumps(fields))
-
-
-def _edge(on_gap: OnGap) -> Edge:
-    return Edge.LATEST if on_gap is OnGap.LATEST else Edge.EARLIEST

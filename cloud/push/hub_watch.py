@@ -14,10 +14,10 @@ from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import DATA, WATERMARK
 from edgewake.cloud.log.hub import Hub, Passed
 from edgewake.cloud.log.reader import Reader
-from edgewake.cloud.log.subscription import Plan, Positions, Request, fits, normal
+from edgewake.cloud.log.subscription import Plan, Positions, Request, normal
 from edgewake.cloud.push.watch import Seen
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.cursor import CursorCodec
+from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError
 from edgewake.protocol.lease import Subscription
 
@@ -46,8 +46,10 @@ class HubWatch:
         decoded = self._hub.codec.decode(cursor)
         plan = await self._hub.open(subscription)
         try:
-            if fits(decoded, plan) == "subscription":
-                raise CursorError("subscription", "the cursor belongs to other streams or filters than the subscription names")
+            if isinstance(decoded, Cursor) and not {entry.stream for entry in decoded.streams} & set(
+                map(stream_hash, subscription.streams)
+            ):
+                raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
             start = await self._hub.start(plan, Request(normal(subscription), cursor))
             watched = HubWatched(self, self._hub, plan, self._hub.reader(plan, start.positions), gap=bool(start.gaps))
         except BaseException:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.cursor_keys import cursor_codec
+from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.hub_watch import HubWatch
 from edgewake.cloud.push.leases import Membership
@@ -46,7 +46,7 @@ class PushConfig(config.Config):
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     cursor_key_file: Path
-    """Keys that sign cursors, as the access servers have them."""
+    """Keys that sign cursors: the access servers' file, read again when it changes."""
     allow_hosts: tuple[str, ...] = ()
     """Endpoint hosts that may have any address and port and plain http. Empty in production."""
     ca_file: Path | None = None
@@ -71,7 +71,8 @@ async def run(settings: PushConfig) -> None:
     listener = web.bind(settings.host, settings.port)
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
-    watch = HubWatch(settings.kafka, cursor_codec(settings.cursor_key_file), clock, name=settings.name)
+    keys = KeyFile(settings.cursor_key_file)
+    watch = HubWatch(settings.kafka, keys.codec, clock, name=settings.name)
     proxy = Proxy(watch, caller, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=Metrics(registry))
     member = Membership(settings.kafka, settings.name, on_owned=proxy.owned, on_lost=proxy.lost, rng=rng)
     try:
@@ -79,6 +80,7 @@ async def run(settings: PushConfig) -> None:
             background = [
                 tasks.create_task(member.run(), name="membership"),
                 tasks.create_task(watch.run(), name="watch"),
+                tasks.create_task(keys.run(clock), name="cursor-keys"),
                 tasks.create_task(proxy.watch_over(), name="leases"),
             ]
             await web.serve(

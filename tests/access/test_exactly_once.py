@@ -10,13 +10,15 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from edgewake.cloud.log.cursor_keys import cursor_codec
+from edgewake.cloud.log.cursor_keys import load_keys
 from edgewake.edge.client.sse import Event
+from edgewake.protocol.cursor import Cursor, CursorCodec
 from tests.access.world import Server, open_stream
 from tests.feeds import DEADLINE_S, Feed
 
@@ -107,10 +109,13 @@ async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partitio
     rng = random.Random(3)
     feed = new_feed(partitions=2)
     await write([feed], rng)
-    codec = cursor_codec(cursor_key)
+    codec = CursorCodec(load_keys(cursor_key))
 
     def forgetful(event: Event, _: str) -> str:
-        return codec.encode(codec.decode(event.id).moved(0, 1, (0, 0)))
+        cursor = codec.decode(event.id)
+        assert isinstance(cursor, Cursor)
+        (stream,) = cursor.streams
+        return codec.encode(replace(cursor, streams=(replace(stream, partitions=(stream.partitions[0], (0, 0))),)))
 
     events = await read([access_a, access_b], [feed.name], len(DEVICES) * READINGS, rng, spoil=forgetful)
     assert verdict(events)["repeated"] > 0

@@ -46,12 +46,13 @@ class Server:
 
 
 @contextmanager
-def server(directory: Path, config: KafkaConfig, key_file: Path, *, port: int | None = None, **settings: Any) -> Iterator[Server]:
+def server(directory: Path, config: KafkaConfig, key_file: Path | None, *, port: int | None = None, **settings: Any) -> Iterator[Server]:
     """A running access server; `settings` are keys of its configuration."""
     port = port or free_ports(1)[0]
     name = f"access-{port}"
     path = directory / f"{name}.toml"
-    path.write_text(_toml({"name": name, "port": port, "cursor_key_file": str(key_file), **settings}, config.bootstrap))
+    keys = {} if key_file is None else {"cursor_key_file": str(key_file)}
+    path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
     running = Server(port, part("access", path, directory / f"{name}.log"))
     try:
         yield running.start()

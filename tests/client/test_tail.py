@@ -60,7 +60,7 @@ def test_ctrl_c_ends_it_cleanly_and_the_place_is_kept(access_a: Server, feed: Fe
         assert child.wait(DEADLINE_S) == 0
         assert child.stderr is not None
         assert b"Traceback" not in child.stderr.read()
-    assert place.read_text().startswith("v1.")
+    assert place.read_text().startswith("v2.")
 
 
 def test_a_reader_that_closes_the_pipe_ends_it_quietly(access_a: Server, feed: Feed) -> None:

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.log.subscription import (
-    Bounds,
-    Edge,
-    OnGap,
-    Plan,
-    RequestError,
-    Source,
-    begin_anew,
-    fits,
-    padded,
-    parse_start,
-    plan,
-    request,
-    resume,
-)
+from edgewake.cloud.log.subscription import Edge, Plan, RequestError, Source, SubscriptionTooLarge, parse_start, plan, request
 from edgewake.protocol.lease import Subscription
 
 
 def a_plan(*names: str, partitions: int = 2, topic_id: str = "id", where: str | None = None) -> Plan:
     sources = [Source(name, f"ew.s.{name}", False, topic_id, partitions) for name in names]
     return plan(Subscription(streams=names, where=where), sources)
-
-
-KEPT = [[Bounds(10, 100), Bounds(0, 50)]]
 
 
 def test_streams_are_sorted_and_each_counts_once() -> None:
@@ -72,55 +55,7 @@ def test_a_subscription_has_one_to_sixteen_streams(streams: list[str]) -> None:
         request(streams)
 
 
-def test_a_cursor_fits_its_own_streams_and_filters_only() -> None:
-    mine = a_plan("a", where="x > 1")
-    cursor = mine.cursor((((1, 0), (2, 0)),))
-    assert fits(cursor, mine) is None
-    assert fits(cursor, a_plan("a")) == "subscription"
-    assert fits(cursor, a_plan("b", where="x > 1")) == "subscription"
-    assert fits(cursor, a_plan("a", where="x > 1", topic_id="another")) == "epoch"
-
-
-def test_partitions_that_were_added_begin_at_their_first_record() -> None:
-    cursor = a_plan("a").cursor((((1, 0), (2, 0)),))
-    assert fits(cursor, a_plan("a", partitions=3)) is None
-    assert padded(cursor, a_plan("a", partitions=3)) == (((1, 0), (2, 0), (0, 0)),)
-    assert fits(cursor, a_plan("a", partitions=1)) == "epoch"
-
-
-def test_a_cursor_within_what_is_kept_goes_on_exactly() -> None:
-    start = resume((((10, 0), (50, 0)),), a_plan("a"), KEPT, OnGap.EARLIEST)
-    assert (start.positions, start.how, start.gaps) == ((((10, 0), (50, 0)),), "resumed", ())
-
-
-def test_a_cursor_that_retention_passed_is_told_what_is_lost() -> None:
-    start = resume((((4, 2), (7, 1)),), a_plan("a"), KEPT, OnGap.EARLIEST)
-    assert start.positions == (((10, 0), (7, 1)),)
-    assert start.gaps[0].fields == {
-        "scope": "cursor",
-        "reason": "retention",
-        "stream": "a",
-        "partition": 0,
-        "from": 4,
-        "earliest": 10,
-        "lost": 6,
-        "continues": "earliest",
-    }
-
-
-def test_a_cursor_past_the_end_is_a_gap_too() -> None:
-    start = resume((((101, 0), (7, 0)),), a_plan("a"), KEPT, OnGap.LATEST)
-    assert (start.gaps[0].fields["reason"], start.positions) == ("truncated", (((100, 0), (7, 0)),))
-
-
-@pytest.mark.parametrize(
-    ("on_gap", "positions", "ends"),
-    [
-        (OnGap.EARLIEST, (((10, 0), (0, 0)),), False),
-        (OnGap.LATEST, (((100, 0), (50, 0)),), False),
-        (OnGap.STOP, (((10, 0), (0, 0)),), True),
-    ],
-)
-def test_after_a_gap_the_declared_policy_decides(on_gap: OnGap, positions: object, ends: bool) -> None:
-    start = begin_anew("epoch", a_plan("a"), KEPT, on_gap)
-    assert (start.positions, start.ends, start.gaps[0].fields["continues"]) == (positions, ends, on_gap)
+def test_a_subscription_whose_cursor_would_not_fit_into_a_header_is_refused_at_once() -> None:
+    assert len(a_plan(*map(str, range(16)), partitions=64).sources) == 16
+    with pytest.raises(SubscriptionTooLarge, match="16 streams with 1040 partitions: expected at most 1024"):
+        a_plan(*map(str, range(16)), partitions=65)

@@ -1,0 +1,160 @@
+"""Where a client begins that has a cursor: decisions only, no I/O.
+
+What is kept of the cursor's streams is continued exactly. What is not becomes a gap, an event of scope `cursor` before all others:
+
+    {"scope":"cursor","reason":"retention","stream":…,"partition":0,"from":12,"earliest":80,"lost":68,"continues":"earliest"}
+
+| reason | what happened | goes on at |
+|---|---|---|
+| `retention` | the records at the cursor are no longer kept | `on_gap` |
+| `epoch` | the stream's topic was made anew; only this stream is concerned | `on_gap` |
+| `unverifiable` | the cursor's key is not known here, or a later version wrote it | `on_gap`, all streams |
+| `truncated` | the cursor points past the end: the log lost its latest records, which the client had seen | the end |
+| `stream_added` | the cursor is older than the subscription's wish for this stream | `from` |
+| `filter_changed` | `where` or `select` is another one than before | here, with nothing lost |
+
+`lost` counts Kafka records, at most: transaction markers take numbers too, and a record of a stream holds one or many readings; null where
+it cannot be known. `on_gap=stop` stops at the first four. A stream that is no longer asked for is dropped from the cursor without a word.
+
+Each gap has a cursor of its own, in which only what was announced so far has moved: a client that is cut off between two gaps and comes
+back is told the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from edgewake.cloud.log.decode import Event
+from edgewake.cloud.log.subscription import Bounds, Edge, Gap, OnGap, Plan, Positions, Source, Start
+from edgewake.protocol.cursor import Cursor, Position, StreamPosition, generation_hash, stream_hash
+from edgewake.protocol.cursor_v1 import CursorV1, generations_hash, subscription_hash
+
+LOSSES: Final = frozenset({"retention", "epoch", "unverifiable", "truncated"})
+"""The reasons at which `on_gap=stop` stops; the others are consequences of what the client itself asked."""
+_UNKNOWN: Final = b"\0\0\0\0"
+"""A generation that no topic has but once in four thousand million."""
+
+
+def begin_at(edge: Edge, bounds: Sequence[Sequence[Bounds]]) -> Positions:
+    """Every partition at one edge."""
+    return tuple(tuple((b.earliest if edge is Edge.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
+
+
+def stopped(plan: Plan) -> Start:
+    """The start of a client that was stopped at a gap and comes back with the very cursor that says so: it is sent nothing."""
+    return Start(tuple(((0, 0),) * source.partitions for source in plan.sources), "stopped", ends=True)
+
+
+def resume(
+    cursor: Cursor, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap, *, new: Positions, begins: str = Edge.LATEST
+) -> Start:
+    """Go on from `cursor`. `new`, said as `begins`, is where streams begin that it does not have."""
+    known = {entry.stream: entry for entry in cursor.streams}
+    before = [known.get(stream_hash(source.name)) for source in plan.sources]
+    entries = list(before)
+    filters = cursor.filters
+    gaps: list[Gap] = []
+    if filters != plan.filters:
+        filters = plan.filters
+        gaps.append(Gap(gap_event("filter_changed", lost=0, continues="here"), _cursor(entries, filters)))
+    for i, source in enumerate(plan.sources):
+        for event, entry in _stream_gaps(before[i], source, bounds[i], on_gap, new[i], begins):
+            entries[i] = entry
+            gaps += [Gap(event, _cursor(entries, filters))] if event is not None else []
+    positions = tuple(entry.partitions for entry in entries if entry is not None)
+    if on_gap is OnGap.STOP and any(gap.event.fields["reason"] in LOSSES for gap in gaps):
+        stop = replace(_cursor(before, cursor.filters), stop=True)
+        return Start(positions, "gap", tuple(Gap(gap.event, stop) for gap in gaps), ends=True)
+    return Start(positions, "gap" if gaps else "resumed", tuple(gaps))
+
+
+def resume_unverified(plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
+    """Go on by policy: nothing of the cursor can be trusted."""
+    positions = begin_at(_edge(on_gap), bounds)
+    event = gap_event("unverifiable", streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
+    cursor = replace(plan.cursor(positions), stop=on_gap is OnGap.STOP)
+    return Start(positions, "gap", (Gap(event, cursor),), ends=on_gap is OnGap.STOP)
+
+
+def from_version_1(old: CursorV1, plan: Plan, bounds: Sequence[Sequence[Bounds]]) -> Cursor:
+    """What a cursor of version 1 says of this plan's streams; it knows them all together only.
+
+    Its generations equal: the streams are the same, whatever its filters were. Its subscription equal: one or more of the topics were made
+    anew, and where the positions do not show which, all are kept rather than a week repeated. Neither: nothing is known.
+    """
+    plan_filters = plan.filters
+    same_subscription = old.subscription == subscription_hash(plan.subscription.streams, plan.subscription.where, plan.subscription.select)
+    same_topics = old.generation == generations_hash([source.topic_id for source in plan.sources])
+    if len(old.positions) != len(plan.sources) or not (same_topics or same_subscription):
+        return Cursor((), plan_filters)
+    entries = [
+        StreamPosition(stream_hash(source.name), generation_hash(source.topic_id), row)
+        for source, row in zip(plan.sources, old.positions, strict=True)
+    ]
+    if not same_topics:
+        entries = [
+            replace(entry, generation=_UNKNOWN) if len(entries) == 1 or _is_past(entry.partitions, kept) else entry
+            for entry, kept in zip(entries, bounds, strict=True)
+        ]
+    return Cursor(tuple(entries), plan_filters if same_subscription else bytes(255 - byte for byte in plan_filters))
+
+
+def partition_gap(reason: str, stream: str, partition: int, position: Position, kept: Bounds, to: int, continues: str) -> Event:
+    """The gap of one partition."""
+    return gap_event(
+        reason,
+        stream=stream,
+        partition=partition,
+        **{"from": position[0]},
+        earliest=kept.earliest,
+        lost=max(0, to - position[0]) if reason == "retention" else None,
+        continues=continues,
+    )
+
+
+def gap_event(reason: str, **facts: Any) -> Event:
+    """A gap of scope cursor."""
+    import orjson
+
+    fields = {"scope": "cursor", "reason": reason, **facts}
+    return Event("gap", fields, orjson.dumps(fields))
+
+
+def _stream_gaps(
+    entry: StreamPosition | None, source: Source, kept: Sequence[Bounds], on_gap: OnGap, new: tuple[Position, ...], begins: str
+) -> Iterator[tuple[Event | None, StreamPosition]]:
+    """The gaps of one stream, each with its position after it; at the least one pair, so that partitions that were added are in."""
+    name, generation = stream_hash(source.name), generation_hash(source.topic_id)
+    if entry is None:
+        yield gap_event("stream_added", stream=source.name, lost=None, continues=begins), StreamPosition(name, generation, new)
+        return
+    if entry.generation != generation or len(entry.partitions) > source.partitions:
+        (row,) = begin_at(_edge(on_gap), [kept])
+        yield gap_event("epoch", stream=source.name, lost=None, continues=on_gap), StreamPosition(name, generation, row)
+        return
+    # A partition that was added since begins at its first record.
+    positions = [*entry.partitions, *[(0, 0)] * (source.partitions - len(entry.partitions))]
+    yield None, StreamPosition(name, generation, tuple(positions))
+    for partition, (position, b) in enumerate(zip(positions, kept, strict=True)):
+        reason = "retention" if position[0] < b.earliest else "truncated" if position[0] > b.latest else None
+        if reason is None:
+            continue
+        to = b.latest if reason == "truncated" or on_gap is OnGap.LATEST else b.earliest
+        continues = OnGap.LATEST if reason == "truncated" and on_gap is not OnGap.STOP else on_gap
+        event = partition_gap(reason, source.name, partition, position, b, to, continues)
+        positions[partition] = (to, 0)
+        yield event, StreamPosition(name, generation, tuple(positions))
+
+
+def _cursor(entries: Sequence[StreamPosition | None], filters: bytes) -> Cursor:
+    return Cursor(tuple(entry for entry in entries if entry is not None), filters)
+
+
+def _is_past(row: Sequence[Position], kept: Sequence[Bounds]) -> bool:
+    return len(row) > len(kept) or any(position[0] > b.latest for position, b in zip(row, kept, strict=False))
+
+
+def _edge(on_gap: OnGap) -> Edge:
+    return Edge.LATEST if on_gap is OnGap.LATEST else Edge.EARLIEST
