@@ -45,9 +45,11 @@ class RejectReason(StrEnum):
     JSON = "json"  # not JSON (NaN and Infinity are not), or nested too deep
     SHAPE = "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
     TIME = "time"  # an event time that is no integer of milliseconds from 1970 to 2100
-    FIELD_TYPE = "field_type"  # a field that changed its type; fields may be added, never retyped
+    FIELD_TYPE = "field_type"  # a field of another type than the first reading's, or than an operator decided
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
     RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic
+    NAME = "name"  # a stream name that a query has, or that is reserved for what the system says of itself
+    QUOTA = "quota"  # one stream or field more than a device, a stream or the catalogue may have
     VERSION = "version"  # a protocol version or content type that we do not speak
 
 

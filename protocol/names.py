@@ -16,6 +16,11 @@ STREAM_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
+SYSTEM_STREAMS = frozenset({"part_status"})
+"""What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them from every device."""
+SYSTEM_PREFIX = "ew_"
+"""Kept for more of that kind."""
+
 RESERVED_FIELDS = frozenset(
     {
         "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at", "received_at", "fields", "gap",
@@ -33,6 +38,11 @@ def is_device(name: str) -> bool:
 def is_stream(name: str) -> bool:
     """May `name` be a stream or a query?"""
     return STREAM_PATTERN.fullmatch(name) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Is a stream's name kept for what the system says of itself?"""
+    return name in SYSTEM_STREAMS or name.startswith(SYSTEM_PREFIX)
 
 
 FIELD_CHARS_MAX = 64

@@ -10,7 +10,7 @@ from typing import Final
 from edgewake.cloud.analysis.query_file import QueryError, UnknownStream, parse, stream_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.stream import Stream, StreamTable
 
 BUILT_IN_DIR: Final = Path(__file__).parent / "queries"
 QUERIES_PER_STREAM_MAX: Final = 100
@@ -33,7 +33,8 @@ class Tables:
     """Registrations and catalogue as they stand, filled from Kafka."""
 
     registrations: dict[str, Registration] = field(default_factory=dict)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    names: StreamTable = field(default_factory=StreamTable)
+    """The catalogue, with the names that queries claim."""
     changes: int = 0
     """Grows with each change."""
 
@@ -47,11 +48,13 @@ class Tables:
 
     def on_stream(self, name: str, value: bytes | None) -> None:
         """A record of `ew.streams`; ValueError where it cannot be read."""
-        if value is None:
-            self.streams.pop(name, None)
-        else:
-            self.streams[name] = Stream.model_validate_json(value)
+        self.names.apply(name, value)
         self.changes += 1
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams of the catalogue."""
+        return self.names.streams()
 
 
 def standing(registration: Registration, streams: Mapping[str, Stream], failed: Mapping[str, str]) -> Standing:
@@ -75,7 +78,8 @@ def standing(registration: Registration, streams: Mapping[str, Stream], failed: 
 
 def standings(tables: Tables, failed: Mapping[str, str]) -> dict[str, Standing]:
     """Where every query stands."""
-    found = {name: standing(registration, tables.streams, failed) for name, registration in tables.registrations.items()}
+    streams = tables.streams
+    found = {name: standing(registration, streams, failed) for name, registration in tables.registrations.items()}
     for stream in {one.stream for one in found.values()}:
         running = [(name, one.registered) for name, one in found.items() if one.stream == stream and one.registered is not None]
         for name, registered in sorted(running, key=lambda item: item[1].registered_at)[QUERIES_PER_STREAM_MAX:]:

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from edgewake.protocol.ack import Ack, AckToken
+from edgewake.protocol.ack import Ack, AckToken, Later
 from edgewake.protocol.errors import RejectReason
 
 
 class Delivery:
     """One message between the broker and Kafka. Plain slots: one is made for every message."""
 
-    __slots__ = ("bytes", "correlation_data", "detail", "fingerprint", "packet_id", "rejected", "response_topic", "since_s", "stored_at")
+    __slots__ = (
+        "bytes", "correlation_data", "detail", "fingerprint", "later", "packet_id", "rejected", "response_topic", "since_s", "stored_at",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -36,8 +38,8 @@ class Delivery:
         self.response_topic = response_topic
         """None: the device waits for nothing."""
         self.correlation_data = correlation_data
-        self.bytes: Final = size
-        """Bytes that it holds in memory."""
+        self.bytes = size
+        """Bytes that it holds in memory; of a message that waits for the catalogue those that came, until its record is made."""
         self.since_s: Final = since_s
         """Monotonic clock when it came."""
         self.fingerprint: Final = fingerprint
@@ -46,10 +48,21 @@ class Delivery:
         self.detail = ""
         self.stored_at: tuple[int, int] | None = None
         """Partition and offset, once Kafka has it."""
+        self.later: Later | None = None
+        """Kafka never gets it: the device is asked to send it again later."""
+
+    @property
+    def is_settled(self) -> bool:
+        """May the broker forget it?"""
+        return self.stored_at is not None or self.later is not None
 
     def answer(self) -> Answer | None:
         """What its device is owed now; None where it asked for nothing or Kafka has not confirmed."""
-        if self.response_topic is None or self.stored_at is None:
+        if self.response_topic is None:
+            return None
+        if self.later is not None:
+            return Answer(self.response_topic, self.correlation_data, self.later)
+        if self.stored_at is None:
             return None
         partition, offset = self.stored_at
         ack = Ack(AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail)
@@ -61,7 +74,7 @@ class Answer(NamedTuple):
 
     response_topic: str
     correlation_data: bytes | None
-    ack: Ack
+    ack: Ack | Later
 
 
 class AckLedger:
@@ -98,7 +111,7 @@ class AckLedger:
         """Packet ids that may be acknowledged to the broker now, in its order."""
         ready = []
         waiting = self._in_order
-        while waiting and waiting[0].stored_at is not None:
+        while waiting and waiting[0].is_settled:
             packet_id = waiting.popleft().packet_id
             assert packet_id is not None, "QoS 0 is never added"
             ready.append(packet_id)

@@ -42,7 +42,7 @@ class Admitted(NamedTuple):
 
 
 def admit(message: Envelope, catalogue: Catalogue, *, received_at: int) -> Admitted:
-    """Check a publish on `ew/v1/<device>/up/<stream>`; raises Rejected."""
+    """Check a publish on `ew/v1/<device>/up/<stream>`; raises Rejected, NotNow or AwaitsCatalogueError."""
     place = parse_up(message.topic)
     device, stream = place.device, place.stream
     check_answer(message, device)
@@ -61,7 +61,7 @@ def admit(message: Envelope, catalogue: Catalogue, *, received_at: int) -> Admit
         frame, kinds = frames.decode_with_kinds(payload, device=device)
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
-    catalogue.check(stream, kinds)
+    catalogue.check(device, stream, kinds)
     return Admitted(
         device=device,
         value=record.encode(

@@ -22,14 +22,16 @@ import mqtt5
 from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Answer, Delivery, InFlight
-from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerable, record_of, too_large
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
+from edgewake.protocol.ack import Later
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.mqtt import Unreadable
@@ -69,6 +71,8 @@ class Bridge:
         self._ledger = AckLedger()
         self._writer = KafkaWriter(producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large)
         self._answers: list[Answer] = []
+        self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
+        self._seen_changes = 0
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
@@ -99,28 +103,54 @@ class Bridge:
 
     def _accept(self, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
         received_at = self._clock.now_ms()
-        refusal: Rejected | None = None
-        try:
-            record = record_of(packet, self._catalogue, received_at=received_at)
-        except Rejected as why:
-            refusal = why
-            record = dead_letter(packet, why, part=self._config.name, received_at=received_at)
+        size = packet.size if isinstance(packet, Unreadable) else len(packet.payload)
         delivery = Delivery(
-            packet.packet_id,
-            packet.response_topic,
-            packet.correlation_data,
-            len(record.value),
-            self._clock.monotonic_s(),
-            fingerprint,
-        )
-        if refusal is not None:
-            self._note_refusal(packet, refusal, delivery)
-        self._in_flight.add(delivery.bytes)
+            packet.packet_id, packet.response_topic, packet.correlation_data, size, self._clock.monotonic_s(), fingerprint
+        )  # fmt: skip
         if delivery.packet_id is not None:
             self._ledger.add(delivery)
-        self._writer.write(record, delivery)
+        if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
+            self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
+            self._in_flight.add(delivery.bytes)
         if not self.source.is_paused:
             self._pause_where_full()
+
+    def _admitted(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int) -> bool:
+        """Give the message to Kafka, or its device an answer. False: something in it is new, and the catalogue must decide first."""
+        try:
+            record = record_of(packet, self._catalogue, received_at=received_at)
+        except AwaitsCatalogueError:
+            return False
+        except NotNow as why:
+            if is_answerable(packet):
+                self._postpone(delivery, why.later)
+                return True
+            record = self._refused(packet, delivery, why.refusal, received_at)
+        except Rejected as why:
+            record = self._refused(packet, delivery, why, received_at)
+        delivery.bytes = len(record.value)
+        self._in_flight.add(delivery.bytes)
+        self._writer.write(record, delivery)
+        return True
+
+    def _admit_parked(self) -> None:
+        """The catalogue changed: look at what waits for it."""
+        for topic, parked in self._parked.heads():
+            if self._catalogue.is_waiting(topic.rpartition("/")[2]):
+                continue
+            size = parked.delivery.bytes
+            if self._admitted(parked.message, parked.delivery, parked.received_at):
+                self._in_flight.remove(size)
+                self._parked.remove_head(topic)
+
+    def _postpone(self, delivery: Delivery, later: Later) -> None:
+        self.metrics.later[later.reason] += 1
+        delivery.later = later
+        self._answer_device(delivery)
+
+    def _refused(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, why: Rejected, received_at: int) -> KafkaRecord:
+        self._note_refusal(packet, why, delivery)
+        return dead_letter(packet, why, part=self._config.name, received_at=received_at)
 
     def _note_refusal(self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery) -> None:
         delivery.rejected, delivery.detail = refusal.reason, refusal.detail
@@ -190,6 +220,9 @@ class Bridge:
         self._send_answers()
         if self.source.is_paused and self._in_flight.has_room and not self._writer.is_blocked:
             self.source.resume()
+        if self._parked and self._catalogue.changes != self._seen_changes:
+            self._seen_changes = self._catalogue.changes
+            self._admit_parked()
         for stream in self._catalogue.unpublished():
             row = KafkaRecord(topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], self._clock.now_ms())
             self._writer.write(row, None)

@@ -19,6 +19,8 @@ class BridgeMetrics:
     """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
+    later: Counter[str] = field(default_factory=Counter)
+    """Messages not accepted now, by LaterReason."""
     waits: Counter[str] = field(default_factory=Counter)
     """Times that reading stopped: full (in flight at its bound) or queue (Kafka's client took no more)."""
     latency: Histogram = field(default_factory=Histogram)
@@ -35,6 +37,7 @@ class BridgeMetrics:
         """As Prometheus wants them."""
         yield counter("edgewake_bridge_messages", "Messages by outcome", "outcome", self.outcomes)
         yield counter("edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected)
+        yield counter("edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later)
         yield counter("edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits)
         yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
         yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)

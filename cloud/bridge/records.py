@@ -32,7 +32,7 @@ class KafkaRecord(NamedTuple):
 
 
 def record_of(message: Envelope | Unreadable, catalogue: Catalogue, *, received_at: int) -> KafkaRecord:
-    """Check a message and make its record; raises Rejected."""
+    """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError."""
     if isinstance(message, Unreadable):
         reason = RejectReason.OVERSIZE if message.size > PACKET_BYTES_MAX else RejectReason.ENCODING
         raise Rejected(reason, f"publish of {message.size} bytes: {message.why}; {len(message.head)} of them are kept")

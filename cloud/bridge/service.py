@@ -27,8 +27,10 @@ from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.bridge")
 
-FOLLOW_S: Final = 0.5
+FOLLOW_S: Final = 0.05
 """Seconds between looks at the stream catalogue."""
+FOLLOW_AWAITED_S: Final = 0.002
+"""The same while messages wait for it."""
 BATCH_BYTES_MAX: Final = 1_000_000
 """Bytes of a batch of records; librdkafka's default."""
 BATCH_HEAD_BYTES: Final = 1024
@@ -38,7 +40,7 @@ _WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS)
 
 async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
-    catalogue = Catalogue()
+    catalogue = Catalogue(clock.monotonic_s)
     opened = await _unless_stopped(_open_kafka(config, catalogue, clock, Backoff(rng)), stop)
     if opened is None:
         return
@@ -57,7 +59,7 @@ async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: a
             pump = tasks.create_task(bridge.pump(), name="pump")
             others = [
                 tasks.create_task(bridge.source.run(), name="mqtt"),
-                tasks.create_task(_follow(table, clock), name="catalogue"),
+                tasks.create_task(_follow(table, catalogue, clock), name="catalogue"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
             ]
             await stop.wait()
@@ -118,10 +120,10 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
     return None
 
 
-async def _follow(table: TableReader, clock: Clock) -> None:
+async def _follow(table: TableReader, catalogue: Catalogue, clock: Clock) -> None:
     while True:
         table.poll(0)
-        await clock.sleep(FOLLOW_S)
+        await clock.sleep(FOLLOW_AWAITED_S if catalogue.is_awaited else FOLLOW_S)
 
 
 async def _log_ready(source: MqttSource, name: str) -> None:

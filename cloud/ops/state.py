@@ -21,7 +21,7 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen, DeviceStatus
 from edgewake.protocol.lease import Lease
 from edgewake.protocol.query import Progress, Registration
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
 PARTS_STREAM: Final = "part_status"
 PARTS_MAX: Final = 200
@@ -73,7 +73,10 @@ class TopicOffsets:
 class State:
     """Everything."""
 
+    names: StreamTable = field(default_factory=StreamTable)
+    """The catalogue, with the names that queries claim."""
     streams: dict[str, Stream] = field(default_factory=dict)
+    """The streams in it."""
     statuses: dict[str, DeviceStatus] = field(default_factory=dict)
     seen: dict[str, DeviceSeen] = field(default_factory=dict)
     queries: dict[str, Registration] = field(default_factory=dict)
@@ -97,7 +100,7 @@ class State:
     def _apply(self, change: Change, now: int) -> Iterable[Event]:
         match change.topic:
             case topics.STREAMS:
-                _keep(self.streams, Stream, change.key, change.value)
+                self._stream(change)
                 return ()
             case topics.LEASES:
                 _keep(self.leases, Lease, change.key, change.value)
@@ -112,6 +115,14 @@ class State:
                 return self._dead_letter(change)
             case _:
                 return self._parts(change)
+
+    def _stream(self, change: Change) -> None:
+        self.names.apply(change.key, change.value)
+        row = self.names.get(change.key)
+        if row is not None and row.kind is NameKind.STREAM:
+            self.streams[change.key] = row
+        else:
+            self.streams.pop(change.key, None)
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.rpartition("|")

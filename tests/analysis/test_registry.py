@@ -5,14 +5,14 @@ from __future__ import annotations
 from edgewake.cloud.analysis import registry
 from edgewake.cloud.analysis.registry import Tables, standings
 from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream, StreamTable
 
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 
 
 def tables(*registrations: Registration, **fields: FieldType) -> Tables:
     stream = Stream(name="s", fields={name: FieldInfo(type=kind) for name, kind in fields.items()})
-    return Tables({one.name: one for one in registrations}, {"s": stream})
+    return Tables({one.name: one for one in registrations}, StreamTable(s=stream))
 
 
 def registration(name: str = "q", field: str = "x", stream: str = "s", *, at: int = 1, paused: bool = False) -> Registration:

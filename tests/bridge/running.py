@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
-from edgewake.protocol.ack import Ack
+from edgewake.protocol.ack import Ack, Later, decode_answer
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, wait_until
@@ -105,13 +105,14 @@ def frame(number: int, *, readings: int = 2) -> bytes:
 class Device(asyncio.Protocol):
     """An MQTT device that sends numbered frames, sends them again until they are acknowledged end to end, and connects again.
 
-    `acks` holds what was answered, by frame number.
+    `acks` holds what was answered, by frame number, and `postponed` the answers `later`, after which a frame waits to be sent again.
     """
 
     def __init__(self, world: World, name: str, stream: str, *, window: int = 100, resend_s: float = 1.0) -> None:
         self.world, self.name, self.stream = world, name, stream
         world.devices.append(self)
         self.acks: dict[int, Ack] = {}
+        self.postponed: dict[int, Later] = {}
         self.waiting: dict[int, float] = {}
         self._window, self._resend_s = window, resend_s
         self._transport: asyncio.Transport | None = None
@@ -154,7 +155,7 @@ class Device(asyncio.Protocol):
             qos=mqtt5.QoS.AT_LEAST_ONCE,
             packet_id=packet_id,
             content_type=content_type,
-            response_topic=str(more.pop("response_topic", topics.ack(self.name))),
+            response_topic=more.pop("response_topic", topics.ack(self.name)),
             correlation_data=correlation,
         )
         self._transport.write(packet.write())
@@ -172,6 +173,13 @@ class Device(asyncio.Protocol):
             while number not in self.acks:
                 await asyncio.sleep(0.005)
         return self.acks[number]
+
+    async def told_later(self, number: int) -> Later:
+        """Wait for the answer `later` with correlation data `number`."""
+        async with asyncio.timeout(20):
+            while number not in self.postponed:
+                await asyncio.sleep(0.005)
+        return self.postponed[number]
 
     async def close(self) -> None:
         """Hang up."""
@@ -204,8 +212,12 @@ class Device(asyncio.Protocol):
                     self.waiting = dict.fromkeys(self.waiting, float("-inf"))
                 case mqtt5.PublishPacket():
                     number = int(packet.correlation_data or b"0")
-                    self.acks[number] = Ack.decode(packet.payload)
-                    self.waiting.pop(number, None)
+                    answer = decode_answer(packet.payload)
+                    if isinstance(answer, Later):
+                        self.postponed[number] = answer
+                    else:
+                        self.acks[number] = answer
+                        self.waiting.pop(number, None)
 
 
 def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> list[Message]:

@@ -9,9 +9,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
-from edgewake.cloud.bridge.catalogue import Catalogue
-from edgewake.cloud.bridge.envelope import Message
+from edgewake.cloud.bridge.admit import Admitted, admit_status, may_answer
+from edgewake.cloud.bridge.admit import admit as admit_now
+from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue
+from edgewake.cloud.bridge.envelope import Envelope, Message
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
 from edgewake.protocol.device import DeviceState, DeviceStatus
@@ -30,20 +31,33 @@ def publish(
     return mqtt5.PublishPacket(topic, payload, qos=quality, packet_id=7 if qos else None, response_topic=response_topic, **more)
 
 
+def admit(message: Envelope, catalogue: Catalogue, *, received_at: int) -> Admitted:
+    """Admit a message; what is new in it is confirmed at once."""
+    with contextlib.suppress(AwaitsCatalogueError):
+        return admit_now(message, catalogue, received_at=received_at)
+    for row in catalogue.unpublished():
+        catalogue.follow(row.name, row.model_dump_json().encode())
+    return admit_now(message, catalogue, received_at=received_at)
+
+
+def a_catalogue() -> Catalogue:
+    return Catalogue(lambda: 0.0)
+
+
 def admitted(packet: mqtt5.PublishPacket, catalogue: Catalogue | None = None) -> tuple[record.Record, Placement]:
-    result = admit(packet, catalogue or Catalogue(), received_at=NOW)
+    result = admit(packet, catalogue or a_catalogue(), received_at=NOW)
     return record.decode(result.value), Placement.decode(result.placement)
 
 
 def refusal(packet: mqtt5.PublishPacket) -> RejectReason:
     with pytest.raises(Rejected) as refused:
-        admit(packet, Catalogue(), received_at=NOW)
+        admit(packet, a_catalogue(), received_at=NOW)
     return refused.value.reason
 
 
 def test_a_frames_own_bytes_pass_unchanged_behind_the_envelope() -> None:
     payload = frames.encode(FRAME)
-    result = admit(publish(payload, content_type=FRAME_TYPE), Catalogue(), received_at=NOW)
+    result = admit(publish(payload, content_type=FRAME_TYPE), a_catalogue(), received_at=NOW)
     assert result.value.endswith(payload[1:])
     assert result.device == "car"
 
@@ -74,7 +88,7 @@ def test_a_frame_whose_device_waits_for_the_answer_is_ordered_whatever_its_qos(q
 
 
 def test_a_message_needs_no_mqtt() -> None:
-    result = admit(Message("ew/v1/car/up/pos", b'{"speed":1}'), Catalogue(), received_at=NOW)
+    result = admit(Message("ew/v1/car/up/pos", b'{"speed":1}'), a_catalogue(), received_at=NOW)
     assert record.decode(result.value).frame.fields == {"speed": [1]}
 
 
@@ -150,7 +164,7 @@ def test_a_frame_that_names_its_own_device_passes() -> None:
 
 
 def test_unknown_keys_of_a_later_version_survive() -> None:
-    result = admit(publish(b'{"quality":{"gps":3},' + BODY, content_type=FRAME_TYPE), Catalogue(), received_at=NOW)
+    result = admit(publish(b'{"quality":{"gps":3},' + BODY, content_type=FRAME_TYPE), a_catalogue(), received_at=NOW)
     assert orjson.loads(result.value)["quality"] == {"gps": 3}
 
 
@@ -178,7 +192,7 @@ def test_a_bad_name_is_refused(topic: str) -> None:
 @given(st.binary(max_size=200), st.sampled_from([None, "application/json", FRAME_TYPE, FRAME_ZSTD_TYPE]))
 def test_no_bytes_raise_anything_but_a_refusal(payload: bytes, content_type: str | None) -> None:
     with contextlib.suppress(Rejected):
-        admit(publish(payload, content_type=content_type), Catalogue(), received_at=NOW)
+        admit(publish(payload, content_type=content_type), a_catalogue(), received_at=NOW)
 
 
 def status(payload: bytes) -> DeviceStatus:

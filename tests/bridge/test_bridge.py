@@ -15,7 +15,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack
+from edgewake.protocol.ack import Ack, LaterReason
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import RejectReason
@@ -237,7 +237,7 @@ async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here:
     start(bridge)
     await device.connected()
     device.publish(b'{"speed":"fast"}', correlation=b"99", packet_id=99)
-    assert (await device.answered(99)).rejected is RejectReason.FIELD_TYPE
+    assert (await device.told_later(99)).reason is LaterReason.FIELD_TYPE
 
 
 async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(here: World, own_kafka: Kafka) -> None:
