@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from pydantic import BaseModel
 
 from edgewake.cloud.kafka.headers import headers_of
-from edgewake.cloud.ops.browse import Browser
+from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.query import Progress
@@ -54,14 +54,14 @@ class AckView(BaseModel):
     detail: str = ""
 
 
-def look_up(browser: Browser, token: AckToken) -> AckView:
+def look_up(lookup: KafkaLookup, token: AckToken) -> AckView:
     """The frame's place, without queries. Raises OutOfRange or LookupError."""
     if token.dead:
-        return _dead(browser, token)
-    message = browser.record(topics.UP, token.partition, token.offset)
+        return _dead(lookup, token)
+    message = lookup.record(topics.UP, token.partition, token.offset)
     placement = Placement.decode(headers_of(message)[PLACEMENT_HEADER])
     numbered = placement.discipline.value != "f"
-    found = _find(browser, token, placement, message)
+    found = _find(lookup, token, placement, message)
     return AckView(
         token=str(token),
         device=(message.key() or b"").decode("utf-8", "replace"),
@@ -77,8 +77,8 @@ def look_up(browser: Browser, token: AckToken) -> AckView:
     )
 
 
-def _dead(browser: Browser, token: AckToken) -> AckView:
-    message = browser.record(topics.DEAD, token.partition, token.offset)
+def _dead(lookup: KafkaLookup, token: AckToken) -> AckView:
+    message = lookup.record(topics.DEAD, token.partition, token.offset)
     headers = headers_of(message)
     return AckView(
         token=str(token),
@@ -95,18 +95,18 @@ def _dead(browser: Browser, token: AckToken) -> AckView:
     )
 
 
-def _find(browser: Browser, token: AckToken, placement: Placement, message: Message) -> int | None:
+def _find(lookup: KafkaLookup, token: AckToken, placement: Placement, message: Message) -> int | None:
     topic = topics.stream_topic(placement.stream)
     try:
-        low, high = browser.range(topic, token.partition)
+        low, high = lookup.range(topic, token.partition)
     except LookupError:
         return None
-    first = browser.offset_at(topic, token.partition, message.timestamp()[1] - CLOCKS_APART_MS)
+    first = lookup.offset_at(topic, token.partition, message.timestamp()[1] - CLOCKS_APART_MS)
     if first is None:
         return None
     first = max(low, first)
     wanted = origin(token.partition, token.offset)
-    for candidate in browser.scan(topic, token.partition, first, min(high, first + SCANNED_MAX)):
+    for candidate in lookup.scan(topic, token.partition, first, min(high, first + SCANNED_MAX)):
         if headers_of(candidate).get(ORIGIN_HEADER) == wanted:
             return int(candidate.offset())
     return None

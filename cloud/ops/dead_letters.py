@@ -7,7 +7,7 @@ from typing import Any, Final
 from confluent_kafka import Message
 from pydantic import BaseModel, ValidationError
 
-from edgewake.cloud.ops.browse import Browser
+from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
 
@@ -44,15 +44,15 @@ class DeadLetterPage(BaseModel):
     """Letters kept at most, gaps by retention not counted."""
 
 
-def page(browser: Browser, *, before: int | None, limit: int, reason: str | None, device: str | None) -> DeadLetterPage:
+def page(lookup: KafkaLookup, *, before: int | None, limit: int, reason: str | None, device: str | None) -> DeadLetterPage:
     """Up to `limit` letters older than offset `before` that match."""
-    low, high = browser.range(topics.DEAD, 0)
+    low, high = lookup.range(topics.DEAD, 0)
     end = floor = min(high, before) if before is not None else high
     stop = max(low, end - SCANNED_MAX)
     found: list[DeadLetterView] = []
     while end > stop and len(found) < limit:
         first = max(stop, end - CHUNK)
-        views = [_view(message) for message in browser.scan(topics.DEAD, 0, first, end)]
+        views = [_view(message) for message in lookup.scan(topics.DEAD, 0, first, end)]
         for letter in reversed(views):
             if len(found) < limit and _matches(letter, reason, device):
                 found.append(letter)
@@ -81,7 +81,7 @@ def _view(message: Message) -> DeadLetterView:
     )
 
 
-def payload(browser: Browser, offset: int) -> tuple[bytes, DeadLetterView]:
+def payload(lookup: KafkaLookup, offset: int) -> tuple[bytes, DeadLetterView]:
     """A letter whole. Raises OutOfRange."""
-    message = browser.record(topics.DEAD, 0, offset)
+    message = lookup.record(topics.DEAD, 0, offset)
     return message.value() or b"", _view(message)

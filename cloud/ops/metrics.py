@@ -1,4 +1,4 @@
-"""What Prometheus reads: made from the state at the moment of the scrape."""
+"""What Prometheus reads: made from the tables at the moment of the scrape."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from edgewake.cloud.ops.state import State
+from edgewake.cloud.ops.tables import OpsTables
 from edgewake.protocol import topics
 
 
-class StateCollector(Collector):
-    """The state as metrics."""
+class TablesCollector(Collector):
+    """The tables as metrics."""
 
-    def __init__(self, state: State, now_ms: Callable[[], int]) -> None:
-        self._state = state
+    def __init__(self, tables: OpsTables, now_ms: Callable[[], int]) -> None:
+        self._tables = tables
         self._now_ms = now_ms
 
     def collect(self) -> Iterator[Metric]:
-        state = self._state
-        yield _by("edgewake_devices", "Devices by presence", "state", Counter(d.state.value for d in state.devices(now=self._now_ms())))
-        yield _by("edgewake_parts", "Parts by state", "state", Counter(part.state for part in state.parts.values()))
-        yield GaugeMetricFamily("edgewake_leases", "Leases of sleeping clients", len(state.leases))
-        yield GaugeMetricFamily("edgewake_streams", "Streams in the catalogue", len(state.streams))
-        progress = {name: p for name, p in state.progress.items() if name in state.queries}
+        tables = self._tables
+        yield _by("edgewake_devices", "Devices by presence", "state", Counter(d.state.value for d in tables.devices(now=self._now_ms())))
+        yield _by("edgewake_parts", "Parts by state", "state", Counter(part.state for part in tables.parts.values()))
+        yield GaugeMetricFamily("edgewake_leases", "Leases of sleeping clients", len(tables.leases))
+        yield GaugeMetricFamily("edgewake_streams", "Streams in the catalogue", len(tables.streams))
+        progress = {name: p for name, p in tables.progress.items() if name in tables.queries}
         yield _by("edgewake_query_lag_records", "Records not yet computed", "query", {n: p.lag for n, p in progress.items()})
         yield _by(
             "edgewake_query_readings_per_s", "Readings computed a second", "query", {n: p.readings_per_s for n, p in progress.items()}
         )
         yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
-        names = [name for name in state.offsets if name.startswith(topics.STREAM_PREFIX)]
-        rates = {name.removeprefix(topics.STREAM_PREFIX): state.records_per_s(name) for name in names}
+        names = [name for name in tables.offsets if name.startswith(topics.STREAM_PREFIX)]
+        rates = {name.removeprefix(topics.STREAM_PREFIX): tables.records_per_s(name) for name in names}
         yield _by("edgewake_stream_records_per_s", "Growth of a stream's topic, marks of transactions included", "stream", rates)
         dead = CounterMetricFamily("edgewake_dead_letters", "Dead letters since this process started", labels=["reason"])
-        for reason, count in state.dead.items():
+        for reason, count in tables.dead.items():
             dead.add_metric([reason], count)
         yield dead
-        yield CounterMetricFamily("edgewake_ops_unreadable_records", "Records of our own topics that could not be read", state.unreadable)
+        yield CounterMetricFamily("edgewake_ops_unreadable_records", "Records of our own topics that could not be read", tables.unreadable)
 
 
 def _by(name: str, text: str, label: str, values: dict[str, int] | dict[str, float | None] | dict[str, int | None]) -> GaugeMetricFamily:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.ops.state import State
+from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -93,9 +93,9 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 class Registry:
     """Writes to `ew.queries`. One change at a time, so that two people cannot take the same name."""
 
-    def __init__(self, config: KafkaConfig, state: State, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
+    def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
         self._config = config
-        self._state = state
+        self._tables = tables
         self._clock = clock
         self._check = check
         self._access_urls = access_urls
@@ -107,17 +107,17 @@ class Registry:
         """Register a query file; (view, was it new?). The same text again is no error. Raises Problem or Unavailable."""
         async with self._turn:
             try:
-                name = self._check(text, self._state.streams).name
+                name = self._check(text, self._tables.streams).name
             except QueryError as error:
                 raise Problem(422, "query_refused", str(error), line=_line(str(error))) from error
-            if name in self._state.streams:
+            if name in self._tables.streams:
                 raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
-            existing = self._state.queries.get(name)
+            existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False
             if existing is not None:
                 raise Problem(409, "name_taken", f"query {name!r} is registered with another text; remove it first, or use another name")
-            if len(self._state.queries) >= QUERIES_MAX:
+            if len(self._tables.queries) >= QUERIES_MAX:
                 raise Problem(409, "too_many_queries", f"{QUERIES_MAX} queries are registered, no more; remove one first")
             registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
             await self._blocking(lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, topics.query_topic(name)]))
@@ -141,20 +141,20 @@ class Registry:
 
     def get(self, name: str) -> Registration:
         """A registration. Raises Problem(404)."""
-        found = self._state.queries.get(name)
+        found = self._tables.queries.get(name)
         if found is None:
             raise Problem(404, "no_such_query", f"no query {name[:80]!r} is registered")
         return found
 
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
         """The query as it stands."""
-        return view(registration, self._state.progress.get(registration.name), self._access_urls, with_text=with_text)
+        return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
 
     async def _write(self, name: str, registration: Registration | None) -> None:
         value = None if registration is None else registration.model_dump_json().encode()
         await self._blocking(lambda: self._produce(name, value))
         deadline = self._clock.monotonic_s() + APPLIED_TIMEOUT_S
-        while self._state.queries.get(name) != registration and self._clock.monotonic_s() < deadline:
+        while self._tables.queries.get(name) != registration and self._clock.monotonic_s() < deadline:
             await self._clock.sleep(0.02)
 
     def _produce(self, name: str, value: bytes | None) -> None:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.cloud.ops.state import PARTS_STREAM, Change, TopicOffsets
+from edgewake.cloud.ops.tables import PARTS_STREAM, Change, TopicOffsets
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 

@@ -15,14 +15,15 @@ from pydantic import Field
 
 from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.ops.app import Parts, make_app
+from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.auth import Tickets, read_key
-from edgewake.cloud.ops.browse import Browser
-from edgewake.cloud.ops.live import Live
-from edgewake.cloud.ops.metrics import StateCollector
+from edgewake.cloud.ops.event_ring import EventRing
+from edgewake.cloud.ops.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
-from edgewake.cloud.ops.state import Change, State, TopicOffsets
+from edgewake.cloud.ops.routes import Services
+from edgewake.cloud.ops.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -63,36 +64,36 @@ async def run(settings: OpsConfig) -> None:
     key = read_key(settings.key_file)
     listener = web.bind(settings.host, settings.port)
     clock = SystemClock()
-    state, live = State(), Live(secrets.token_hex(4))
+    tables, ring = OpsTables(), EventRing(secrets.token_hex(4))
 
     def on_changes(changes: list[Change]) -> None:
         now = clock.now_ms()
-        live.publish(event for change in changes for event in state.apply(change, now=now))
+        ring.publish(event for change in changes for event in tables.apply(change, now=now))
 
     def on_offsets(found: dict[str, TopicOffsets]) -> None:
         for topic, offsets in found.items():
-            state.sample(topic, offsets)
+            tables.sample(topic, offsets)
 
     reader = Reader(settings.kafka, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
-    browser = Browser(settings.kafka, clock)
-    registry = Registry(settings.kafka, state, clock, _check, settings.access_urls)
+    lookup = KafkaLookup(settings.kafka, clock)
+    registry = Registry(settings.kafka, tables, clock, _check, settings.access_urls)
     metrics = CollectorRegistry()
-    metrics.register(StateCollector(state, clock.now_ms))
-    parts = Parts(state, registry, browser, live, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready)
+    metrics.register(TablesCollector(tables, clock.now_ms))
+    services = Services(tables, registry, lookup, ring, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready)
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(reader.run(), name="reader"),
-                tasks.create_task(_sweep(state, live, clock), name="sweep"),
-                tasks.create_task(_close_at(stop, live), name="live-end"),
+                tasks.create_task(_sweep(tables, ring, clock), name="sweep"),
+                tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
-                HostCheck(make_app(parts, key), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
+                HostCheck(make_app(services, key), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
             )
             for task in background:
                 task.cancel()
     finally:
-        await browser.close()
+        await lookup.close()
         registry.close()
 
 
@@ -103,15 +104,15 @@ def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     return check_query_file(text, streams)
 
 
-async def _sweep(state: State, live: Live, clock: Clock) -> None:
+async def _sweep(tables: OpsTables, ring: EventRing, clock: Clock) -> None:
     while True:
         await clock.sleep(SWEEP_EVERY_S)
-        live.publish(state.sweep(now=clock.now_ms()))
+        ring.publish(tables.sweep(now=clock.now_ms()))
 
 
-async def _close_at(stop: asyncio.Event, live: Live) -> None:
+async def _close_at(stop: asyncio.Event, ring: EventRing) -> None:
     await stop.wait()
-    live.close()
+    ring.close()
 
 
 def _say_ready(settings: OpsConfig) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from edgewake.cloud.ops.state import Event
+from edgewake.cloud.ops.tables import Event
 from edgewake.cloud.web import Problem
 
 RING_EVENTS: Final = 2000
@@ -26,7 +26,7 @@ SEND_TIMEOUT_S: Final = 20.0
 PING_S: Final = 15
 
 
-class Live:
+class EventRing:
     """The ring."""
 
     def __init__(self, boot: str) -> None:

@@ -32,17 +32,17 @@ class OutOfRange(LookupError):
         self.high = high
 
 
-class Browser:
+class KafkaLookup:
     """Runs lookups in a thread of its own."""
 
     def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, "ops-browser")
+        self._thread = ThreadPoolExecutor(1, "ops-lookup")
         self._consumer: Consumer | None = None
         self._waiting = 0
 
-    async def run(self, lookup: Callable[[Browser], T]) -> T:
+    async def run(self, lookup: Callable[[KafkaLookup], T]) -> T:
         """Run `lookup` in the thread. Raises what it raises, and Unavailable."""
         if self._waiting >= WAITING_MAX:
             raise Unavailable("too many lookups at once")
@@ -52,7 +52,7 @@ class Browser:
         finally:
             self._waiting -= 1
 
-    def _guarded(self, lookup: Callable[[Browser], T]) -> T:
+    def _guarded(self, lookup: Callable[[KafkaLookup], T]) -> T:
         try:
             return lookup(self)
         except KafkaException as error:
@@ -64,7 +64,7 @@ class Browser:
     def _reader(self) -> Consumer:
         if self._consumer is None:
             settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
-            self._consumer = clients.consumer(self._config, "ops-browser", **settings)
+            self._consumer = clients.consumer(self._config, "ops-lookup", **settings)
         return self._consumer
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from edgewake.cloud.ops.state import PARTS_MAX, Change, State, TopicOffsets
+from edgewake.cloud.ops.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
@@ -35,63 +35,63 @@ def query_changes(state: QueryState) -> list[Change]:
 
 
 def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() -> None:
-    state = State()
-    told = [state.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
-    told.append(state.sweep(now=NOW + 31_000))
+    tables = OpsTables()
+    told = [tables.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
+    told.append(tables.sweep(now=NOW + 31_000))
     assert [[event["state"] for event in events] for events in told] == [["online"], [], ["online"], ["offline"]]
 
 
 def test_a_device_removed_from_the_table_is_forgotten() -> None:
-    state = State()
-    state.apply(status_change(), now=NOW)
-    assert state.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [{"kind": "device", "device": "d", "removed": True}]
-    assert state.devices(now=NOW) == []
+    tables = OpsTables()
+    tables.apply(status_change(), now=NOW)
+    assert tables.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [{"kind": "device", "device": "d", "removed": True}]
+    assert tables.devices(now=NOW) == []
 
 
 def test_a_query_is_told_when_its_state_changes() -> None:
-    state = State()
+    tables = OpsTables()
     events = [
-        event for change in query_changes(QueryState.RUNNING) + query_changes(QueryState.RUNNING) for event in state.apply(change, now=NOW)
+        event for change in query_changes(QueryState.RUNNING) + query_changes(QueryState.RUNNING) for event in tables.apply(change, now=NOW)
     ]
     assert [(event["registered"], event["state"]) for event in events] == [(True, None), (True, QueryState.RUNNING)]
 
 
 def test_a_part_that_the_supervisor_is_silent_about_becomes_unknown_once() -> None:
-    state = State()
-    assert [e["state"] for e in state.apply(part_change("bridge-1"), now=NOW)] == ["ready"]
-    assert state.apply(part_change("bridge-1"), now=NOW) == []
-    assert [e["state"] for e in state.sweep(now=NOW + 10_001)] == ["unknown"]
-    assert state.sweep(now=NOW + 20_000) == []
-    assert [e["state"] for e in state.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)] == ["ready"]
+    tables = OpsTables()
+    assert [e["state"] for e in tables.apply(part_change("bridge-1"), now=NOW)] == ["ready"]
+    assert tables.apply(part_change("bridge-1"), now=NOW) == []
+    assert [e["state"] for e in tables.sweep(now=NOW + 10_001)] == ["unknown"]
+    assert tables.sweep(now=NOW + 20_000) == []
+    assert [e["state"] for e in tables.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)] == ["ready"]
 
 
 def test_parts_are_remembered_within_a_bound() -> None:
-    state = State()
+    tables = OpsTables()
     for i in range(PARTS_MAX + 5):
-        state.apply(part_change(f"p{i}"), now=NOW)
-    assert (len(state.parts), state.unreadable) == (PARTS_MAX, 5)
+        tables.apply(part_change(f"p{i}"), now=NOW)
+    assert (len(tables.parts), tables.unreadable) == (PARTS_MAX, 5)
 
 
 def test_a_dead_letter_is_counted_by_reason_and_told_without_its_payload() -> None:
-    state = State()
+    tables = OpsTables()
     letter = DeadLetter(reason=RejectReason.JSON, detail="…", topic="t", part="bridge-1", received_at=NOW)
-    (event,) = state.apply(Change(topics.DEAD, "d", b"\xff", letter.headers(), 5), now=NOW)
+    (event,) = tables.apply(Change(topics.DEAD, "d", b"\xff", letter.headers(), 5), now=NOW)
     assert event == {"kind": "dead_letter", "offset": 5, "device": "d", **letter.model_dump()}
-    assert state.dead == {"json": 1}
+    assert tables.dead == {"json": 1}
 
 
 def test_what_cannot_be_read_stops_nobody() -> None:
-    state = State()
+    tables = OpsTables()
     for topic in (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES, topics.DEAD, "ew.s.part_status"):
-        assert state.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
-    assert state.unreadable == 7
-    state.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).model_dump_json().encode()), now=NOW)
-    assert [d.device for d in state.devices(now=NOW)] == ["d"]
+        assert tables.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
+    assert tables.unreadable == 7
+    tables.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).model_dump_json().encode()), now=NOW)
+    assert [d.device for d in tables.devices(now=NOW)] == ["d"]
 
 
 def test_a_rate_is_taken_over_the_latest_samples() -> None:
-    state = State()
+    tables = OpsTables()
     for second in range(20):
-        state.sample("ew.s.a", TopicOffsets(float(second), (0, 0), (second * 10, second * 5)))
-    assert state.records_per_s("ew.s.a") == 15.0
-    assert state.records_per_s("ew.s.b") is None
+        tables.sample("ew.s.a", TopicOffsets(float(second), (0, 0), (second * 10, second * 5)))
+    assert tables.records_per_s("ew.s.a") == 15.0
+    assert tables.records_per_s("ew.s.b") is None

@@ -70,8 +70,8 @@ class TopicOffsets:
 
 
 @dataclass
-class State:
-    """Everything."""
+class OpsTables:
+    """The compacted tables, the last report of every part, and the offsets that rates are taken of."""
 
     names: StreamTable = field(default_factory=StreamTable)
     """The catalogue, with the names that queries claim."""

@@ -1,0 +1,61 @@
+"""Routes about continuous queries."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgewake.cloud.ops.queries import TEXT_CHARS_MAX, QueryView
+from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
+
+
+class QueryText(BaseModel):
+    """A query file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX)]
+
+
+def router(services: Services) -> APIRouter:
+    """List, show, register, pause, resume and remove queries."""
+    routes = APIRouter(tags=["queries"])
+    tables, registry = services.tables, services.registry
+
+    @routes.get("/v1/queries")
+    async def queries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[QueryView]:
+        """Registered queries by name."""
+        views = [registry.view(registration) for _, registration in sorted(tables.queries.items())]
+        return page_of(views, lambda q: q.name, after, limit)
+
+    @routes.post("/v1/queries", status_code=201)
+    async def add(body: QueryText, response: Response) -> QueryView:
+        """Register a query file. 201: new, it is starting; 200: this very text is registered already; 409: the name is taken."""
+        view, new = await registry.add(body.text)
+        response.headers["Location"] = f"/v1/queries/{view.name}"
+        response.status_code = 201 if new else 200
+        return view
+
+    @routes.get("/v1/queries/{name}")
+    async def query(name: QueryName) -> QueryView:
+        """One query, with its text."""
+        return registry.view(registry.get(name), with_text=True)
+
+    @routes.delete("/v1/queries/{name}", status_code=204)
+    async def remove(name: QueryName) -> None:
+        """Remove a query; its results stay until they are too old."""
+        await registry.remove(name)
+
+    @routes.post("/v1/queries/{name}/pause")
+    async def pause(name: QueryName) -> QueryView:
+        """Stop computing; its position is kept."""
+        return await registry.set_paused(name, True)
+
+    @routes.post("/v1/queries/{name}/resume")
+    async def resume(name: QueryName) -> QueryView:
+        """Compute again, from where it stopped."""
+        return await registry.set_paused(name, False)
+
+    return routes

@@ -1,0 +1,78 @@
+"""Routes about the system itself: leases, parts, and changes as they happen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel
+from sse_starlette import EventSourceResponse
+
+from edgewake.cloud.ops.auth import TICKET_LIFE_S
+from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, Services, page_of
+from edgewake.cloud.ops.tables import PartView
+from edgewake.protocol.lease import Lease
+
+
+class LeaseView(BaseModel):
+    """A lease, without what would let one wake or read in its name."""
+
+    id: str
+    streams: list[str]
+    where: str | None
+    endpoint: str
+    """Host of the endpoint; its path may be a secret."""
+    created_at: int
+    expires_at: int
+    wakes: int
+    last_wake_at: int | None
+    waiting: int
+    failures: int
+    retry_at: int | None
+    disabled: str | None
+
+
+class Ticket(BaseModel):
+    """For `GET /v1/live?ticket=…` where a header cannot be set, as in a browser's EventSource."""
+
+    ticket: str
+    expires_in_s: int = TICKET_LIFE_S
+
+
+def _lease_view(lease: Lease) -> LeaseView:
+    shown = lease.model_dump(include=set(LeaseView.model_fields) - {"streams", "where", "endpoint"})
+    request = lease.request
+    streams = list(request.subscription.streams)
+    return LeaseView(**shown, streams=streams, where=request.subscription.where, endpoint=request.endpoint.url.host or "")
+
+
+def router(services: Services) -> APIRouter:
+    """List leases and parts; follow changes."""
+    routes = APIRouter()
+    tables = services.tables
+
+    @routes.get("/v1/leases", tags=["leases"])
+    async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
+        """Leases of sleeping clients by id, without their secrets."""
+        views = [_lease_view(lease) for _, lease in sorted(tables.leases.items())]
+        return page_of(views, lambda view: view.id, after, limit)
+
+    @routes.get("/v1/parts", tags=["parts"])
+    async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
+        """The parts of the system as the supervisor last saw them."""
+        return page_of([part for _, part in sorted(tables.parts.items())], lambda part: part.part, after, limit)
+
+    @routes.post("/v1/tickets", status_code=201, tags=["live"])
+    async def ticket() -> Ticket:
+        """A ticket for one live stream, to be used within 30 s."""
+        return Ticket(ticket=services.tickets.issue())
+
+    @routes.get("/v1/live", tags=["live"], response_class=EventSourceResponse)
+    async def live(
+        last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+        ticket: Annotated[str | None, Query(description="From POST /v1/tickets; used up")] = None,  # noqa: ARG001  (the guard's)
+    ) -> EventSourceResponse:
+        """Changes of devices, queries, parts and dead letters as they happen (Server-Sent Events)."""
+        return services.ring.response(last_event_id)
+
+    return routes
