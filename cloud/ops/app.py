@@ -14,6 +14,7 @@ from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.web import Problem
 
 BODY_BYTES_MAX = 4 * TEXT_CHARS_MAX
+"""A query file is the largest body; a character has at most four bytes."""
 
 
 def make_app(services: Services, key: str) -> FastAPI:
