@@ -1,30 +1,56 @@
-"""Publishes the state of every part as an ordinary stream, one plain JSON object each, so that the page reads it like any other.
+"""Publishes the state of every part on the stream `part_status`, so that the page reads it like any other.
 
-    ew/v1/supervisor/up/part_status
-    {"part":"bridge-1","state":"ready","pid":812,"restarts":0,"rss_mib":61.3,"cpu_percent":4.2,"uptime_s":17.0,"t":1790000000000}
+    ew.s.part_status
+    {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
+     "rss_mib":[61.3],"cpu_percent":[4.2],"uptime_s":[17.0]}}
 
-One-way (QoS 0): what is lost is told again two seconds later. The broker may be away; then nothing is queued.
+Straight to Kafka and not over MQTT: whoever may publish as a device could else say of the system what it likes. Bridges refuse this
+stream from every device, and who may write to Kafka is Kafka's own matter. What is lost is repeated two seconds later; while Kafka is away
+nothing is queued.
 """
 
 from __future__ import annotations
 
-import random
+import asyncio
+import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-import aiomqtt
 import orjson
 import psutil
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from edgewake.deploy.lifecycle import BACKOFF_FIRST_S, BACKOFF_MAX_S
 from edgewake.deploy.supervisor import Keeper
-from edgewake.protocol import topics
-from edgewake.protocol.cancellation import raise_if_cancelled
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record, topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.record import Mode
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+
+log = logging.getLogger("edgewake.up")
 
 DEVICE: Final = "supervisor"
 STREAM: Final = "part_status"
+TOPIC: Final = topics.stream_topic(STREAM)
+DECLARED: Final = Stream(
+    name=STREAM,
+    description="What the supervisor sees of each part, every two seconds.",
+    fields={
+        "part": FieldInfo(type=FieldType.STRING),
+        "state": FieldInfo(type=FieldType.STRING),
+        "pid": FieldInfo(type=FieldType.NUMBER),
+        "restarts": FieldInfo(type=FieldType.NUMBER),
+        "rss_mib": FieldInfo(type=FieldType.NUMBER, unit="MiBy"),
+        "cpu_percent": FieldInfo(type=FieldType.NUMBER, unit="%"),
+        "uptime_s": FieldInfo(type=FieldType.NUMBER, unit="s"),
+    },
+)
 INTERVAL_S: Final = 2.0
+KAFKA_TIMEOUT_S: Final = 4.0
+"""Of one question to Kafka; below the time in which the supervisor must stop."""
+RETENTION_MS: Final = 3_600_000
+"""States of the last hour are kept."""
 _MIB: Final = 1 << 20
 
 
@@ -74,21 +100,60 @@ def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:
     }
 
 
-async def publish(keepers: Iterable[Keeper], port: int, clock: Clock, rng: random.Random, *, host: str = "127.0.0.1") -> None:
-    """Publish every INTERVAL_S until cancelled, through all absences of the broker."""
-    meter = Meter()
-    keepers = list(keepers)
-    wait_s = BACKOFF_FIRST_S
+def record_of(fields: dict[str, object], now_ms: int) -> bytes:
+    """A part's line as a record of its stream."""
+    frame = frames.from_plain(orjson.dumps(fields), received_at=now_ms, device=DEVICE)
+    return record.encode(
+        device=DEVICE, stream=STREAM, mode=Mode.ONE_WAY, sent_at=now_ms, received_at=now_ms, frame_bytes=frames.encode(frame)
+    )
+
+
+async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> None:
+    """Publish every INTERVAL_S until cancelled, through all absences of Kafka."""
+    meter, keepers = Meter(), list(keepers)
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "client.id": DEVICE,
+        "acks": "all",
+        "message.timeout.ms": round(INTERVAL_S * 1000),  # after that there is a newer one
+        "queue.buffering.max.messages": 1000,
+        "error_cb": lambda error: log.debug("Kafka: %s", error),
+        "log_level": 2,
+    }
+    producer = Producer(settings)
+    while not await asyncio.to_thread(_declare, producer, bootstrap):
+        await clock.sleep(INTERVAL_S)
     while True:
-        try:
-            async with aiomqtt.Client(host, port, identifier=DEVICE, protocol=aiomqtt.ProtocolVersion.V5) as client:
-                wait_s = BACKOFF_FIRST_S
-                while True:
-                    for keeper in keepers:
-                        await client.publish(topics.up(DEVICE, STREAM), orjson.dumps(reading(keeper, meter, clock)), qos=0)
-                        raise_if_cancelled()
-                    await clock.sleep(INTERVAL_S)
-        except aiomqtt.MqttError:
-            raise_if_cancelled()
-            await clock.sleep(wait_s * (0.5 + rng.random() / 2))
-            wait_s = min(BACKOFF_MAX_S, wait_s * 2)
+        now_ms = clock.now_ms()
+        for keeper in keepers:
+            _produce(producer, TOPIC, record_of(reading(keeper, meter, clock), now_ms), DEVICE)
+        producer.poll(0)
+        await clock.sleep(INTERVAL_S)
+
+
+def _declare(producer: Producer, bootstrap: str) -> bool:
+    """Make the stream's topic and put it into the catalogue; False where Kafka is away or the catalogue is not there yet."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "error_cb": lambda error: log.debug("Kafka: %s", error), "log_level": 2})
+    topic = NewTopic(TOPIC, num_partitions=1, config={"retention.ms": str(RETENTION_MS)})
+    try:
+        if topics.STREAMS not in admin.list_topics(timeout=KAFKA_TIMEOUT_S).topics:
+            return False
+        admin.create_topics([topic], request_timeout=KAFKA_TIMEOUT_S)[TOPIC].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    _produce(producer, topics.STREAMS, DECLARED.model_dump_json().encode(), STREAM, on_delivery)
+    return producer.flush(KAFKA_TIMEOUT_S) == 0 and not failures
+
+
+def _produce(producer: Producer, topic: str, value: bytes, key: str, on_delivery: Any = None) -> None:
+    try:
+        producer.produce(topic, value, key, on_delivery=on_delivery)
+    except BufferError:
+        log.debug("Kafka is away: a part's state is left out")

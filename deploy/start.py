@@ -153,11 +153,11 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
             loop.call_later(for_s, stop.set)
 
     async def publish() -> None:
-        await part_status.publish(supervisor.keepers.values(), plan.ports.mqtt, clock, rng)
+        await part_status.publish(supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock)
 
     watcher = asyncio.create_task(_say_stopping(stop, steps), name="stopping")
     try:
-        await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("mosquitto") else [])
+        await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else [])
     finally:
         watcher.cancel()
     steps.say("✓ all parts have stopped")

@@ -1,93 +1,84 @@
-"""The state of the parts as an ordinary stream."""
+"""The state of the parts as a stream of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import random
+from collections.abc import Iterator
 from pathlib import Path
 
-import aiomqtt
-import orjson
+import pytest
 
-from edgewake.deploy.part_status import publish
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.deploy.part_status import DECLARED, TOPIC, publish, record_of
+from edgewake.protocol import record, topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.frame import from_plain
+from edgewake.protocol.stream import Stream, types_of
 from tests.deploy.children import part, supervisor, until
-from tests.services import run_mosquitto
+from tests.services import Kafka, run_kafka
 
 
-async def readings(port: int, count: int) -> list[bytes]:
-    """The next payloads of part_status."""
-    payloads: list[bytes] = []
-    async with aiomqtt.Client("127.0.0.1", port) as client:
-        await client.subscribe("ew/v1/supervisor/up/part_status")
-        async for message in client.messages:
-            assert isinstance(message.payload, bytes)
-            payloads.append(message.payload)
-            if len(payloads) == count:
-                break
-    return payloads
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One of our own: the stream's name is fixed."""
+    with run_kafka(tmp_path_factory.mktemp("kafka")) as service:
+        yield service
 
 
-async def test_the_state_of_each_part_is_published_as_a_plain_reading(tmp_path: Path) -> None:
-    with run_mosquitto(tmp_path / "broker") as broker:
-        watched, stop, clock = supervisor(tmp_path, part("one"), part("two")), asyncio.Event(), SystemClock()
-        keepers = watched.keepers.values()
-        running = asyncio.create_task(watched.run(stop, alongside=[lambda: publish(keepers, broker.port, clock, random.Random(1))]))
-        await until(lambda: all(keeper.settled.is_set() for keeper in keepers), "both are ready")
-        _, _, *payloads = await readings(broker.port, 4)  # the broker may still hand on a round that began before both were ready
-        stop.set()
-        await running
-    frames = [from_plain(payload, received_at=1, device="supervisor") for payload in payloads]
-    assert {frame.fields["part"][0] for frame in frames} == {"one", "two"}
-    one = orjson.loads(payloads[0])
-    assert one["state"] == "ready"
+def states(config: KafkaConfig) -> dict[str, dict[str, object]]:
+    """The last reading of each part."""
+    found: dict[str, dict[str, object]] = {}
+
+    def on_change(_: str, value: bytes | None) -> None:
+        assert value is not None
+        for reading in record.readings(record.decode(value)):
+            found[str(reading["part"])] = reading
+
+    reader = TableReader(config, "test-parts", TOPIC, on_change=on_change)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    return found
+
+
+async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(tmp_path: Path, own_kafka: Kafka) -> None:
+    config = KafkaConfig(bootstrap=own_kafka.bootstrap)
+    topic_admin.ensure_topics(config, [topics.STREAMS])
+    own_kafka.process.kill()
+    watched, stop, clock = supervisor(tmp_path, part("one"), part("two")), asyncio.Event(), SystemClock()
+    keepers = watched.keepers.values()
+    running = asyncio.create_task(watched.run(stop, alongside=[lambda: publish(keepers, own_kafka.bootstrap, clock)]))
+    await until(lambda: all(keeper.settled.is_set() for keeper in keepers), "both are ready")
+    await asyncio.to_thread(own_kafka.start)
+    client = clients.admin(config)
+    async with asyncio.timeout(60):
+        while TOPIC not in client.list_topics(timeout=5).topics or len(states(config)) < 2:
+            await asyncio.sleep(0.1)
+    found = states(config)
+    stop.set()
+    await asyncio.wait_for(running, 20)
+    assert {name: reading["state"] for name, reading in found.items()} == {"one": "ready", "two": "ready"}
+    one = found["one"]
     assert one["restarts"] == 0
+    assert isinstance(one["rss_mib"], float)
     assert one["rss_mib"] > 1
-    assert abs(one["t"] - clock.now_ms()) < 60_000
+    assert abs(int(str(one["t"])) - clock.now_ms()) < 60_000
+    assert declared(config) == DECLARED
 
 
-async def test_publishing_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
-    with run_mosquitto(tmp_path / "broker") as broker:
-        watched = supervisor(tmp_path, part("one"))
-        task = asyncio.create_task(publish(watched.keepers.values(), broker.port, SystemClock(), random.Random(1)))
-        await asyncio.wait_for(readings(broker.port, 1), 60)
-        broker.process.kill()
-        broker.start()
-        (payload,) = await asyncio.wait_for(readings(broker.port, 1), 60)
-        assert not task.done()
-        assert orjson.loads(payload)["state"] == "stopped"
-        task.cancel()
-        await asyncio.wait([task])
+def declared(config: KafkaConfig) -> Stream:
+    rows: dict[str, bytes | None] = {}
+    reader = TableReader(config, "test-streams", topics.STREAMS, on_change=rows.__setitem__)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    return Stream.model_validate_json(rows["part_status"] or b"")
 
 
-class Hurried(SystemClock):
-    """Leaves out the pauses, so that a cancellation meets a publish; says when the first round is out."""
-
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        self.began.set()
-        await asyncio.sleep(0)
-
-
-async def ends(tmp_path: Path, port: int, turns: int) -> bool:
-    """Let it publish for some turns of the loop, and cancel it; did it end by that?"""
-    clock = Hurried()
-    keepers = supervisor(tmp_path, part("one"), part("two")).keepers.values()
-    task = asyncio.create_task(publish(keepers, port, clock, random.Random(1)))
-    async with asyncio.timeout(20):
-        await clock.began.wait()
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task], timeout=20)
-    return task.cancelled()
-
-
-async def test_a_cancellation_at_any_moment_ends_it(tmp_path: Path) -> None:
-    """The MQTT client's `asyncio.wait_for` can take it: every second one did, and a Ctrl-C that met a publish waited for ever."""
-    with run_mosquitto(tmp_path / "broker") as broker:
-        ended = [await ends(tmp_path / str(turns), broker.port, turns) for turns in range(60)]
-    assert [turns for turns, one in enumerate(ended) if not one] == []
+def test_a_line_has_the_declared_fields() -> None:
+    fields = {"part": "a", "state": "ready", "pid": 1, "restarts": 0, "rss_mib": 1.5, "cpu_percent": 0.0, "uptime_s": 2.0, "t": 5}
+    frame = record.decode(record_of(fields, 7)).frame
+    assert types_of(frame.fields) == {name: info.type for name, info in DECLARED.fields.items()}
