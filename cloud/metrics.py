@@ -5,11 +5,14 @@ A Counter of prometheus_client takes a lock and half a microsecond; the hot path
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -61,11 +64,38 @@ class _Gathered(Collector):
         return self._gather()
 
 
-def serve(port: int | None, gather: Callable[[], Iterable[Metric]], *, host: str = "127.0.0.1") -> None:
-    """Answer GET /metrics on `port` from a thread of its own; nothing where the port is None. Raises OSError where it is in use."""
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    """A reader that never reads holds no end up."""
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """A scrape is no event."""
+
+
+def serve(
+    port: int | None, gather: Callable[[], Iterable[Metric]], *, host: str = "127.0.0.1", is_alive: Callable[[], bool] = lambda: True
+) -> None:
+    """Answer GET /metrics and /healthz on `port` from a thread of its own; nothing where it is None.
+
+    /healthz is 200 while `is_alive`, else 503: the loop that does the work hangs, and only another start helps.
+    Raises OSError where the port is in use.
+    """
     if port is None:
         return
     registry = CollectorRegistry()
     registry.register(_Gathered(gather))
     ProcessCollector(registry=registry)
-    start_http_server(port, host, registry)
+    metrics = make_wsgi_app(registry)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/healthz":
+            answer: Iterable[bytes] = metrics(environ, start_response)
+            return answer
+        alive = is_alive()
+        start_response("200 OK" if alive else "503 Service Unavailable", [("Content-Type", "application/json")])
+        return [b'{"status":"ok"}' if alive else b'{"status":"hangs"}']
+
+    server = make_server(host, port, app, _Server, _Quiet)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

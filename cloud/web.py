@@ -24,7 +24,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgewake.cloud.web_limits import LimitedProtocol
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, Unavailable
+from edgewake.protocol.heartbeat import Heartbeat
 
 log = logging.getLogger("edgewake.web")
 
@@ -208,7 +210,7 @@ async def named(name: str, work: Coroutine[Any, Any, None]) -> None:
 def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run a part to its end and exit: 0 after a stop, 2 for a configuration that cannot be used, 1 for what it died of."""
     try:
-        uvloop.run(main())
+        uvloop.run(Heartbeat(SystemClock()).beside(main()))
     except ConfigError as error:
         print(error, file=sys.stderr)  # noqa: T201  (for people; the log may not be set up as they read it)
         sys.exit(2)

@@ -1,10 +1,14 @@
-"""One started process of a part: its output goes to the log, its readiness is an event, its end leaves nothing behind."""
+"""One started process of a part: its output goes to the log, its readiness is an event, its signs of life have a time, its end leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
+import socket
 from asyncio.subprocess import Process
 from collections.abc import Callable
 from typing import Final
@@ -14,9 +18,14 @@ import orjson
 from edgewake.deploy.guardian import Guardian, die_with_parent
 from edgewake.deploy.part import Part
 from edgewake.deploy.part_log import LINE_BYTES_MAX, PartLog
+from edgewake.protocol.clock import Clock
 
 READY_EVENT: Final = "part.ready"
-_PROBE_S: Final = 0.05
+_PORT_POLL_S: Final = 0.05
+PROBES_PER_BOUND: Final = 5
+"""Questions to a port within the seconds of silence that kill its part."""
+_SIGN_BYTES_MAX: Final = 4096
+_numbers: Final = itertools.count(1)
 _GROUP_POLL_S: Final = 0.01
 _DRAIN_S: Final = 1.0
 """Seconds for the last output after the process ended; a grandchild that holds the pipe open does not hold us up."""
@@ -27,21 +36,38 @@ _GONE_S: Final = 1.0
 class Child:
     """A running process; made by `start`."""
 
-    def __init__(self, part: Part, process: Process, output: asyncio.StreamReader, log: PartLog, guardian: Guardian) -> None:
+    def __init__(
+        self,
+        part: Part,
+        process: Process,
+        output: asyncio.StreamReader,
+        signs: socket.socket,
+        log: PartLog,
+        guardian: Guardian,
+        clock: Clock,
+    ) -> None:
         self.pid = process.pid
         self.ready = asyncio.Event()
+        self.silent_s_max = part.silent_s
+        """The part may ask for more when it knows of a long pause."""
         self._part = part
         self._process = process
         self._log = log
         self._guardian = guardian
-        self._pump = asyncio.create_task(each_line(output, self._take), name=f"{part.name} output")
-        self._probe = None if part.port is None else asyncio.create_task(self._wait_for_port(part.port), name=f"{part.name} port")
+        self._clock = clock
+        self._signs = signs
+        self._signed_s: float | None = None
+        self._tasks = [asyncio.create_task(each_line(output, self._on_line), name=f"{part.name} output")]
+        if part.port is not None:
+            self._tasks.append(asyncio.create_task(self._watch_port(part.port), name=f"{part.name} port"))
+        asyncio.get_running_loop().add_reader(signs, self._on_sign)
 
     @classmethod
-    async def start(cls, part: Part, log: PartLog, guardian: Guardian) -> Child:
+    async def start(cls, part: Part, log: PartLog, guardian: Guardian, clock: Clock) -> Child:
         """Start the part's command; raises OSError where it cannot be started."""
         # A pipe of our own: asyncio's would make us wait for every descendant that holds it, where we wait for the part alone.
         read_end, write_end = os.pipe()
+        signs, address = _sign_socket()
         try:
             output = await _reader(read_end)
             process = await asyncio.create_subprocess_exec(
@@ -49,14 +75,26 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=write_end,
                 stderr=asyncio.subprocess.STDOUT,
-                env={**os.environ, **part.env},
+                env={**os.environ, **part.env, "NOTIFY_SOCKET": address},
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
+        except OSError:
+            signs.close()
+            raise
         finally:
             os.close(write_end)
         guardian.watch(process.pid)
-        return cls(part, process, output, log, guardian)
+        return cls(part, process, output, signs, log, guardian, clock)
+
+    def silent_s(self) -> float:
+        """Seconds since its last sign of life; 0 for one that has given none yet."""
+        return 0.0 if self._signed_s is None else self._clock.monotonic_s() - self._signed_s
+
+    def excuse(self) -> None:
+        """Count its silence from now: it was we who did not listen."""
+        if self._signed_s is not None:
+            self._signed_s = self._clock.monotonic_s()
 
     async def ended(self) -> int:
         """Wait for the end, clear up what it left, and give its exit code (negative: the signal)."""
@@ -100,20 +138,49 @@ class Child:
         except TimeoutError:
             pass
         self._guardian.forget(self.pid)
-        if self._probe is not None:
-            self._probe.cancel()
-        await asyncio.wait([self._pump], timeout=_DRAIN_S)
-        self._pump.cancel()
+        if self._signs.fileno() >= 0:  # not closed by a call before
+            asyncio.get_running_loop().remove_reader(self._signs)
+            self._signs.close()
+        output, *others = self._tasks
+        for task in others:
+            task.cancel()
+        await asyncio.wait([output], timeout=_DRAIN_S)
+        output.cancel()
 
-    def _take(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         self._log.write(line)
         if READY_EVENT.encode() in line and self._part.port is None and _event_of(line) == READY_EVENT:
             self.ready.set()
 
-    async def _wait_for_port(self, port: int) -> None:
+    def _on_sign(self) -> None:
+        try:
+            message = self._signs.recv(_SIGN_BYTES_MAX)
+        except BlockingIOError:
+            return
+        self._signed_s = self._clock.monotonic_s()
+        for line in message.splitlines():
+            name, _, value = line.partition(b"=")
+            if name == b"WATCHDOG_USEC" and value.isdigit():
+                self.silent_s_max = int(value) / 1e6
+
+    async def _watch_port(self, port: int) -> None:
         while not await is_open(port):  # noqa: ASYNC110 another process tells us nothing, so we ask
-            await asyncio.sleep(_PROBE_S)
+            await asyncio.sleep(_PORT_POLL_S)
         self.ready.set()
+        self._signed_s = self._clock.monotonic_s() if self._part.probe is not None else None
+        pause_s = self._part.silent_s / PROBES_PER_BOUND
+        while self._part.probe is not None:
+            if await answers(port, self._part.probe, within_s=pause_s):
+                self._signed_s = self._clock.monotonic_s()
+            await asyncio.sleep(pause_s)
+
+
+def _sign_socket() -> tuple[socket.socket, str]:
+    """Where a part sends its signs of life, and the name of it for NOTIFY_SOCKET; in the abstract name space, so no file is left."""
+    signs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    name = f"edgewake-{os.getpid()}-{next(_numbers)}"
+    signs.bind("\0" + name)
+    return signs, "@" + name
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:
@@ -123,17 +190,17 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
     return reader
 
 
-async def each_line(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+async def each_line(stream: asyncio.StreamReader, on_line: Callable[[bytes], None]) -> None:
     """Pass on line by line; one that is longer than LINE_BYTES_MAX is passed on in pieces, so that memory stays bounded."""
     rest = b""
     while data := await stream.read(LINE_BYTES_MAX):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            take(line)
+            on_line(line)
         if len(rest) >= LINE_BYTES_MAX:
-            take(rest)
+            on_line(rest)
             rest = b""
-    take(rest)
+    on_line(rest)
 
 
 async def is_open(port: int, host: str = "127.0.0.1") -> bool:
@@ -145,6 +212,20 @@ async def is_open(port: int, host: str = "127.0.0.1") -> bool:
         return False
     writer.close()
     return True
+
+
+async def answers(port: int, request: bytes, *, within_s: float, host: str = "127.0.0.1") -> bool:
+    """Does the process behind a port answer a request? A port alone stays open while its process hangs."""
+    try:
+        async with asyncio.timeout(within_s):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(request)
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
 
 
 def _event_of(line: bytes) -> object:

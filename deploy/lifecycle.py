@@ -1,21 +1,24 @@
-"""When a part is started again, and when it is given up. Decides only: no process, clock or randomness of its own.
+"""When a part is started again. Decides only: no process, clock or randomness of its own.
 
-The table is the whole behaviour; a pair that is not in it is a bug and raises. A part that ends for the fifth time within a minute
-is *failed*: it is said, the others go on, and it stays down until the next `edgewake up`.
+The table is the whole behaviour; a pair that is not in it is a bug and raises. A part that was ready once is never given up: QUICK_MAX
+starts follow one another quickly, then one every SLOW_S to twice that, for ever. A part that was never ready fails the start of the whole
+system, because the person who started it is there to read why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-FAILURES_MAX: Final = 5
-"""Ends within WINDOW_S after which a part is given up: what dies that often needs a person, not another start."""
-WINDOW_S: Final = 60.0
-BACKOFF_FIRST_S: Final = 0.25
-BACKOFF_MAX_S: Final = 8.0
-"""Longest wait before a restart; with FAILURES_MAX it bounds the rate of starts."""
+QUICK_MAX: Final = 5
+"""Ends in a row that are each followed by a quick start."""
+QUICK_FIRST_S: Final = 0.25
+"""Wait before the first quick start; each next one is twice as long: 0.25, 0.5, 1, 2, 4 s."""
+SLOW_S: Final = 30.0
+"""Shortest wait after QUICK_MAX ends in a row; jitter adds up to as much again, so that parts which share a cause do not share a moment."""
+STEADY_S: Final = 60.0
+"""A part that lived so long ended for another reason than the time before: its ends in a row count from one."""
 
 
 class State(StrEnum):
@@ -61,13 +64,21 @@ def after(state: State, event: Event) -> State:
         raise ValueError(f"a part that is {state} cannot {event}") from None
 
 
-def restart_delay_s(ends_s: Sequence[float], now_s: float, jitter: float) -> float | None:
-    """Seconds until the next start, None to give up. `ends_s`: when the part ended before, newest last; `jitter`: 0 to 1."""
-    recent = sum(1 for end in ends_s if now_s - end < WINDOW_S)
-    if recent >= FAILURES_MAX:
-        return None
-    full = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** max(0, recent - 1))
-    return full * (0.5 + jitter / 2)
+def ends_in_a_row(before: int, lived_s: float) -> int:
+    """How many ends followed one another without a steady life between, this one included."""
+    return 1 if lived_s >= STEADY_S else before + 1
+
+
+def restart_delay_s(ends: int, jitter: float) -> float:
+    """Seconds until the next start after so many ends in a row; `jitter`: 0 to 1."""
+    if ends > QUICK_MAX:
+        return SLOW_S * (1 + jitter)
+    return QUICK_FIRST_S * 2.0 ** (ends - 1) * (0.5 + jitter / 2)
+
+
+def is_given_up(ends: int, *, was_ready: bool, dislikes_its_configuration: bool) -> bool:
+    """Is another start useless? Only before the part was ready for the first time."""
+    return not was_ready and (dislikes_its_configuration or ends >= QUICK_MAX)
 
 
 def grace_s(wanted_s: float, *, left_s: float, groups_left: int, reserve_s: float = 0.4) -> float:

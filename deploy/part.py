@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from edgewake.protocol.heartbeat import SILENT_S
+
 
 class Floor(IntEnum):
     """Where a part stands in the stream. Stopping goes down this list: sources first, so that what is on its way still arrives."""
@@ -35,4 +37,9 @@ class Part:
     """Seconds until it must be ready; over it, it is killed and counts as ended."""
     stop_s: float = 5.0
     """Seconds it may take to end after SIGTERM; then SIGKILL."""
+    silent_s: float = SILENT_S
+    """Seconds without a sign of life after which it is killed and started again."""
+    probe: bytes | None = None
+    """A request that its port answers while it lives; None: it gives signs by itself, as `edgewake.protocol.heartbeat` does, and is judged
+    from its first one on."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import mqtt5
+
 from edgewake.deploy.part import Floor, Part
 from edgewake.deploy.toml_text import Value
 from edgewake.protocol.errors import ConfigError
@@ -197,6 +199,10 @@ _FLOORS: Final = {
     "agent": Floor.SOURCE,
     "simulators": Floor.SOURCE,
 }
+MQTT_CONNECT: Final = mqtt5.ConnectPacket("supervisor-probe", clean_start=True, keep_alive=10).write()
+"""A broker that lives answers it by CONNACK."""
+KAFKA_API_VERSIONS: Final = b"\x00\x00\x00\x0a" + b"\x00\x12\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff"
+"""ApiVersions, version 0, no client id: the one request that every Kafka answers, whatever version it is asked for (KIP-35)."""
 _AFTER: Final[Mapping[str, tuple[str, ...]]] = {"bridge": ("mosquitto", "kafka"), "agent": ("bridge-1",), "simulators": ("bridge-1",)}
 
 
@@ -206,9 +212,11 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
     found = []
     for name in plan.names:
         if name == "mosquitto":
-            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, stop_s=2)
+            part = Part(name=name, command=tuple(mosquitto), floor=Floor.BROKER, port=plan.ports.mqtt, probe=MQTT_CONNECT, stop_s=2)
         elif name == "kafka":
-            part = Part(name=name, command=tuple(kafka), floor=Floor.KAFKA, port=plan.ports.kafka, stop_s=4, env=_THRIFTY)
+            part = Part(
+                name=name, command=tuple(kafka), floor=Floor.KAFKA, port=plan.ports.kafka, probe=KAFKA_API_VERSIONS, stop_s=4, env=_THRIFTY
+            )
         else:
             service = _service_of(name)
             part = Part(

@@ -131,7 +131,7 @@ def _device(plan: Plan) -> str:
 
 
 async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s: float | None) -> None:
-    """Run the parts until a signal or the time; raises LocalError where one could not be started or was given up."""
+    """Run the parts until a signal or the time; raises LocalError where one could not be brought up."""
     clock, rng, stop = SystemClock(), random.Random(), asyncio.Event()
     supervisor = Supervisor(running, plan.logs, clock=clock, rng=rng)
     loop = asyncio.get_running_loop()
@@ -139,13 +139,13 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
     for keeper in supervisor.keepers.values():
         keeper.on_change = show
 
-    def stop_or_hurry() -> None:
+    def stop_or_kill() -> None:
         if stop.is_set():
-            supervisor.hurry()
+            supervisor.kill_all()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop_or_hurry)
+        loop.add_signal_handler(number, stop_or_kill)
 
     def when_ready() -> None:
         steps.say(addresses(plan))
@@ -187,7 +187,7 @@ class Show:
             case State.READY if step:
                 step.done("again" if keeper.restarts else "")
             case State.RESTARTING:
-                self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_words()[:300]}")
+                self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_message()[:300]}")
             case State.FAILED:
                 self._steps.say(f"✗ {failure(keeper)}")
             case State.STOPPED if step:

@@ -1,15 +1,14 @@
-"""Starts parts in order, watches and restarts them, and stops them upstream first.
+"""Starts parts in order, restarts those that end or give no sign of life, and stops all of them upstream first.
 
 `run` returns when `stop` is set, with everything ended: sources, bridges, sequencer, analysis, servers, Kafka, broker, within STOP_S,
-SIGKILL for what does not obey. It raises LocalError when a part cannot be brought up at the start; later failures are said and the
-others go on. Nothing outlives this process, in whatever way it ends (see `guardian`).
+SIGKILL for what does not obey. It raises LocalError when a part cannot be brought up at the start; a part that was ready once is started
+again for ever, while the others go on. Nothing outlives this process, in whatever way it ends (see `guardian`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ import orjson
 
 from edgewake.deploy.child import Child
 from edgewake.deploy.guardian import Guardian
-from edgewake.deploy.lifecycle import FAILURES_MAX, WINDOW_S, Event, State, after, grace_s, restart_delay_s
+from edgewake.deploy.lifecycle import QUICK_MAX, Event, State, after, ends_in_a_row, grace_s, is_given_up, restart_delay_s
 from edgewake.deploy.part import Floor, Part
 from edgewake.deploy.part_log import PartLog
 from edgewake.protocol.clock import Clock
@@ -27,7 +26,9 @@ from edgewake.protocol.errors import LocalError
 STOP_S: Final = 13.0
 """Seconds for stopping everything; the 15 that are promised leave room for the way out."""
 CONFIG_ERROR_CODE: Final = 2
-"""A part that ends so dislikes its configuration: another start would not help."""
+"""A part that ends so dislikes its configuration."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the signs of life of a part."""
 
 
 class Keeper:
@@ -49,11 +50,12 @@ class Keeper:
         self._guardian = guardian
         self._clock = clock
         self._rng = rng
-        self._ends: deque[float] = deque(maxlen=FAILURES_MAX)
+        self._was_ready = False
+        self._ends = 0
 
-    async def run(self, wanted: Sequence[Keeper]) -> None:
-        """Start when all of `wanted` are ready, then again and again until cancelled or given up."""
-        for other in wanted:
+    async def run(self, needs: Sequence[Keeper]) -> None:
+        """Start when all of `needs` were ready once, then again and again until cancelled or given up."""
+        for other in needs:
             await other.settled.wait()
         while True:
             await self._start()
@@ -75,7 +77,7 @@ class Keeper:
         if self.child is not None:
             self.child.kill()
 
-    def last_words(self) -> str:
+    def last_message(self) -> str:
         """The sentence of its last log line."""
         try:
             body = orjson.loads(self.log.last_line)
@@ -87,7 +89,7 @@ class Keeper:
         self._move(Event.START)
         self.since_s = self._clock.monotonic_s()
         try:
-            self.child = await Child.start(self.part, self.log, self._guardian)
+            self.child = await Child.start(self.part, self.log, self._guardian, self._clock)
         except OSError as error:
             self.child = None
             self.log.write(f"{self.part.command[0]} cannot be started: {error.strerror}".encode())
@@ -102,8 +104,10 @@ class Keeper:
         try:
             await asyncio.wait([ending, ready], timeout=self.part.ready_s, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
+                self._was_ready = True
                 self._move(Event.READY)
                 self.settled.set()
+                await self._watch(child, ending)
             elif not ending.done():
                 self.log.write(b"not ready within %.0f s, killed" % self.part.ready_s)
                 child.kill()
@@ -112,16 +116,27 @@ class Keeper:
         finally:
             ready.cancel()
 
+    async def _watch(self, child: Child, ending: asyncio.Task[int]) -> None:
+        """Until the process ends, by itself or because it gave no sign of life."""
+        looked_s = self._clock.monotonic_s()
+        while not ending.done():
+            await asyncio.wait([ending], timeout=LOOK_S)
+            before_s, looked_s = looked_s, self._clock.monotonic_s()
+            if looked_s - before_s > LOOK_S + child.silent_s_max / 2:
+                child.excuse()  # we were stopped ourselves, and heard nobody
+            elif child.silent_s() > child.silent_s_max and not ending.done():
+                self.log.write(b"no sign of life for %.0f s, killed" % child.silent_s())
+                child.kill()
+                return
+
     async def _may_start_again(self) -> bool:
-        now = self._clock.monotonic_s()
-        self._ends.append(now)
+        self._ends = ends_in_a_row(self._ends, self._clock.monotonic_s() - self.since_s)
         self._move(Event.ENDED)
-        delay = None if self.code == CONFIG_ERROR_CODE else restart_delay_s(self._ends, now, self._rng.random())
-        if delay is None:
+        if is_given_up(self._ends, was_ready=self._was_ready, dislikes_its_configuration=self.code == CONFIG_ERROR_CODE):
             self._move(Event.GIVE_UP)
             self.settled.set()
             return False
-        await self._clock.sleep(delay)
+        await self._clock.sleep(restart_delay_s(self._ends, self._rng.random()))
         return True
 
     def _move(self, event: Event) -> None:
@@ -133,9 +148,10 @@ class Keeper:
 class Supervisor:
     """All parts of one machine."""
 
-    def __init__(self, parts: Sequence[Part], logs: Path, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, parts: Sequence[Part], logs: Path, *, clock: Clock, rng: random.Random, stop_s: float = STOP_S) -> None:
         self._guardian = Guardian()
         self._clock = clock
+        self._stop_s = stop_s
         self.keepers = {part.name: Keeper(part, logs, self._guardian, clock, rng) for part in parts}
 
     async def run(
@@ -150,7 +166,7 @@ class Supervisor:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_awaited(work()), name="alongside") for work in alongside]
-                tasks += [group.create_task(keeper.run(self._wanted(keeper)), name=keeper.part.name) for keeper in self.keepers.values()]
+                tasks += [group.create_task(keeper.run(self._needs(keeper)), name=keeper.part.name) for keeper in self.keepers.values()]
                 problem = await self._wait_for_start(stop)
                 if problem is None and not stop.is_set():
                     when_ready()
@@ -163,16 +179,16 @@ class Supervisor:
         if problem is not None:
             raise LocalError(problem)
 
-    def hurry(self) -> None:
+    def kill_all(self) -> None:
         """Kill everything now; `run` then returns at once."""
         for keeper in self.keepers.values():
             keeper.kill()
 
     def failed(self) -> list[Keeper]:
-        """Parts that were given up."""
+        """Parts that could not be brought up."""
         return [keeper for keeper in self.keepers.values() if keeper.state is State.FAILED]
 
-    def _wanted(self, keeper: Keeper) -> list[Keeper]:
+    def _needs(self, keeper: Keeper) -> list[Keeper]:
         return [self.keepers[name] for name in keeper.part.after if name in self.keepers]
 
     async def _wait_for_start(self, stop: asyncio.Event) -> str | None:
@@ -191,7 +207,7 @@ class Supervisor:
         return None
 
     async def _stop_all(self) -> None:
-        deadline = self._clock.monotonic_s() + STOP_S
+        deadline = self._clock.monotonic_s() + self._stop_s
         floors = [[keeper for keeper in self.keepers.values() if keeper.part.floor is floor] for floor in Floor]
         for index, keepers in enumerate(floors):
             left = deadline - self._clock.monotonic_s()
@@ -200,10 +216,11 @@ class Supervisor:
 
 
 def failure(keeper: Keeper) -> str:
-    """One sentence about a part that was given up."""
+    """One sentence about a part that could not be brought up."""
     how = f"ended with exit code {keeper.code}" if (keeper.code or 0) >= 0 else f"was ended by signal {-(keeper.code or 0)}"
-    often = "" if keeper.code == CONFIG_ERROR_CODE else f" {FAILURES_MAX} times within {WINDOW_S:.0f} s"
-    return f"{keeper.part.name} {how}{often}, last saying: {keeper.last_words() or 'nothing'}; its log is {keeper.log.path}"
+    often = "" if keeper.code == CONFIG_ERROR_CODE else f" {QUICK_MAX} times in a row"
+    message = keeper.last_message() or "none"
+    return f"{keeper.part.name} {how}{often} and was never ready; its last message: {message}; its log is {keeper.log.path}"
 
 
 async def _awaited(work: Awaitable[None]) -> None:

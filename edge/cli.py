@@ -42,9 +42,10 @@ def _run(config: AgentConfig) -> None:
 
     from edgewake.edge.agent import Agent
     from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.heartbeat import Heartbeat
 
     async def life() -> None:
-        await Agent(config, clock=SystemClock(), rng=random.SystemRandom()).run()
+        await Heartbeat(SystemClock()).beside(Agent(config, clock=SystemClock(), rng=random.SystemRandom()).run())
 
     asyncio.run(life())
 

@@ -7,12 +7,15 @@ import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.heartbeat import Heartbeat
+
 
 def until_stopped(main: Callable[[], Awaitable[object]]) -> bool:
     """True where `main` ended by itself, False where it was told to stop."""
 
     async def run() -> bool:
-        task = asyncio.ensure_future(main())
+        task = asyncio.ensure_future(Heartbeat(SystemClock()).beside(main()))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)

@@ -20,10 +20,11 @@ def analysis(config_file: Path, verbose: bool) -> None:
     import threading
 
     from edgewake.cloud.analysis.config import AnalysisConfig
-    from edgewake.cloud.analysis.run import run
+    from edgewake.cloud.analysis.run import SILENT_S, run
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.heartbeat import Heartbeat
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
@@ -33,7 +34,9 @@ def analysis(config_file: Path, verbose: bool) -> None:
         signal.signal(number, lambda *_: stop.set())
     code = 0
     try:
-        run(load(AnalysisConfig, config_file), clock=SystemClock(), rng=random.Random(), stop=stop)
+        heartbeat = Heartbeat(SystemClock())
+        heartbeat.allow(SILENT_S)
+        run(load(AnalysisConfig, config_file), clock=SystemClock(), rng=random.Random(), stop=stop, heartbeat=heartbeat)
     except ConfigError as error:
         click.echo(str(error), err=True)
         code = 2

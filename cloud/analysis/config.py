@@ -32,5 +32,7 @@ class AnalysisConfig(Config):
     summary_interval_s: int = Field(default=15, ge=0)
     """Seconds from one update of the minute summaries to the next; 0 keeps none."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    """Prometheus metrics on this port; none without it."""
+    """Port of Prometheus metrics and of /healthz; none: neither."""
+    metrics_host: str = "127.0.0.1"
+    """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()

@@ -33,6 +33,7 @@ from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.heartbeat import Heartbeat
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.stream import FieldType
 
@@ -46,6 +47,9 @@ SUMMARY_AFTER_S: Final = 20.0
 """Summaries begin so long after the queries: the first batches of all lanes at once would make people wait for the first results."""
 STOP_S: Final = 3.0
 """How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the batch again."""
+SILENT_S: Final = 180.0
+"""Seconds without a turn of the main loop after which the analysis counts as hung. One turn may start Spark or plan a lane's query, a
+minute on a busy machine; a JVM that hangs holds the loop up in its next call."""
 _DATA_LOSS: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
 
 LaneKey: TypeAlias = tuple[str, LaneKind]
@@ -65,7 +69,10 @@ class Place:
 class Analysis:
     """Everything that runs. `run` returns when `stop` is set."""
 
-    def __init__(self, config: AnalysisConfig, session: SparkSession, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, config: AnalysisConfig, session: SparkSession, clock: Clock, rng: random.Random, heartbeat: Heartbeat | None = None
+    ) -> None:
+        self._heartbeat = heartbeat or Heartbeat(clock, {})
         self._config, self._session, self._clock, self._rng = config, session, clock, rng
         self._tables = Tables()
         self._places: dict[LaneKey, Place] = {}
@@ -82,10 +89,13 @@ class Analysis:
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
         self._open(stop)
-        metrics.serve(self._config.metrics_port, self._gather)
+        metrics.serve(
+            self._config.metrics_port, self._gather, host=self._config.metrics_host, is_alive=lambda: self._heartbeat.is_alive(SILENT_S)
+        )
         seen = -1
         ready = False
         while not stop.is_set():
+            self._heartbeat.beat()
             for reader in self._readers:
                 reader.poll(0)
             if self._failures() or self._tables.changes != seen or self._is_due():
@@ -117,6 +127,7 @@ class Analysis:
                 self._read_tables()
                 return
             except Unavailable as error:
+                self._heartbeat.beat()
                 if not said:
                     log.warning("waits for Kafka: %s", error, extra={"event": "kafka.away"})
                     said = True
@@ -311,7 +322,7 @@ def _first_line(error: Exception) -> str:
     return " ".join(str(error).split())[:800]
 
 
-def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event) -> None:
+def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, heartbeat: Heartbeat | None = None) -> None:
     """Start Spark, follow the queries until `stop`, end all within 5 s."""
     config = config.model_copy(update={"data_dir": config.data_dir.resolve()})
     session = spark.start_session(
@@ -322,7 +333,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         state_partitions=config.state_partitions,
         maintenance_s=config.maintenance_s,
     )
-    analysis = Analysis(config, session, clock, rng)
+    analysis = Analysis(config, session, clock, rng, heartbeat)
     try:
         analysis.run(stop)
     finally:

@@ -26,6 +26,7 @@ def bridge(config_file: Path, verbose: bool) -> None:
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.heartbeat import Heartbeat
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
@@ -35,7 +36,8 @@ def bridge(config_file: Path, verbose: bool) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(config, clock=SystemClock(), rng=random.Random(), stop=stop)
+        heartbeat = Heartbeat(SystemClock())
+        await heartbeat.beside(run(config, clock=SystemClock(), rng=random.Random(), stop=stop, is_alive=heartbeat.is_alive))
 
     # A message in flight is some twenty containers and no cycle: looking through them all the time finds nothing and costs 8 %.
     gc.freeze()

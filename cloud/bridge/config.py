@@ -45,7 +45,9 @@ class BridgeConfig(Config):
     kafka: KafkaConfig = KafkaConfig()
     """[kafka]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
-    """Port of Prometheus metrics on the loopback; none: no metrics."""
+    """Port of Prometheus metrics and of /healthz; none: neither."""
+    metrics_host: str = "127.0.0.1"
+    """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     inflight_messages_max: int = Field(default=4000, ge=1, le=65_535)
     """Messages taken from the broker and not yet in Kafka (MQTT's Receive Maximum); at the bound the broker waits."""
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)

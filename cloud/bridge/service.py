@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -38,7 +38,9 @@ BATCH_HEAD_BYTES: Final = 1024
 _WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS)
 
 
-async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event) -> None:
+async def run(
+    config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event, is_alive: Callable[[], bool] = lambda: True
+) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
     catalogue = Catalogue(clock.monotonic_s)
     opened = await _unless_stopped(_open_kafka(config, catalogue, clock, Backoff(rng)), stop)
@@ -53,7 +55,7 @@ async def run(config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: a
         clock=clock,
         rng=rng,
     )
-    metrics.serve(config.metrics_port, bridge.metrics.gather)
+    metrics.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
     try:
         async with asyncio.TaskGroup() as tasks:
             pump = tasks.create_task(bridge.pump(), name="pump")

@@ -24,6 +24,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError
+    from edgewake.protocol.heartbeat import Heartbeat
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
@@ -33,8 +34,9 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         signal.signal(number, lambda *_: stop.set())
     try:
         config = load(SequencerConfig, config_file)
-        part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop)
-        metrics.serve(config.metrics_port, part.metrics.gather)
+        heartbeat = Heartbeat(SystemClock())
+        part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
+        metrics.serve(config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive)
         part.run()
     except ConfigError as error:
         click.echo(str(error), err=True)

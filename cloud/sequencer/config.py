@@ -16,7 +16,9 @@ class SequencerConfig(Config):
     kafka: KafkaConfig = KafkaConfig()
     """[kafka]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
-    """Port of Prometheus metrics on the loopback; none: no metrics."""
+    """Port of Prometheus metrics and of /healthz; none: neither."""
+    metrics_host: str = "127.0.0.1"
+    """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     hold_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds that later frames wait for a missing one: longer than a bridge's restart and a device's next attempt together."""
     hold_frames_max: int = Field(default=1024, ge=1)

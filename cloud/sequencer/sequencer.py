@@ -49,7 +49,17 @@ _CONSUMER: Final[dict[str, Any]] = {
 class Sequencer:
     """Runs sessions until it is told to stop."""
 
-    def __init__(self, config: SequencerConfig, *, clock: Clock, rng: random.Random, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        config: SequencerConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        stop: threading.Event,
+        on_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_turn` is called whenever the loop turns: a sign of life."""
+        self._on_turn = on_turn
         self._config = config
         self._clock = clock
         self._stop = stop
@@ -61,10 +71,12 @@ class Sequencer:
         """Serve until stopped. Raises LocalError when another process took our name."""
         away = False
         while not self._stop.is_set():
+            self._on_turn()
             session: Session | None = None
             try:
                 session = Session(self._config, clock=self._clock, metrics=self.metrics, on_assigned=self._on_assigned)
                 while not self._stop.is_set():
+                    self._on_turn()
                     session.step()
                     away = away and not session.is_assigned
             except (KafkaException, Unavailable) as error:

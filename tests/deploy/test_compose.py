@@ -185,6 +185,14 @@ def test_every_container_is_looked_after_and_bounded(service: str) -> None:
     assert re.search(r":\d+\.\d+(\.\d+)?", one["image"]) or one["build"]["dockerfile"] == "deploy/Dockerfile"
 
 
+@pytest.mark.parametrize("service", PARTS)
+def test_the_health_check_asks_where_the_part_answers(service: str) -> None:
+    one = settings(service)
+    port = one.metrics_port if hasattr(one, "metrics_port") else one.port
+    host = one.metrics_host if hasattr(one, "metrics_host") else one.host
+    assert (PARTS[service]["environment"]["HEALTH_PORT"], host) == (port, "0.0.0.0"), "Prometheus scrapes the same address"
+
+
 def test_only_what_is_for_others_has_a_port_outside() -> None:
     ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert ports == {"mosquitto": ["8883:8883"], "ops": ["127.0.0.1:8702:8702"], "proxy": ["127.0.0.1:8700:8700"]}

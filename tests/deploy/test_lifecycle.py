@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from edgewake.deploy.lifecycle import BACKOFF_MAX_S, FAILURES_MAX, TABLE, Event, State, after, grace_s, restart_delay_s
+from edgewake.deploy.lifecycle import STEADY_S, TABLE, Event, State, after, ends_in_a_row, grace_s, is_given_up, restart_delay_s
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
@@ -22,22 +22,22 @@ def test_a_part_can_be_stopped_in_every_state() -> None:
     assert all((state, Event.STOP) in TABLE for state in State)
 
 
-def test_the_wait_grows_with_each_end_and_has_jitter() -> None:
-    assert [restart_delay_s([0.0] * n, 1.0, 1.0) for n in (1, 2, 3, 4)] == [0.25, 0.5, 1.0, 2.0]
-    assert restart_delay_s([0.0] * 4, 1.0, 0.0) == 1.0
+def test_the_quick_starts_follow_at_doubled_distance_and_the_slow_ones_for_ever() -> None:
+    assert [restart_delay_s(ends, 1.0) for ends in (1, 2, 3, 4, 5)] == [0.25, 0.5, 1.0, 2.0, 4.0]
+    assert [restart_delay_s(ends, 0.0) for ends in (1, 5)] == [0.125, 2.0]
+    assert [restart_delay_s(ends, jitter) for ends in (6, 1_000_000) for jitter in (0.0, 1.0)] == [30.0, 60.0] * 2
 
 
-def test_the_fifth_end_within_a_minute_is_the_last() -> None:
-    assert restart_delay_s([0.0, 10.0, 20.0, 30.0, 59.0], 59.0, 0.5) is None
+def test_ends_in_a_row_count_until_a_steady_life() -> None:
+    assert ends_in_a_row(0, 0.1) == 1
+    assert ends_in_a_row(4, 59.9) == 5
+    assert ends_in_a_row(1000, STEADY_S) == 1
 
 
-def test_a_part_that_ends_now_and_then_is_always_started_again() -> None:
-    ends = [100.0 * i for i in range(50)]
-    assert restart_delay_s(ends, ends[-1], 1.0) == 0.25
-
-
-def test_the_wait_is_bounded() -> None:
-    assert all((restart_delay_s([0.0] * n, 0.0, 1.0) or 0) <= BACKOFF_MAX_S for n in range(FAILURES_MAX))
+def test_only_what_was_never_ready_is_given_up() -> None:
+    assert [is_given_up(ends, was_ready=False, dislikes_its_configuration=False) for ends in (1, 4, 5)] == [False, False, True]
+    assert is_given_up(1, was_ready=False, dislikes_its_configuration=True)
+    assert not any(is_given_up(ends, was_ready=True, dislikes_its_configuration=True) for ends in (1, 5, 10**9))
 
 
 def test_a_group_that_hangs_leaves_time_for_the_later_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 import tomli_w
 
 from edgewake.deploy import cli, secret_files
+from tests.deploy.test_signs_of_life import listening, received
 from tests.services import Kafka, Mosquitto, Process, free_ports, wait_until
 
 ENTRYPOINT = Path(cli.__file__).with_name("entrypoint.sh")
@@ -51,14 +53,16 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def running(name: str, settings: dict[str, object], folder: Path) -> Iterator[Process]:
-    """A part, started as the image starts it."""
+def running(name: str, settings: dict[str, object], folder: Path) -> Iterator[tuple[Process, socket.socket]]:
+    """A part, started as the image starts it; where its signs of life arrive."""
     config = folder / f"{name}.toml"
     config.write_text(tomli_w.dumps(settings))
     config.chmod(0o644)
     command = stranger("sh", str(ENTRYPOINT), sys.executable, "-m", "edgewake.deploy.cli", name, "--config", str(config))
-    with Process(command, folder / f"{name}.log", env={"HOME": str(folder), "TMPDIR": str(folder)}) as process:
-        yield process
+    address = f"@edgewake-uid-{os.getpid()}-{name}"
+    environ = {"HOME": str(folder), "TMPDIR": str(folder), "NOTIFY_SOCKET": address}
+    with listening(address) as signs, Process(command, folder / f"{name}.log", env=environ) as process:
+        yield process, signs
 
 
 def test_every_part_starts_under_a_uid_without_a_name(kafka: Kafka, mosquitto: Mosquitto, spark_jars: Path, folder: Path) -> None:
@@ -78,8 +82,10 @@ def test_every_part_starts_under_a_uid_without_a_name(kafka: Kafka, mosquitto: M
         "ops": {"port": ops, "key_file": str(ops_key), "access_urls": [f"http://127.0.0.1:{access}"]} | where,
     }
     with ExitStack() as stack:
-        processes = [stack.enter_context(running(name, settings, folder)) for name, settings in parts.items()]
-        for process in processes:
+        started = [stack.enter_context(running(name, settings, folder)) for name, settings in parts.items()]
+        for process, signs in started:
             wait_until(lambda process=process: "part.ready" in process.output() or not process.is_running(), "it is ready")  # type: ignore[misc]
             assert process.is_running(), process.output()[-2000:]
             assert Path(f"/proc/{process.pid}").stat().st_uid == UID
+            received(signs)
+            wait_until(lambda signs=signs: b"WATCHDOG=1" in received(signs), "its main loop gives signs of life")  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Floor
 from edgewake.deploy.supervisor import STOP_S
 from edgewake.protocol.errors import LocalError
-from tests.deploy.children import CRASHING, OBEDIENT, READY, STUBBORN, is_alive, part, program, supervisor, until
+from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, is_alive, part, program, supervisor, until
+from tests.services import free_ports
 
 NOTES_ITS_STOP = f"""
 def stop(*_):
@@ -63,22 +65,99 @@ async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     await running
 
 
-async def test_a_part_that_keeps_dying_is_given_up_and_the_others_go_on(tmp_path: Path) -> None:
-    watched = supervisor(tmp_path, part("other"), part("crashing", CRASHING))
-    stop = asyncio.Event()
+async def test_a_part_that_keeps_dying_is_started_again_for_ever_ever_more_slowly_and_the_others_go_on(tmp_path: Path) -> None:
+    clock, stop = Impatient(), asyncio.Event()
+    watched = supervisor(tmp_path, part("other"), part("crashing", CRASHING), clock=clock)
     running = asyncio.create_task(watched.run(stop))
     crashing, other = watched.keepers["crashing"], watched.keepers["other"]
-    await until(lambda: crashing.state is State.FAILED, "it is given up")
-    assert (crashing.restarts, other.state) == (4, State.READY)
+    await until(lambda: crashing.restarts >= 9, "it was started nine times more")
+    assert (watched.failed(), other.state, other.restarts) == ([], State.READY, 0)
+    waits = [wait for wait in clock.waits if wait > 0.1][:9]
+    assert waits[:5] == sorted(waits[:5])
+    assert max(waits[:5]) <= 4
+    assert all(30 <= wait <= 60 for wait in waits[5:])
     stop.set()
     await running
-    assert watched.failed() == [crashing]
+
+
+async def test_a_part_that_is_ready_again_after_a_long_trouble_is_kept(tmp_path: Path) -> None:
+    """Its disk was full, say: what ended it ten times is gone, and nobody had to start the system anew."""
+    body = f"""
+        with open(sys.argv[1], "a+") as file:
+            file.write("x")
+            file.seek(0)
+            starts = len(file.read())
+        {READY}
+        if 1 < starts < 11: sys.exit(1)
+        if starts == 1: os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
+    """
+    watched, stop = supervisor(tmp_path, part("victim", body, tmp_path / "starts"), clock=Impatient()), asyncio.Event()
+    running = asyncio.create_task(watched.run(stop))
+    victim = watched.keepers["victim"]
+    await until(lambda: victim.restarts == 10 and victim.state is State.READY, "it is back after ten ends")
+    stop.set()
+    await running
+
+
+async def test_a_part_that_hangs_is_killed_and_started_again_and_one_that_lives_is_not(tmp_path: Path) -> None:
+    watched = supervisor(tmp_path, part("victim", LIVELY, silent_s=2.0), part("other", LIVELY, silent_s=2.0))
+    stop = asyncio.Event()
+    running = asyncio.create_task(watched.run(stop))
+    victim, other = watched.keepers["victim"], watched.keepers["other"]
+    await until(lambda: victim.state is other.state is State.READY, "both are ready")
+    assert victim.child is not None
+    stopped = victim.child.pid
+    os.kill(stopped, signal.SIGSTOP)
+    await until(lambda: Path(f"/proc/{stopped}/stat").read_text().split()[2] == "T", "it is stopped", 10)
+    await until(lambda: victim.restarts == 1 and victim.state is State.READY, "it was started again")
+    assert not is_alive(stopped)
+    assert re.search(r"no sign of life for \d+ s, killed", (tmp_path / "victim.log").read_text())
+    assert other.restarts == 0
+    stop.set()
+    await running
+
+
+async def test_a_part_may_ask_for_a_longer_silence(tmp_path: Path) -> None:
+    body = LIVELY.replace('b"WATCHDOG=1"', 'b"WATCHDOG_USEC=7000000"')
+    watched, stop = supervisor(tmp_path, part("slow", body)), asyncio.Event()
+    running = asyncio.create_task(watched.run(stop))
+    slow = watched.keepers["slow"]
+    await until(lambda: slow.child is not None and slow.child.silent_s_max == 7.0, "its wish was heard")
+    stop.set()
+    await running
+
+
+async def test_a_part_without_signs_is_judged_by_the_answers_of_its_port(tmp_path: Path) -> None:
+    """A listening socket takes connections while its process is stopped: only an answer proves life."""
+    (port,) = free_ports(1)
+    body = """
+        import socket
+        listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+        while True:
+            connection, _ = listener.accept()
+            if connection.recv(4): connection.sendall(b"yes")
+            connection.close()
+    """
+    watched = supervisor(tmp_path, part("server", body, port, port=port, probe=b"ping", silent_s=2.0))
+    stop = asyncio.Event()
+    running = asyncio.create_task(watched.run(stop))
+    server = watched.keepers["server"]
+    await until(lambda: server.state is State.READY, "it is ready")
+    assert server.child is not None
+    os.kill(server.child.pid, signal.SIGSTOP)
+    await until(lambda: server.restarts == 1 and server.state is State.READY, "it was started again")
+    stop.set()
+    await running
 
 
 async def test_a_part_that_cannot_start_stops_the_others_and_is_named(tmp_path: Path) -> None:
     broken = part("broken", """sys.stderr.write('{"text":"port = 5: too low"}'); sys.exit(2)""")
     watched = supervisor(tmp_path, part("other"), broken)
-    with pytest.raises(LocalError, match=r"broken ended with exit code 2, last saying: port = 5: too low; its log is .*broken\.log"):
+    with pytest.raises(
+        LocalError,
+        match=r"broken ended with exit code 2 and was never ready; its last message: port = 5: too low; its log is .*broken\.log",
+    ):
         await watched.run(asyncio.Event())
     assert watched.keepers["other"].state is State.STOPPED
 
@@ -95,9 +174,11 @@ async def test_a_part_that_is_never_ready_is_killed(tmp_path: Path) -> None:
         await supervisor(tmp_path, part("mute", "signal.pause()", ready_s=0.2)).run(asyncio.Event())
 
 
-async def test_stopping_takes_less_than_15_s_even_when_nobody_obeys(tmp_path: Path) -> None:
+async def test_stopping_keeps_its_time_even_when_nobody_obeys(tmp_path: Path) -> None:
+    """The 15 s that are promised are STOP_S and the way out; here the bound is 3 s."""
+    assert STOP_S < 15
     parts = [part(floor.name, STUBBORN, floor=floor) for floor in Floor]
-    watched, stop = supervisor(tmp_path, *parts), asyncio.Event()
+    watched, stop = supervisor(tmp_path, *parts, stop_s=3.0), asyncio.Event()
     pids: list[int] = []
 
     def ready() -> None:
@@ -106,7 +187,7 @@ async def test_stopping_takes_less_than_15_s_even_when_nobody_obeys(tmp_path: Pa
 
     began = time.monotonic()
     await watched.run(stop, when_ready=ready)
-    assert time.monotonic() - began < STOP_S + 2
+    assert time.monotonic() - began < 3.0 + 2
     assert len(pids) == len(Floor)
     assert not any(map(is_alive, pids))
 
@@ -116,7 +197,7 @@ async def test_a_second_ctrl_c_kills_at_once(tmp_path: Path) -> None:
     running = asyncio.create_task(watched.run(stop, when_ready=stop.set))
     await stop.wait()
     began = time.monotonic()
-    watched.hurry()
+    watched.kill_all()
     await running
     assert time.monotonic() - began < 4
 

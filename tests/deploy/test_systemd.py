@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.deploy import cli
+from edgewake.protocol.heartbeat import INTERVAL_S
 
 UNITS = Path(cli.__file__).parent / "systemd"
 
@@ -47,8 +48,11 @@ def test_a_wrong_configuration_is_not_tried_again_and_everything_else_is(name: s
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
 
 
-def test_the_agent_is_never_given_up_because_it_may_be_far_away() -> None:
-    assert unit("edgewake-agent.service")["Unit"]["StartLimitIntervalSec"] == "0"
+@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
+def test_nothing_is_ever_given_up_nor_left_hanging(name: str) -> None:
+    """The one may be far away, the other wait for a disk or for Kafka; what hangs gives no sign of life."""
+    assert unit(name)["Unit"]["StartLimitIntervalSec"] == "0"
+    assert float(unit(name)["Service"]["WatchdogSec"]) >= 10 * INTERVAL_S
 
 
 @pytest.mark.parametrize(("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30)])

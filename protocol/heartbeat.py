@@ -1,0 +1,72 @@
+"""Signs of life of a process: its main loop calls `beat`, and whoever started it hears of it, systemd or `edgewake up` (sd_notify(3)).
+
+The main loop itself has to beat, never a thread beside it: a process whose loop hangs looks alive in every other way. What hears nothing
+for its bound (WatchdogSec in a unit, `Part.silent_s` under `edgewake up`) kills the process and starts it again; /healthz tells the same
+to a container's health check by `is_alive`. Costs a datagram per second; without NOTIFY_SOCKET in the environment only the clock is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
+
+from edgewake.protocol.clock import Clock
+
+T = TypeVar("T")
+
+INTERVAL_S: Final = 1.0
+"""Seconds between two signs at most; a loop may call `beat` as often as it turns."""
+SILENT_S: Final = 30.0
+"""Seconds without a sign after which a process counts as hung: far above any pause of a healthy loop on a busy machine."""
+
+
+class Heartbeat:
+    """Made once in a process, first thing; its making is the first sign."""
+
+    def __init__(self, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
+        self._clock = clock
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        self._last_s = clock.monotonic_s()
+        self._send(b"WATCHDOG=1")
+
+    def beat(self) -> None:
+        """The loop turns."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._last_s >= INTERVAL_S:
+            self._last_s = now_s
+            self._send(b"WATCHDOG=1")
+
+    def allow(self, seconds: float) -> None:
+        """From now on silence of so many seconds is no sign of a hang, e.g. where one call of a library may take minutes."""
+        self._send(b"WATCHDOG_USEC=%d" % (seconds * 1e6))
+
+    def is_alive(self, silent_s: float = SILENT_S) -> bool:
+        """Did the loop turn within `silent_s`? For another thread to ask."""
+        return self._clock.monotonic_s() - self._last_s < silent_s
+
+    async def beside(self, work: Awaitable[T]) -> T:
+        """Beat on the event loop as long as `work` runs; its result."""
+        beating = asyncio.create_task(self._run(), name="heartbeat")
+        try:
+            return await work
+        finally:
+            beating.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            self.beat()
+            await self._clock.sleep(INTERVAL_S)
+
+    def _send(self, message: bytes) -> None:
+        if not self._address:
+            return
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                sender.sendto(message, address)
+        except OSError:
+            # Nobody listens, or has too much to read: the next sign comes in a second.
+            return

@@ -1,0 +1,111 @@
+"""Signs of life: what a process gives, what /healthz tells of it, and what the broker's and Kafka's ports answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from edgewake.cloud import metrics
+from edgewake.deploy.child import answers
+from edgewake.deploy.plan import KAFKA_API_VERSIONS, MQTT_CONNECT
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.heartbeat import INTERVAL_S, SILENT_S, Heartbeat
+from tests.services import Kafka, Process, free_ports, run_mosquitto
+
+
+@contextmanager
+def listening(address: str) -> Iterator[socket.socket]:
+    """The other end of NOTIFY_SOCKET."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
+        listener.bind("\0" + address[1:] if address.startswith("@") else address)
+        yield listener
+
+
+def received(listener: socket.socket) -> list[bytes]:
+    """What came so far."""
+    found = []
+    while True:
+        try:
+            found.append(listener.recv(4096))
+        except BlockingIOError:
+            return found
+
+
+@pytest.mark.parametrize("kind", ["abstract", "path"])
+def test_a_loop_that_turns_gives_a_sign_a_second(tmp_path: Path, kind: str) -> None:
+    address = f"@edgewake-test-{os.getpid()}" if kind == "abstract" else str(tmp_path / "notify")
+    clock = FakeClock()
+    with listening(address) as listener:
+        heartbeat = Heartbeat(clock, {"NOTIFY_SOCKET": address})
+        assert received(listener) == [b"WATCHDOG=1"]
+        for _ in range(50):
+            heartbeat.beat()
+        assert received(listener) == []
+        clock.advance(INTERVAL_S)
+        heartbeat.beat()
+        assert received(listener) == [b"WATCHDOG=1"]
+        heartbeat.allow(180)
+        assert received(listener) == [b"WATCHDOG_USEC=180000000"]
+
+
+def test_a_listener_that_is_gone_or_full_harms_nobody(tmp_path: Path) -> None:
+    clock = FakeClock()
+    Heartbeat(clock, {"NOTIFY_SOCKET": str(tmp_path / "nobody")}).beat()
+    with listening(str(tmp_path / "notify")):
+        heartbeat = Heartbeat(clock, {"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        for _ in range(2000):
+            clock.advance(INTERVAL_S)
+            heartbeat.beat()
+
+
+def test_healthz_answers_as_long_as_the_loop_turns() -> None:
+    clock, (port,) = FakeClock(), free_ports(1)
+    heartbeat = Heartbeat(clock, {})
+    metrics.serve(port, lambda: [metrics.gauge("edgewake_test", "a figure", 7)], is_alive=heartbeat.is_alive)
+    healthz = f"http://127.0.0.1:{port}/healthz"
+    assert httpx.get(healthz).status_code == 200
+    clock.advance(SILENT_S)
+    assert (httpx.get(healthz).status_code, httpx.get(healthz).json()) == (503, {"status": "hangs"})
+    assert "edgewake_test 7.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    heartbeat.beat()
+    assert httpx.get(healthz).status_code == 200
+
+
+def test_metrics_listen_where_the_configuration_says() -> None:
+    (port,) = free_ports(1)
+    metrics.serve(port, list, host="0.0.0.0")
+    assert httpx.get(f"http://{_address()}:{port}/healthz").status_code == 200
+
+
+def _address() -> str:
+    """An address of this machine that is not its loopback, where it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+async def judged(port: int, request: bytes, process: Process) -> list[bool]:
+    """Does it answer while it lives, while it is stopped, and when it goes on?"""
+    seen = [await answers(port, request, within_s=20)]
+    process.signal(signal.SIGSTOP)
+    try:
+        seen.append(await answers(port, request, within_s=1))
+    finally:
+        process.signal(signal.SIGCONT)
+    return [*seen, await answers(port, request, within_s=20)]
+
+
+async def test_a_broker_answers_while_it_lives(tmp_path: Path) -> None:
+    with run_mosquitto(tmp_path) as broker:
+        assert await judged(broker.port, MQTT_CONNECT, broker.process) == [True, False, True]
+
+
+async def test_kafka_answers_while_it_lives(kafka: Kafka) -> None:
+    assert await judged(kafka.port, KAFKA_API_VERSIONS, kafka.process) == [True, False, True]
