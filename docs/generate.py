@@ -9,7 +9,8 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
+`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named
+without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _fill(order: str) -> str:
 
 def _load(path: str) -> Any:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(f"edgewake.{module}"), name)
 
 
 # Configuration -------------------------------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ def queries() -> str:
 
 def commands() -> str:
     """Every command of `edgewake` with what it does."""
-    lines = _load("edgewake.deploy.cli:HELP")
+    lines = _load("deploy.cli:HELP")
     return "\n".join(
         ["| command | what it does |", "|---|---|", *(f"| `edgewake {name}` | {_cell(text)} |" for name, text in lines.items())]
     )

@@ -165,6 +165,11 @@ class Follower:
             await task
 
     @property
+    def server(self) -> Server:
+        """The one that it reads from, or will try next."""
+        return self._servers[0]
+
+    @property
     def awake(self) -> bool:
         """Does it read? Raises what ended it, if it ended by itself."""
         if self._task is not None and self._task.done():

@@ -6,7 +6,11 @@ Whoever drives the system from outside writes down, in the order in which it hap
 * `refused`    the device said that it did not take number n
 * `delivered`  a client was shown a reading, with the cursor of its event
 * `window`     a client was shown a result row
+* `watermark`  a client was told up to when windows are final
 * `gap`        a client was told of a loss
+
+A gap excuses only what it names: readings of its own device and range of numbers, or, where it names no device (what a client's own
+position lost), readings that are missing at the very place in that client's history where it was told.
 
 `judge` then compares. It knows nothing of frames, epochs of logs, micro-batches or Kafka: a reading is known by (device, n) and by what
 was put into it, so an error of the system's own numbering is found as well. The names follow jepsen.tests.kafka where they can.
@@ -18,6 +22,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import groupby
 from typing import TypeAlias
 
 Key: TypeAlias = tuple[str, int]
@@ -62,14 +67,24 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidGap:
-    """A loss that a client was told of. Without a device it excuses `count` readings of any."""
+class ReportedGap:
+    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any device at this place."""
 
     client: str
     count: int
     device: str | None = None
     epoch: int | None = None
     first_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """Readings of one device, one after the other, that a client was never shown, and what it was shown just before and after."""
+
+    device: str
+    numbers: tuple[int, ...]
+    before: Delivery | None
+    after: Delivery | None
 
 
 @dataclass
@@ -88,7 +103,9 @@ class Judgement:
     """Delivered with another time or value than put in."""
     wrong_windows: list[str] = field(default_factory=list)
     """A window whose last revision is not what its readings say, that is missing, or that none explain."""
-    unsaid_gaps: list[str] = field(default_factory=list)
+    changed_after_final: list[str] = field(default_factory=list)
+    """A window that was shown anew after the client had been told that it is final."""
+    unreported_gaps: list[str] = field(default_factory=list)
     """A hole in a device's numbers that no gap explained."""
 
     @property
@@ -115,7 +132,10 @@ class Ledger:
         self.refusals: set[Key] = set()
         self.deliveries: dict[str, list[Delivery]] = defaultdict(list)
         self.windows: dict[str, list[WindowRow]] = defaultdict(list)
-        self.gaps: dict[str, list[SaidGap]] = defaultdict(list)
+        self.changed_after_final: dict[str, list[str]] = defaultdict(list)
+        self.gaps: dict[str, list[tuple[int, ReportedGap]]] = defaultdict(list)
+        """Client → gaps, each with the number of readings that it had been shown before."""
+        self._watermarks: dict[str, int] = {}
 
     def put(self, reading: Reading) -> None:
         """A reading was given to its device."""
@@ -132,11 +152,19 @@ class Ledger:
 
     def window(self, row: WindowRow) -> None:
         """A client was shown a result."""
+        if row.end_ms <= self._watermarks.get(row.client, -1):
+            self.changed_after_final[row.client].append(
+                f"{row.client}: the window {row.start_ms} of {row.device} came as revision {row.revision} after it was final"
+            )
         self.windows[row.client].append(row)
 
-    def gap(self, gap: SaidGap) -> None:
+    def watermark(self, client: str, until_ms: int) -> None:
+        """A client was told that windows that end at or before `until_ms` are final."""
+        self._watermarks[client] = max(until_ms, self._watermarks.get(client, -1))
+
+    def gap(self, gap: ReportedGap) -> None:
         """A client was told of a loss."""
-        self.gaps[gap.client].append(gap)
+        self.gaps[gap.client].append((len(self.deliveries[gap.client]), gap))
 
     @property
     def accepted(self) -> set[Key]:
@@ -165,20 +193,39 @@ class Ledger:
             verdict.twice += _row_repeats(client, self.windows[client])
             verdict.wrong_windows += _wrong_windows(client, self._latest(client), expected)
             verdict.wrong_windows += _falling_revisions(client, self.windows[client])
+            verdict.changed_after_final += self.changed_after_final[client]
         return verdict
 
     def _judge_raw(self, client: str, verdict: Judgement) -> None:
-        deliveries = self.deliveries[client]
-        said = self.gaps[client]
-        missing = sorted(self.missing(client))
-        excused = sum(gap.count for gap in said)
-        if len(missing) > excused:
-            verdict.lost += [f"{client} was never shown {device} n={n}" for device, n in missing[excused:]]
+        deliveries, gaps = self.deliveries[client], self.gaps[client]
+        excused = _Excuses(deliveries, gaps)
+        for hole in self._holes(client):
+            verdict.lost += [f"{client} was never shown {hole.device} n={n}" for n in excused.rest_of(hole)]
         verdict.twice += _repeats(client, deliveries)
         verdict.disorder += _disorder(client, deliveries)
-        verdict.unsaid_gaps += _holes(client, deliveries, said)
+        verdict.unreported_gaps += _missing_seqs(client, deliveries, gaps)
         for delivery in deliveries:
             self._judge_content(client, delivery.reading, verdict)
+
+    def _holes(self, client: str) -> list[_Hole]:
+        """Runs of accepted readings that the client was never shown."""
+        shown: dict[Key, Delivery] = {}
+        for delivery in self.deliveries[client]:
+            shown.setdefault((delivery.reading.device, delivery.reading.n), delivery)
+        holes: list[_Hole] = []
+        for device, keys in groupby(sorted(self.accepted), key=lambda key: key[0]):
+            before: Delivery | None = None
+            run: list[int] = []
+            for key in keys:
+                if (found := shown.get(key)) is None:
+                    run.append(key[1])
+                    continue
+                if run:
+                    holes.append(_Hole(device, tuple(run), before, found))
+                before, run = found, []
+            if run:
+                holes.append(_Hole(device, tuple(run), before, None))
+        return holes
 
     def _judge_content(self, client: str, shown: Reading, verdict: Judgement) -> None:
         put = self.readings.get((shown.device, shown.n))
@@ -246,24 +293,80 @@ def _disorder(client: str, deliveries: Sequence[Delivery]) -> list[str]:
     return found
 
 
-def _holes(client: str, deliveries: Sequence[Delivery], said: Sequence[SaidGap]) -> list[str]:
+class _Excuses:
+    """What a client's gaps excuse. Each gap excuses each of its readings once."""
+
+    def __init__(self, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> None:
+        self._index = {(d.reading.device, d.reading.n): i for i, d in reversed(list(enumerate(deliveries)))}
+        self._gaps = gaps
+        self._left = [gap.count for _, gap in gaps]
+
+    def rest_of(self, hole: _Hole) -> tuple[int, ...]:
+        """The numbers of the hole that no gap excuses."""
+        rest = hole.numbers
+        for i, (place, gap) in enumerate(self._gaps):
+            if not rest:
+                break
+            covers = self._covers_place(place, hole) if gap.device is None else _covers_range(gap, hole)
+            excused = min(self._left[i], len(rest), _room(gap, hole)) if covers else 0
+            self._left[i] -= excused
+            rest = rest[excused:]
+        return rest
+
+    def _covers_place(self, place: int, hole: _Hole) -> bool:
+        """Was the gap told after what the client was shown before the hole, and before what it was shown after it?"""
+        before, after = self._index_of(hole.before), self._index_of(hole.after)
+        return (before is None or before < place) and (after is None or place <= after)
+
+    def _index_of(self, delivery: Delivery | None) -> int | None:
+        return None if delivery is None else self._index[delivery.reading.device, delivery.reading.n]
+
+
+def _covers_range(gap: ReportedGap, hole: _Hole) -> bool:
+    """Does the gap's range lie between the numbers of the readings around the hole? Without numbers it covers its whole device."""
+    if gap.device != hole.device:
+        return False
+    if gap.first_seq is None:
+        return True
+    first, last = gap.first_seq, gap.first_seq + gap.count - 1
+    before, after = hole.before, hole.after
+    epochs = {delivery.epoch for delivery in (before, after) if delivery is not None}
+    if gap.epoch is not None and before is not None and after is not None and not before.epoch <= gap.epoch <= after.epoch:
+        return False
+    starts_after = before is None or gap.epoch not in (None, before.epoch) or last > before.seq
+    ends_before = after is None or gap.epoch not in (None, after.epoch) or first < after.seq
+    return starts_after and ends_before and (gap.epoch is not None or len(epochs) < 2)
+
+
+def _room(gap: ReportedGap, hole: _Hole) -> int:
+    """How many readings of the gap's range can lie inside the hole."""
+    if gap.device is None or gap.first_seq is None:
+        return gap.count
+    first, last = gap.first_seq, gap.first_seq + gap.count - 1
+    if hole.before is not None and gap.epoch in (None, hole.before.epoch):
+        first = max(first, hole.before.seq + 1)
+    if hole.after is not None and gap.epoch in (None, hole.after.epoch):
+        last = min(last, hole.after.seq - 1)
+    return max(0, last - first + 1)
+
+
+def _missing_seqs(client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> list[str]:
     """Numbers that are missing between the first and the last of a device and epoch, and that no gap explains."""
     numbers: dict[tuple[str, int], set[int]] = defaultdict(set)
     for delivery in deliveries:
         numbers[delivery.reading.device, delivery.epoch].add(delivery.seq)
-    anywhere = sum(gap.count for gap in said if gap.device is None)
+    anywhere = sum(gap.count for _, gap in gaps if gap.device is None)
     found = []
     for (device, epoch), seqs in numbers.items():
-        explained = _explained(said, device, epoch)
-        holes = sorted(set(range(min(seqs), max(seqs) + 1)) - seqs - explained)
-        found += [f"{client}: seq {seq} of {device} epoch {epoch} is missing and nobody said so" for seq in holes[anywhere:]]
+        holes = sorted(set(range(min(seqs), max(seqs) + 1)) - seqs - _explained(gaps, device, epoch))
+        found += [f"{client}: seq {seq} of {device} epoch {epoch} is missing and no gap was reported" for seq in holes[anywhere:]]
         anywhere = max(0, anywhere - len(holes))
     return found
 
 
-def _explained(said: Sequence[SaidGap], device: str, epoch: int) -> set[int]:
+def _explained(gaps: Sequence[tuple[int, ReportedGap]], device: str, epoch: int) -> set[int]:
     explained: set[int] = set()
-    for gap in said:
+    for _, gap in gaps:
         if gap.device == device and gap.epoch in (None, epoch) and gap.first_seq is not None:
             explained.update(range(gap.first_seq, gap.first_seq + gap.count))
     return explained

@@ -122,15 +122,17 @@ async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partitio
 
 
 async def test_the_oracle_notices_a_cursor_that_is_too_far(access_a: Server, access_b: Server, new_feed: Callable[..., Feed]) -> None:
-    """Control: a client that goes on from the live end after each loss has holes."""
+    """Control: of two clients that lose the same connection, one goes on with its cursor, the other one from the live end."""
     rng = random.Random(4)
     feed = new_feed(partitions=2)
     await write([feed], rng)
-    events: list[Event] = []
+    total = len(DEVICES) * READINGS
     async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
-        events += await stream.take(20)
-    async with open_stream(access_b.url, feed.name) as stream:
-        await stream.until_cursor()
+        before = await stream.take(20)
+    async with open_stream(access_b.url, feed.name, cursor=before[-1].id) as exact, open_stream(access_b.url, feed.name) as too_far:
+        await too_far.until_cursor()
+        after = await exact.take(total - 20)
         await write([feed], rng)
-        events += await stream.take(20)
-    assert verdict(events)["lost"] > 0
+        from_the_end = await too_far.take(total)
+    assert verdict([*before, *after]) == EXACT
+    assert verdict([*before, *from_the_end])["lost"] == total - 20

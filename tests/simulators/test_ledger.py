@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.simulators import ledger as module
-from edgewake.simulators.ledger import Delivery, Judgement, Ledger, Reading, SaidGap, WindowRow
+from edgewake.simulators.ledger import Delivery, Judgement, Ledger, Reading, ReportedGap, WindowRow
 
 WINDOW_MS = 10_000
 DEVICES = ("a", "b")
@@ -47,7 +47,7 @@ def clean_rows(client: str = "w") -> list[WindowRow]:
     return rows
 
 
-def judge(deliveries: list[Delivery], rows: list[WindowRow] | None = None, *, gaps: tuple[SaidGap, ...] = ()) -> Judgement:
+def judge(deliveries: list[Delivery], rows: list[WindowRow] | None = None, *, gaps: tuple[ReportedGap, ...] = ()) -> Judgement:
     ledger = Ledger()
     for reading in readings():
         ledger.put(reading)
@@ -100,7 +100,7 @@ def reading_changed(i: int, **changes: object) -> Callable[[list], list]:
 
 
 RAW = {
-    "one reading in the middle is dropped": (without(20), {"lost", "unsaid_gaps"}),
+    "one reading in the middle is dropped": (without(20), {"lost", "unreported_gaps"}),
     "the last reading is dropped": (without(59), {"lost"}),
     "the first reading is dropped": (without(0), {"lost"}),
     "all of a device is dropped": (lambda items: [d for d in items if d.reading.device == "a"], {"lost"}),
@@ -110,7 +110,7 @@ RAW = {
         lambda items: [*items, replace(items[58], cursor="x", seq=31)],
         {"twice"},
     ),
-    "two readings get one number": (changed(20, seq=10), {"twice", "unsaid_gaps"}),
+    "two readings get one number": (changed(20, seq=10), {"twice", "unreported_gaps"}),
     "two events get one cursor": (changed(20, cursor="c3"), {"twice"}),
     "two readings of a device change places": (swapped(10, 12), {"disorder"}),
     "an old epoch comes after the new one": (lambda items: [*items[:30], *items[45:], *items[30:45]], {"disorder"}),
@@ -155,20 +155,80 @@ def test_a_result_row_that_comes_twice_is_found():
     assert verdict.twice
 
 
-def test_a_said_gap_excuses_what_it_says_and_no_more():
-    said = SaidGap("c", 1, device="a", epoch=1, first_seq=11)
-    assert judge(without(20)(clean_deliveries()), gaps=(said,)).clean
-    verdict = judge(without(20)(without(24)(clean_deliveries())), gaps=(said,))
-    assert (len(verdict.lost), len(verdict.unsaid_gaps)) == (1, 1)
+def test_a_reported_gap_excuses_what_it_names_and_no_more():
+    reported = ReportedGap("c", 1, device="a", epoch=1, first_seq=11)
+    assert judge(without(20)(clean_deliveries()), gaps=(reported,)).clean
+    verdict = judge(without(20)(without(24)(clean_deliveries())), gaps=(reported,))
+    assert (len(verdict.lost), len(verdict.unreported_gaps)) == (1, 1)
 
 
-def test_a_gap_said_of_another_place_explains_no_hole():
-    verdict = judge(without(20)(clean_deliveries()), gaps=(SaidGap("c", 1, device="b", epoch=1, first_seq=11),))
-    assert verdict.unsaid_gaps
+def test_a_gap_reported_of_another_place_explains_no_hole():
+    verdict = judge(without(20)(clean_deliveries()), gaps=(ReportedGap("c", 1, device="b", epoch=1, first_seq=11),))
+    assert verdict.unreported_gaps
 
 
 def test_a_gap_told_to_another_client_excuses_nothing():
-    assert judge(without(20)(clean_deliveries()), gaps=(SaidGap("d", 1),)).lost
+    assert judge(without(20)(clean_deliveries()), gaps=(ReportedGap("d", 1),)).lost
+
+
+def test_a_gap_of_one_device_excuses_no_loss_of_another():
+    """Device a lost its first and its two last readings; a gap of three was reported of device b, in an epoch that b never had."""
+    short = [d for d in clean_deliveries() if (d.reading.device, d.reading.n) not in {("a", 1), ("a", 29), ("a", 30)}]
+    verdict = judge(short, gaps=(ReportedGap("c", 3, device="b", epoch=7, first_seq=1),))
+    assert verdict.lost == ["c was never shown a n=1", "c was never shown a n=29", "c was never shown a n=30"]
+
+
+def test_a_gap_of_another_range_of_the_same_device_excuses_nothing():
+    verdict = judge(without(20)(clean_deliveries()), gaps=(ReportedGap("c", 1, device="a", epoch=1, first_seq=20),))
+    assert verdict.lost == ["c was never shown a n=11"]
+
+
+def test_gaps_excuse_the_first_and_the_last_readings_of_a_device():
+    short = [d for d in clean_deliveries() if (d.reading.device, d.reading.n) not in {("a", 1), ("a", 29), ("a", 30)}]
+    first, last = ReportedGap("c", 1, device="a", epoch=1, first_seq=1), ReportedGap("c", 2, device="a", epoch=1, first_seq=29)
+    assert judge(short, gaps=(first, last)).clean
+    assert judge(short, gaps=(last,)).lost == ["c was never shown a n=1"]
+
+
+def test_a_gap_larger_than_the_hole_is_not_spent_elsewhere():
+    """Ten readings were reported lost between n = 10 and n = 12: only one of them can be missing there, none elsewhere."""
+    short = [d for d in clean_deliveries() if (d.reading.device, d.reading.n) not in {("a", 11), ("a", 25)}]
+    assert judge(short, gaps=(ReportedGap("c", 10, device="a", epoch=1, first_seq=11),)).lost == ["c was never shown a n=25"]
+
+
+def told_after(deliveries: list[Delivery], place: int, gap: ReportedGap) -> Judgement:
+    """The gap is told after `place` readings."""
+    ledger = Ledger()
+    for reading in readings():
+        ledger.put(reading)
+    for i, delivery in enumerate(deliveries):
+        if i == place:
+            ledger.gap(gap)
+        ledger.delivered(delivery)
+    return ledger.judge(raw_clients=["c"], window_clients=[], window_ms=WINDOW_MS)
+
+
+def test_a_gap_without_a_device_excuses_what_is_missing_where_it_was_told():
+    """As when retention overtook a sleeping client: both devices' readings 11 to 13 are gone."""
+    short = [d for d in clean_deliveries() if d.reading.n not in (11, 12, 13)]
+    assert told_after(short, 20, ReportedGap("c", 6)).lost == []
+    assert len(told_after(short, 20, ReportedGap("c", 5)).lost) == 1
+    assert len(told_after(short, 40, ReportedGap("c", 6)).lost) == 6
+
+
+def test_a_window_that_changes_after_it_was_final_is_found():
+    ledger = Ledger()
+    for reading in readings():
+        ledger.put(reading)
+    first, second, *rest = clean_rows()
+    ledger.window(first)
+    ledger.watermark("w", first.end_ms)
+    for row in (second, *rest):
+        ledger.window(row)
+    verdict = ledger.judge(raw_clients=[], window_clients=["w"], window_ms=WINDOW_MS)
+    changed = [row for row in (second, *rest) if row.end_ms <= first.end_ms]
+    assert len(verdict.changed_after_final) == len(changed) > 0
+    assert verdict.wrong_windows == []
 
 
 def test_a_refused_reading_needs_not_arrive():
