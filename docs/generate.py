@@ -9,7 +9,8 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named
+`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
+A module is named
 without the leading `edgewake.`.
 """
 
