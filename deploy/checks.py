@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import psutil
 
-from edgewake.deploy.jars import free_bytes
 from edgewake.protocol.errors import LocalError
 
-DISK_BYTES_MIN: Final = 1 << 30
-"""Free bytes wanted in the data folder: what Kafka keeps of a day of the demo, with room to spare."""
-_LIBRARIES: Final = ("aiomqtt", "confluent_kafka", "fastapi", "jgo", "psutil", "pyspark", "rich", "sqlite_utils", "uvicorn")
-
-FreeBytes = Callable[[Path], int]
+_LIBRARIES: Final = ("aiomqtt", "confluent_kafka", "fastapi", "jgo", "psutil", "pyspark", "rich", "sqlite_utils", "tomli_w", "uvicorn")
 
 
 def libraries() -> None:
@@ -58,34 +49,3 @@ def _holder(port: int) -> str:
         return f"{process.name()} (pid {process.pid})"
     except (IndexError, psutil.Error):
         return "a process of another user"
-
-
-def folder(path: Path, *, free: FreeBytes = free_bytes) -> None:
-    """Make the data folder; is it ours to write, with DISK_BYTES_MIN free?"""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".probe-{os.getpid()}"
-        probe.write_bytes(b"x")
-        probe.unlink()
-    except OSError as error:
-        raise LocalError(f"{path} cannot be written: {error.strerror}; choose another folder with --data") from error
-    if (bytes_free := free(path)) < DISK_BYTES_MIN:
-        raise LocalError(
-            f"{path} has {bytes_free >> 20} MiB free, {DISK_BYTES_MIN >> 20} MiB are needed; make room or choose another folder with --data"
-        )
-
-
-@contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Hold the folder's lock; another instance is named by its pid. The lock ends with the process, however it ends."""
-    with (path / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            pid = file.read().strip() or "unknown"
-            raise LocalError(f"edgewake up already runs on {path} (pid {pid}); stop it, or choose another folder with --data") from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield

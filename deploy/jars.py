@@ -22,6 +22,7 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from edgewake.deploy.data_folder import free_bytes
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError, Unavailable
 
@@ -97,11 +98,6 @@ def folder(name: str, *, root: Path | None = None) -> Path:
     jars = read_lock()[name]
     stamp = blake2b("".join(jar.sha256 for jar in jars).encode(), digest_size=5).hexdigest()
     return (root or cache_root()) / f"{name}-jars-{stamp}"
-
-
-def free_bytes(path: Path) -> int:
-    """Free bytes of the disk that holds `path`."""
-    return shutil.disk_usage(path).free
 
 
 def ensure(

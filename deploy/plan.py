@@ -6,12 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import mqtt5
 
 from edgewake.deploy.part import Floor, Part
-from edgewake.deploy.toml_text import Value
 from edgewake.protocol.errors import ConfigError
 
 SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "access", "push", "ops", "agent", "simulators")
@@ -134,18 +133,18 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
     return {port: name for name in plan.names for port in fixed.get(name, [])}
 
 
-def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Value]]:
+def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """The configuration of each of our parts by part name."""
     ports = plan.ports
-    kafka: Mapping[str, Value] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
-    mqtt: Mapping[str, Value] = {"host": "127.0.0.1", "port": ports.mqtt}
+    kafka: Mapping[str, Any] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
+    mqtt: Mapping[str, Any] = {"host": "127.0.0.1", "port": ports.mqtt}
     accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
-    all_of_them: dict[str, Mapping[str, Value]] = {
+    all_of_them: dict[str, Mapping[str, Any]] = {
         "bridge-1": {"name": "bridge-1", "metrics_port": ports.metrics("bridge"), "mqtt": mqtt, "kafka": kafka},
         "sequencer-1": {"name": "sequencer-1", "metrics_port": ports.metrics("sequencer"), "kafka": kafka},
         "analysis": {
-            "data_dir": plan.data / "analysis",
-            "jars_dir": spark_jars or Path(),
+            "data_dir": str(plan.data / "analysis"),
+            "jars_dir": str(spark_jars or Path()),
             "metrics_port": ports.metrics("analysis"),
             "kafka": kafka,
         },
@@ -153,20 +152,20 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Va
             "name": "push-1",
             "host": "127.0.0.1",
             "port": ports.push,
-            "cursor_key_file": plan.cursor_key_file,
+            "cursor_key_file": str(plan.cursor_key_file),
             "allow_hosts": ["127.0.0.1"],
             "kafka": kafka,
         },
         "ops": {
             "host": "127.0.0.1",
             "port": ports.ops,
-            "key_file": plan.ops_key_file,
+            "key_file": str(plan.ops_key_file),
             "access_urls": accesses,
             "kafka": kafka,
         },
         "agent": {
             "device": plan.device,
-            "data_dir": plan.data / "agent",
+            "data_dir": str(plan.data / "agent"),
             "mqtt": mqtt,
             "source": [{"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}],
         },
@@ -176,7 +175,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, Va
             "name": f"access-{i + 1}",
             "host": "127.0.0.1",
             "port": ports.access(i),
-            "cursor_key_file": plan.cursor_key_file,
+            "cursor_key_file": str(plan.cursor_key_file),
             "ops_url": f"http://127.0.0.1:{ports.ops}",
             "kafka": kafka,
         }

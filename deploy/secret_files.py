@@ -1,29 +1,45 @@
-"""Keys that `edgewake up` makes once and keeps: a next start goes on with them, so that cursors of before stay good."""
+"""Keys that `edgewake up` makes once: a next start goes on with them, so that cursors of before stay good."""
 
 from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from edgewake.protocol.errors import LocalError
 
 
 def ensure(path: Path, text: str) -> str:
-    """The file's content; where it is not there it is made with `text`, readable by its owner only. Raises LocalError."""
+    """The file's content; where it is not there it is made with `text`, readable by its owner only. Raises LocalError.
+
+    The file is written aside, synced and linked to its name: it is whole or absent, whenever the machine stops, and of two processes
+    that make it at once one wins and both read the same.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            return path.read_text("ascii")
-        with os.fdopen(file, "w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        return text
+        if not path.exists():
+            new.unlink(missing_ok=True)
+            with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):  # another process was faster
+                path.hardlink_to(new)
+            new.unlink()
+            _sync_folder(path.parent)
+        return path.read_text("ascii")
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def cursor_key() -> str:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from edgewake.deploy import checks, jars, java, kafka_node, mosquitto, part_status, secret_files
+import tomli_w
+
+from edgewake.deploy import checks, data_folder, jars, java, kafka_node, mosquitto, part_status, secret_files
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
 from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
 from edgewake.deploy.progress import Step, Steps
 from edgewake.deploy.supervisor import Keeper, Supervisor, failure
-from edgewake.deploy.toml_text import dumps
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.names import is_device
@@ -42,8 +43,7 @@ class Tools:
 def main(plan: Plan, *, for_s: float | None) -> None:
     """Run until stopped; raises EdgewakeError with one sentence where it cannot."""
     check(plan)
-    checks.folder(plan.data)
-    with checks.only_one(plan.data), Steps(SystemClock()) as steps:
+    with data_folder.opened(plan.data), Steps(SystemClock()) as steps:
         checks.ports(ports_wanted(plan))
         plan = replace(plan, device=_device(plan))
         tools = prepare_tools(plan, steps)
@@ -85,7 +85,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
         plan.config_dir.mkdir(exist_ok=True)
         plan.logs.mkdir(exist_ok=True)
         for name, values in configs(plan, tools.spark_jars).items():
-            config_file(plan, name).write_text("# Written by `edgewake up` at each start.\n" + dumps(values), "utf-8")
+            config_file(plan, name).write_text("# Written by `edgewake up` at each start.\n" + tomli_w.dumps(values), "utf-8")
     except OSError as error:
         raise LocalError(f"{plan.config_dir}: {error.strerror}") from error
     if broker:
@@ -207,8 +207,7 @@ def addresses(plan: Plan) -> str:
         lines.append(f"  page              {page}/")
         lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
     if plan.has("ops"):
-        key = plan.ops_key_file.read_text("ascii").strip()
-        lines += [f"  operations API    http://127.0.0.1:{ports.ops}/docs", f"  its key           {key}"]
+        lines += [f"  operations API    http://127.0.0.1:{ports.ops}/docs", f"  its key           in {_short(plan.ops_key_file)}"]
     if plan.has("mosquitto"):
         lines.append(f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>")
     lines.append(f"  data and logs     {plan.data}")
