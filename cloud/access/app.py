@@ -14,6 +14,7 @@ with `retry` and the end instead, because any other status stops its EventSource
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Query, Request
@@ -22,10 +23,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from edgewake.cloud.access import page
-from edgewake.cloud.access.client import Client
-from edgewake.cloud.access.clients import Clients
 from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.stream_response import EventStream, Later
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
@@ -35,7 +37,10 @@ from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 
-RETRY_AFTER_S: Final = 2
+OPEN_S: Final = 15.0
+"""Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
+LATER: Final = 2
+"""How many times longer than after a lost connection a browser waits that is refused."""
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]
 
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -57,8 +62,8 @@ Cursor = Annotated[
 LastEventId = Annotated[str | None, Header(description="The cursor to go on from.")]
 
 
-def build(config: AccessConfig, *, hub: Hub, clients: Clients, metrics: Metrics, clock: Clock) -> FastAPI:
-    """The application; `hub` and `clients` are run by the caller."""
+def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics, clock: Clock) -> FastAPI:
+    """The application; `hub` and `streams` are run by the caller."""
     app = FastAPI(
         title="Edgewake access", summary="Streams and results of continuous queries, exactly once, with a cursor.", docs_url="/docs"
     )
@@ -72,16 +77,16 @@ def build(config: AccessConfig, *, hub: Hub, clients: Clients, metrics: Metrics,
             expose_headers=EXPOSED,
             max_age=3600,
         )
-    _Events(app, hub=hub, clients=clients, metrics=metrics, clock=clock)
-    _add_operations(app, config, hub=hub, clients=clients, metrics=metrics)
+    _Events(app, hub=hub, streams=streams, metrics=metrics, clock=clock)
+    _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 
 
 class _Events:
     """The event streams."""
 
-    def __init__(self, app: FastAPI, *, hub: Hub, clients: Clients, metrics: Metrics, clock: Clock) -> None:
-        self._hub, self._clients, self._metrics, self._clock = hub, clients, metrics, clock
+    def __init__(self, app: FastAPI, *, hub: Hub, streams: OpenStreams, metrics: Metrics, clock: Clock) -> None:
+        self._hub, self._streams, self._metrics, self._clock = hub, streams, metrics, clock
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
             app.add_api_route(path, endpoint, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
@@ -121,33 +126,70 @@ class _Events:
             asked = subscription.request(
                 stream, where=where, select=select, start=start, on_gap=on_gap, checkpoint=checkpoint, cursors=cursors
             )
-            return await self._open(asked)
+            return await self._open_or_leave(http, asked)
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
             if isinstance(error, UnknownStream) and self._hub.has_stream(asked.cursor, error.name):
                 error = Unavailable(f"stream {error.name!r} is not there at the moment")
-            problem = problem_of(error)
+            problem = problem_of(error, retry_after_s=self._streams.retry_after_s())
             self._metrics.refused.labels(problem.code).inc()
             if problem.status == 503 and "sec-fetch-mode" in http.headers:
-                return Later(RETRY_AFTER_S * self._clients.retry_ms())
+                return Later(LATER * self._streams.retry_ms())
             return problem.response()
 
-    async def _open(self, asked: subscription.Request) -> Response:
-        self._clients.admit(replays=False)
+    async def _open_or_leave(self, http: Request, asked: subscription.Request) -> Response:
+        """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is left of it."""
+        stream = self._streams.add(connection_of(http.scope))
+        opening: asyncio.Task[Response] = asyncio.create_task(self._open(stream, asked))
+        try:
+            waited: set[asyncio.Future[Any]] = {opening, stream.lost}
+            await asyncio.wait(waited, timeout=OPEN_S, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done() and not stream.lost.done():
+                return opening.result()
+        except BaseException:
+            await _abandon(opening)
+            stream.close()
+            raise
+        await _abandon(opening)
+        stream.close()
+        if stream.lost.done():
+            return Response(status_code=204)  # nobody is there to read it
+        raise Unavailable(f"Kafka did not say within {OPEN_S:.0f} s where to begin")
+
+    async def _open(self, stream: OpenStream, asked: subscription.Request) -> Response:
         plan = await self._hub.open(asked.subscription)
         try:
             start = await self._hub.start(plan, asked)
             if start.how == "stopped":
                 self._hub.close(plan)
+                stream.close()
                 return Response(status_code=204, headers={"Edgewake-Start": "stopped"})  # the standard's word for "do not come back"
-            self._clients.admit(replays=start.how != "latest")
-            client = Client(self._hub, plan, start, on_gap=asked.on_gap, checkpoint_events=asked.checkpoint_events, clock=self._clock)
+            self._streams.admit(replays=start.how != "latest")
+            session = Session(
+                self._hub,
+                plan,
+                start,
+                on_gap=asked.on_gap,
+                checkpoint_events=asked.checkpoint_events,
+                clock=self._clock,
+                on_change=self._streams.on_change,
+            )
         except BaseException:
             self._hub.close(plan)
             raise
-        return EventStream(client, start, plan, hub=self._hub, clients=self._clients, metrics=self._metrics)
+        return EventStream(stream, session, start, plan, hub=self._hub, streams=self._streams, metrics=self._metrics)
 
 
-def problem_of(error: Exception) -> Problem:
+async def _abandon(opening: asyncio.Task[Response]) -> None:
+    """Give up what is being opened, and what was opened in the same moment."""
+    opening.cancel()
+    await asyncio.wait({opening})
+    if not opening.cancelled() and opening.exception() is None:
+        opened = opening.result()
+        if isinstance(opened, EventStream):
+            opened.discard()
+
+
+def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
     """What to answer to a request that cannot be served."""
     match error:
         case UnknownStream():
@@ -161,18 +203,18 @@ def problem_of(error: Exception) -> Problem:
         case RequestError():
             return Problem(400, error.code, str(error))
         case Full():
-            return Problem(503, "full", str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
+            return Problem(503, "full", str(error), headers={"Retry-After": str(retry_after_s)})
         case _:
-            return Problem(503, "unavailable", str(error), headers={"Retry-After": str(RETRY_AFTER_S)})
+            return Problem(503, "unavailable", str(error), headers={"Retry-After": str(retry_after_s)})
 
 
 async def _options() -> Response:
     return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
 
 
-def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, clients: Clients, metrics: Metrics) -> None:
+def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics) -> None:
     @app.get("/v1/streams")
-    async def streams() -> Response:
+    async def catalogue() -> Response:
         """Streams and queries there are."""
         if not hub.catalogue.is_reachable:
             raise Unavailable("Kafka does not answer")
@@ -191,18 +233,20 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, clients: Cl
     @app.get("/readyz")
     async def readyz() -> Response:
         """Kafka answers and the server is not about to stop."""
-        if clients.draining or not hub.catalogue.is_reachable:
-            raise Problem(503, "not_ready", "about to stop" if clients.draining else "Kafka does not answer")
+        if streams.draining or not hub.catalogue.is_reachable:
+            raise Problem(503, "not_ready", "about to stop" if streams.draining else "Kafka does not answer")
         return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
-        metrics.clients.set(len(clients))
-        metrics.behind.set(clients.behind())
+        metrics.clients.set(len(streams))
+        metrics.behind.set(streams.behind)
         metrics.views.set(len(hub.views))
-        metrics.followed.set(len(hub.followed))
-        metrics.tail_bytes.set(hub.tails_bytes)
-        metrics.records.set(hub.records)
+        metrics.followed.set(len(hub.streams.by_name))
+        metrics.tail_bytes.set(hub.streams.bytes)
+        metrics.chunk_bytes.set(hub.chunks.bytes)
+        metrics.cohorts.set(hub.cohorts_reading)
+        metrics.records.set(hub.streams.records)
         metrics.unreadable.set(hub.decoder.unreadable)
         metrics.replayed.set(hub.replay.blocks_read)
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -27,7 +27,15 @@ class Connection:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self.is_paused = False
+        """Do so many bytes wait in our own buffer that nothing should be written?"""
         self.on_lost: Callable[[], None] | None = None
+        self.on_writable: Callable[[], None] | None = None
+        """Called when `is_paused` ends."""
+
+    def write(self, framed: bytes) -> None:
+        """Write bytes as they are to be on the wire: `http_chunk` frames them. Never waits."""
+        self._transport.write(framed)
 
     def waiting(self) -> int:
         """Bytes written and not yet acknowledged by the other side."""
@@ -50,10 +58,15 @@ class Connection:
         return self._transport.is_closing()
 
 
-def connection_of(scope: Scope) -> Connection | None:
-    """The request's connection; None where another server than ours runs the application."""
-    found: Connection | None = scope.get("extensions", {}).get(EXTENSION)
+def connection_of(scope: Scope) -> Connection:
+    """The request's connection. Only our own server puts it there."""
+    found: Connection = scope["extensions"][EXTENSION]
     return found
+
+
+def http_chunk(data: bytes) -> bytes:
+    """A piece of a chunked body (RFC 9112 7.1). Framed once, the same bytes go to all connections."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class Protocol(LimitedProtocol):
@@ -63,6 +76,16 @@ class Protocol(LimitedProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         self._connection = Connection(transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._connection.is_paused = True
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._connection.is_paused = False
+        if self._connection.on_writable is not None:
+            self._connection.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -19,8 +19,13 @@ class Metrics:
         self.views = Gauge("edgewake_access_views", "Different subscriptions open now", registry=self.registry)
         self.followed = Gauge("edgewake_access_followed", "Streams and queries read from Kafka", registry=self.registry)
         self.tail_bytes = Gauge("edgewake_access_tail_bytes", "Bytes of records kept in memory", registry=self.registry)
+        self.chunk_bytes = Gauge("edgewake_access_chunk_bytes", "Bytes made ready for clients and kept", registry=self.registry)
+        self.cohorts = Gauge("edgewake_access_cohorts", "Different places at which chunks are being made", registry=self.registry)
+        self.writes = Counter("edgewake_access_writes", "Writes to connections", registry=self.registry)
         self.records = Gauge("edgewake_access_records", "Records read since the start", registry=self.registry)
-        self.unreadable = Gauge("edgewake_access_unreadable_records", "Records passed over since the start", registry=self.registry)
+        self.unreadable = Gauge(
+            "edgewake_access_unreadable_records", "Records that could not be read since the start", registry=self.registry
+        )
         self.replayed = Gauge("edgewake_access_replayed_blocks", "Blocks of older records read since the start", registry=self.registry)
         self.started = Counter("edgewake_access_started", "Streams opened, by where they began", ["how"], registry=self.registry)
         self.ended = Counter("edgewake_access_ended", "Streams ended, by reason", ["why"], registry=self.registry)
@@ -30,5 +35,8 @@ class Metrics:
         )
         self.sent_bytes = Counter("edgewake_access_sent_bytes", "Bytes of streams written", registry=self.registry)
         self.tick = Histogram(
-            "edgewake_access_tick_seconds", "Time to encode what came in a tick", buckets=TICK_BUCKETS_S, registry=self.registry
+            "edgewake_access_tick_seconds",
+            "Longest turn of reading, filtering and writing since the tick before",
+            buckets=TICK_BUCKETS_S,
+            registry=self.registry,
         )

@@ -17,10 +17,10 @@ from typing import Final, NoReturn
 
 from edgewake.cloud import web
 from edgewake.cloud.access import app as application
-from edgewake.cloud.access.clients import Clients
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
 from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.web_host import HostCheck
@@ -57,12 +57,12 @@ async def run(settings: AccessConfig) -> None:
     clock, metrics = SystemClock(), Metrics()
     keys = KeyFile(settings.cursor_key_file or state_key_file())
     hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
-    clients = Clients(settings, metrics, clock=clock, rng=random.Random())
-    app = application.build(settings, hub=hub, clients=clients, metrics=metrics, clock=clock)
+    streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
+    app = application.build(settings, hub=hub, streams=streams, metrics=metrics, clock=clock)
     async with asyncio.TaskGroup() as tasks:
         work = {
             "hub": hub.run(),
-            "clients": clients.run(),
+            "streams": streams.run(),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listener),
         }
@@ -72,7 +72,7 @@ async def run(settings: AccessConfig) -> None:
             listener,
             stop=stop,
             on_ready=is_listening.set,
-            before_close=lambda: _drain(clients),
+            before_close=lambda: _drain(streams),
             protocol=Protocol,
             grace_s=HTTP_GRACE_S,
         )
@@ -81,8 +81,8 @@ async def run(settings: AccessConfig) -> None:
     log.info("stopped", extra={"event": "part.stopped"})
 
 
-async def _drain(clients: Clients) -> None:
-    cut = await clients.drain(within_s=DRAIN_S)
+async def _drain(streams: OpenStreams) -> None:
+    cut = await streams.drain(within_s=DRAIN_S)
     if cut:
         log.warning("%d clients would not end and were cut off", cut, extra={"event": "access.cut", "clients": cut})
 

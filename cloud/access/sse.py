@@ -10,6 +10,7 @@ from typing import Final
 
 import orjson
 
+from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscription import Gap, Plan, Positions
@@ -17,29 +18,32 @@ from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
 CONTENT_TYPE: Final = b"text/event-stream"
+PROBLEM: Final = "problem"
+"""Name of the event that says why a stream ends. Not `error`, which EventSource uses for a lost connection."""
 
 
 class Encoder:
-    """Encodes what one plan shows. With `checkpoint_events` a cursor without an event is told as an event, not as a lone id."""
+    """Encodes what one plan shows."""
 
-    def __init__(self, codec: CursorCodec, plan: Plan, *, checkpoint_events: bool) -> None:
+    name = "sse"
+
+    def __init__(self, codec: CursorCodec, plan: Plan) -> None:
         self._codec = codec
         self._plan = plan
-        self._checkpoint_events = checkpoint_events
-
-    @property
-    def name(self) -> str:
-        """Tells the two ways apart."""
-        return "sse, checkpoint events" if self._checkpoint_events else "sse, checkpoint ids"
+        everywhere = tuple(((2**31, 0),) * source.partitions for source in plan.sources)
+        self.event_bytes = len(block(Event("", {}, b""), self.cursor(everywhere).encode()))
 
     def cursor(self, positions: Positions) -> str:
         """The cursor of a place."""
         return self._codec.encode(self._plan.cursor(positions))
 
+    def encode(self, batch: Batch) -> tuple[bytes, int]:
+        """The events of a batch, each with its id, as a chunk of an HTTP body; and its bytes."""
+        framed = http_chunk(self.events(batch))
+        return framed, len(framed)
+
     def events(self, batch: Batch) -> bytes:
         """The events of a batch, each with its id."""
-        if not batch.steps:
-            return b""
         writer = CursorWriter(self._codec, self._plan.cursor(batch.start))
         parts = []
         for step in batch.steps:
@@ -47,16 +51,21 @@ class Encoder:
             parts.append(block(step.event, writer.text()))
         return b"".join(parts)
 
-    def checkpoint(self, positions: Positions) -> bytes:
-        """Tell a place without an event."""
+    def checkpoint(self, positions: Positions, *, as_event: bool) -> bytes:
+        """Announce a cursor without an event: as a lone id, or `as_event`, for clients that ignore lone ids."""
         cursor = self.cursor(positions)
-        if not self._checkpoint_events:
+        if not as_event:
             return b"id: %b\n\n" % cursor.encode()
         return block(Event("checkpoint", {}, orjson.dumps({"cursor": cursor})), cursor.encode())
 
     def gap(self, gap: Gap) -> bytes:
         """A gap, with the cursor from which its client goes on."""
         return block(gap.event, self._codec.encode(gap.cursor).encode())
+
+
+def problem(code: str, detail: str) -> bytes:
+    """Why the stream ends here. It has no id: the client keeps its cursor."""
+    return b"event: %b\ndata: %b\n\n" % (PROBLEM.encode(), orjson.dumps({"code": code, "detail": detail}))
 
 
 def block(event: Event, cursor: bytes) -> bytes:

@@ -1,8 +1,4 @@
-"""The answer that does not end: a Starlette response that writes a client's chunks, the same bytes object for all clients of a view.
-
-What is written is always whole events. `send` waits while more than WRITE_HIGH_BYTES lie in this connection's buffer, so a client that
-does not read is not written to; who takes nothing at all is cut off by `edgewake.cloud.access.clients`.
-"""
+"""The answer that does not end: a Starlette response whose body is written straight to the connection (`open_streams`)."""
 
 from __future__ import annotations
 
@@ -10,10 +6,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.access import sse
-from edgewake.cloud.access.client import Client
-from edgewake.cloud.access.clients import Clients, Seat
-from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.metrics import Metrics
+from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.session import Session
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Plan, Start
 
@@ -25,45 +20,50 @@ HEADERS = (
 
 
 class EventStream(Response):
-    """Streams one client until it, its view or the server ends. Owns the client and the plan from the call on."""
+    """Serves one session until it, its view or the server ends, or the client leaves. Owns stream, session and plan from the call on."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, client: Client, start: Start, plan: Plan, *, hub: Hub, clients: Clients, metrics: Metrics) -> None:
+    def __init__(
+        self, stream: OpenStream, session: Session, start: Start, plan: Plan, *, hub: Hub, streams: OpenStreams, metrics: Metrics
+    ) -> None:
         self.status_code = 200
         self.background = None
         self.raw_headers = [
             *HEADERS,
             (b"edgewake-start", start.how.encode()),
-            (b"edgewake-cursor", client.cursor().encode()),
+            (b"edgewake-cursor", session.cursor().encode()),
         ]
-        self._client, self._start, self._plan = client, start, plan
-        self._hub, self._clients, self._metrics = hub, clients, metrics
+        self._stream, self._session, self._start, self._plan = stream, session, start, plan
+        self._hub, self._streams, self._metrics = hub, streams, metrics
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        seat = self._clients.sit(self._client, connection_of(scope))
-        why = "left"
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
                 self._count()
-                why = await self._stream(seat, send)
+                self._stream.begin(self._session, retry_ms=self._streams.retry_ms())
+                await self._stream.ended
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._clients.leave(seat)
-            self._hub.close(self._plan)
-            self._metrics.ended.labels("stalled" if seat.stalled else why).inc()
+            self.discard()
+            self._metrics.ended.labels(self._why()).inc()
 
-    async def _stream(self, seat: Seat, send: Send) -> str:
-        chunk: bytes | None = sse.HEARTBEAT + sse.retry(self._clients.retry_ms()) + self._client.first()
-        while chunk is not None:
-            self._clients.wrote(seat, len(chunk))
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            chunk = await self._client.next()
-        if seat.connection is not None and seat.connection.is_lost():
+    def discard(self) -> None:
+        """Leave nothing behind; also of an answer that is never sent."""
+        if not self._stream.is_closed:
+            self._session.close()
+            self._stream.close()
+            self._hub.close(self._plan)
+
+    def _why(self) -> str:
+        if self._stream.is_stalled:
+            return "stalled"
+        if self._session.has_failed:
+            return "failed"
+        if self._stream.lost.done():
             return "left"
-        await send({"type": "http.response.body", "body": sse.retry(self._clients.retry_ms()), "more_body": True})
-        return "drained" if self._clients.draining else "ended"
+        return "drained" if self._streams.draining else "ended"
 
     def _count(self) -> None:
         self._metrics.started.labels(self._start.how).inc()

@@ -34,5 +34,7 @@ class HubConfig(Config):
     """Seconds after which a stream that nobody reads is followed no longer."""
     views_max: int = Field(default=500, ge=1)
     """Different subscriptions at the same time. One more is refused with 503."""
-    view_bytes: int = Field(default=512 * 1024, ge=64 * 1024)
-    """Bytes of the latest chunks kept per subscription; a client that is further back goes on from the tail."""
+    chunks_bytes: int = Field(default=16 * MIB, ge=MIB)
+    """Bytes of what is made ready for clients, of all subscriptions together; the least used go first, and are made again if asked for."""
+    slice_ms: float = Field(default=4, ge=0.5, le=100)
+    """Milliseconds of reading and filtering after which sockets have their turn; half of it adds to the latency while clients catch up."""

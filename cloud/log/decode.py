@@ -1,7 +1,7 @@
 """Records of Kafka become events: what a client is shown, once each, with the bytes made once for all clients.
 
 A record of `ew.s.*` holds many readings (or one gap), one of `ew.q.*` one result or watermark. Event i of a record is always the same,
-on every server: a cursor counts on it. A record that cannot be read has no events; it is counted and passed.
+on every server: a cursor counts on it. A record that cannot be read is counted, and one event: a gap that says where it lies.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ class Record:
     value: bytes
     is_result: bool
     is_watermark: bool = False
-    arrival: int = 0
-    """Place in this process's order of arrival; the order between partitions that readers are given."""
+    order: int = 0
+    """Its rank among the records of all partitions, ms: `timestamp`, made to grow with each tick of the hub. Readers merge by it."""
+    name: str = ""
+    """Of its stream or query."""
+    partition: int = 0
     decoded: Sequence[Event] | None = field(default=None, repr=False)
 
 
@@ -78,8 +81,8 @@ class Decoder:
             self.unreadable += 1
             if self.unreadable % SAY_EVERY == 1:
                 facts = {"event": "record.unreadable", "error": repr(error)[:200], "unreadable": self.unreadable}
-                log.warning("a record cannot be read and is passed over", extra=facts)
-            return ()
+                log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
+            return (_unreadable(record),)
 
     def _keep(self, record: Record) -> None:
         assert record.decoded is not None
@@ -124,6 +127,20 @@ def _device_gap(record: records.Record) -> Event:
         "epoch": record.frame.epoch,
         "seq": record.frame.seq,
         "received_at": record.received_at,
+    }
+    return Event(GAP, fields, orjson.dumps(fields))
+
+
+def _unreadable(record: Record) -> Event:
+    kind = "query" if record.is_result else "stream"
+    fields = {
+        "scope": "record",
+        "reason": "unreadable",
+        "lost": None,
+        kind: record.name,
+        "partition": record.partition,
+        "offset": record.offset,
+        "bytes": len(record.value),
     }
     return Event(GAP, fields, orjson.dumps(fields))
 

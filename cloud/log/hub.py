@@ -1,9 +1,9 @@
-"""The hub: one Kafka reader for all streams that somebody follows, their tails, and the views and readers that pull from them.
+"""The hub: one Kafka reader for all streams that somebody follows, and the views that serve them. Wiring only.
 
-    open → Plan    follow a subscription's streams (the first reader of a stream starts it, idle ones are dropped)
-    start → Start  where to begin, and the gaps to tell first
-    view           the shared live end of a plan
-    next → Passed  one reader's next batch, from older records or from the tails; how the push proxy reads, and clients that are behind
+    open → Plan              follow a subscription's streams (the first reader of a stream starts it, idle ones are dropped)
+    start → Start            where to begin, and the gaps to announce first
+    subscribe → Subscriber   one reader, from there on: it shares readings and bytes with all who stand at the same place
+    gap → Gap                go on behind a range that is no longer kept
 
 Everything here runs on one event loop; only Kafka's reader and the replay readers are threads. Errors: Unavailable (Kafka is away, a
 limit is reached, a stream was made anew: come again), UnknownStream, FilterError, CursorError.
@@ -14,22 +14,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
-
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
 from edgewake.cloud.log.catalogue import Catalogue, Topic
+from edgewake.cloud.log.chunks import Chunks
+from edgewake.cloud.log.cohort import Lost
 from edgewake.cloud.log.config import HubConfig
-from edgewake.cloud.log.decode import Decoder, Record
+from edgewake.cloud.log.decode import Decoder
+from edgewake.cloud.log.followed import Followed, FollowedStreams
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
-from edgewake.cloud.log.reader import At, Batch, Reader
-from edgewake.cloud.log.replay import Block, Gone, Replay
+from edgewake.cloud.log.replay import Replay
 from edgewake.cloud.log.resume import LOSSES, begin_at, from_version_1, partition_gap, resume, resume_unverified, stopped
+from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
     Edge,
@@ -45,7 +45,8 @@ from edgewake.cloud.log.subscription import (
     plan,
 )
 from edgewake.cloud.log.tail import Tail
-from edgewake.cloud.log.view import Encoder, View
+from edgewake.cloud.log.turns import Turns
+from edgewake.cloud.log.view import Encoding, Shared, View
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.cursor_v1 import CursorV1
@@ -54,47 +55,18 @@ from edgewake.protocol.lease import Subscription
 
 log = logging.getLogger("edgewake.hub")
 
-KEEPER_S: Final = 1.0
-"""How often places are told that only filtered-out events moved, and idle streams looked for."""
+HOUSEKEEPING_S: Final = 1.0
+"""How often idle streams and unused chunks are looked for."""
 TICK_BYTES: Final = 1024 * 1024
 """Bytes that arrive within a tick after which it is not waited for."""
-ADMIN_TIMEOUT_S: Final = 5.0
-BEGIN_S: Final = 5.0
+FIRST_ANSWER_S: Final = 5.0
 """How long the first reader of a stream waits for Kafka to say where it begins and ends."""
-BOUNDS_KEPT_S: Final = 0.5
-"""How long known bounds serve clients that come back all at once; before a gap is told they are asked anew."""
+
+C = TypeVar("C")
 
 
 class Full(Unavailable):
     """A limit of this server is reached; another server, or later, will do."""
-
-
-@dataclass(eq=False)
-class Followed:
-    """A stream that is read. `latest` is where each partition ended when it was first followed."""
-
-    source: Source
-    tails: list[Tail]
-    latest: list[int]
-    readers: int = 0
-    idle_since: float = 0.0
-    closed: str | None = None
-    """Why it can be read no further; None while it can."""
-    views: set[View] = field(default_factory=set)
-    bytes: int = 0
-    """Of its tails."""
-
-    def live(self) -> tuple[tuple[int, int], ...]:
-        """The positions of the live end."""
-        return tuple((max(tail.end, latest), 0) for tail, latest in zip(self.tails, self.latest, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What a reader passed: a batch, gaps that it had to leap, or neither when it is at the end."""
-
-    batch: Batch | None = None
-    gaps: tuple[Gap, ...] = ()
 
 
 class Hub:
@@ -110,50 +82,53 @@ class Hub:
         clock: Clock,
         on_tick: Callable[[float], None] | None = None,
     ) -> None:
-        """`on_tick` is told how many seconds each tick took."""
+        """`on_tick` is given the seconds that each tick took."""
         self.codec = codec
         self.catalogue = Catalogue(kafka_config, name, clock)
+        self.kafka = AskKafka(kafka_config, clock)
         self.decoder = Decoder(config.decoded_bytes)
-        self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes)
-        self.views: dict[tuple[Subscription, str], View] = {}
-        self.followed: dict[str, Followed] = {}
-        self.records = 0
-        """Records that came since the start."""
-        self.tails_bytes = 0
+        self.streams = FollowedStreams(config, on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"))
+        self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes, failed=self._fail)
+        self.chunks = Chunks(config.chunks_bytes)
+        self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
+        self.cohorts_reading = 0
+        """Different places at which chunks are being made: what catching up costs."""
+        self.views: dict[tuple[Subscription, str], View[Any]] = {}
         self._config = config
         self._clock = clock
-        self._admin: AdminClient = clients.admin(kafka_config)
-        self._kafka_config = kafka_config
-        self._name = name
+        self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._reader: KafkaReader | None = None
-        self._reader_failed: asyncio.Future[None] | None = None
-        self._following = asyncio.Lock()
-        self._by_topic: dict[str, tuple[int, Followed]] = {}
+        self._failed: asyncio.Future[None] | None = None
+        self._opening: SingleFlight[str, None] = SingleFlight(self._follow_one)
         self._on_tick = on_tick
-        self._assignment = 0
-        self._arrival = 0
         self._tick: asyncio.TimerHandle | None = None
         self._tick_bytes = 0
-        self._news: asyncio.Future[None] | None = None
-        self._bounds: dict[tuple[Source, ...], tuple[float, list[list[Bounds]]]] = {}
+        self._shared = Shared(
+            self.decoder,
+            self.replay,
+            self.chunks,
+            self.turns,
+            clock,
+            horizon=lambda: self.streams.horizon,
+            call_later=self._call_later,
+            on_cohorts=self._count_cohorts,
+        )
 
     async def run(self) -> None:
-        """Read and keep until cancelled. A dead reader thread ends it with the thread's error."""
+        """Read and serve until cancelled. A dead reader thread ends it with the thread's error."""
         self._loop = asyncio.get_running_loop()
-        self._reader_failed = self._loop.create_future()
-        self._reader = KafkaReader(self._kafka_config, self._name, deliver=self._deliver, failed=self._fail)
+        self._failed = self._loop.create_future()
         self._reader.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.catalogue.run(), name="catalogue")
-                tasks.create_task(self._keep(), name="keeper")
-                tasks.create_task(_raised(self._reader_failed), name="kafka-reader")
+                tasks.create_task(self._keep_house(), name="housekeeping")
+                tasks.create_task(_raised(self._failed), name="kafka-reader")
         finally:
-            await asyncio.to_thread(self._close)
+            self.turns.close()
+            await asyncio.to_thread(self._close_all)
 
-    def _close(self) -> None:
-        assert self._reader is not None
+    def _close_all(self) -> None:
         self._reader.stop()
         self.replay.close()
         self.catalogue.close()
@@ -165,9 +140,11 @@ class Hub:
         wanted = normal(subscription)
         check_filters(wanted)
         while True:
-            await self._follow(wanted.streams)
+            missing = [name for name in wanted.streams if name not in self.streams.by_name]
+            for name in missing:
+                await self._opening.get(name)
             # Between the last await and the count below nothing can drop them again.
-            found = [self.followed.get(name) for name in wanted.streams]
+            found = [self.streams.by_name.get(name) for name in wanted.streams]
             followed = [entry for entry in found if entry is not None]
             if len(followed) == len(found):
                 break
@@ -179,68 +156,51 @@ class Hub:
     def close(self, opened: Plan) -> None:
         """Follow the plan's streams no longer for its sake."""
         for source in opened.sources:
-            entry = self.followed.get(source.name)
+            entry = self.streams.by_name.get(source.name)
             if entry is not None and entry.source == source:
                 entry.readers -= 1
                 entry.idle_since = self._clock.monotonic_s()
 
-    async def _follow(self, names: tuple[str, ...]) -> None:
-        if all(name in self.followed for name in names):
-            return
-        async with self._following:
-            missing = tuple(name for name in names if name not in self.followed)
-            if missing:
-                if len(self.followed) + len(missing) > self._config.followed_max:
-                    raise Full(f"this server already follows {len(self.followed)} streams")
-                found = await self.catalogue.find(missing)
-                for entry in await self._begin_patiently(found):
-                    self._add(entry)
+    async def _follow_one(self, name: str) -> None:
+        if len(self.streams.by_name) >= self._config.followed_max:
+            raise Full(f"this server already follows {len(self.streams.by_name)} streams")
+        (topic,) = await self.catalogue.find((name,))
+        entry = await self._ask_patiently(topic)
+        if len(self.streams.by_name) >= self._config.followed_max:
+            raise Full(f"this server already follows {len(self.streams.by_name)} streams")
+        entry.idle_since = self._clock.monotonic_s()
+        self.streams.add(entry)
+        self._reader.assign(entry.partitions(), entry.assignment)
 
-    async def _begin_patiently(self, found: Sequence[Topic]) -> list[Followed]:
+    async def _ask_patiently(self, topic: Topic) -> Followed:
         """A topic that was just made is not known to all of Kafka at once."""
-        until = self._clock.monotonic_s() + BEGIN_S
+        until = self._clock.monotonic_s() + FIRST_ANSWER_S
         while True:
             try:
-                return await self._begin(found)
+                return await self._ask_about(topic)
             except Unavailable:
                 if self._clock.monotonic_s() >= until:
                     raise
             await self._clock.sleep(0.1)
 
-    async def _begin(self, found: Sequence[Topic]) -> list[Followed]:
-        ids = await self._topic_ids([topic.topic for topic in found])
-        sources = tuple(Source(t.name, t.topic, t.is_query, ids[t.topic], t.partitions) for t in found)
-        bounds = await self._ask_bounds(sources)
+    async def _ask_about(self, topic: Topic) -> Followed:
+        ids = await self.kafka.topic_ids([topic.topic])
+        source = Source(topic.name, topic.topic, topic.is_query, ids[topic.topic], topic.partitions)
+        (kept,) = await self.kafka.bounds((source,), fresh=True)
         back = self._config.tail_back_records
-        return [
-            Followed(source, [Tail(max(b.earliest, b.latest - back)) for b in kept], [b.latest for b in kept])
-            for source, kept in zip(sources, bounds, strict=True)
-        ]
-
-    def _add(self, entry: Followed) -> None:
-        assert self._reader is not None, "run first"
-        entry.idle_since = self._clock.monotonic_s()
-        self._assignment += 1
-        self.followed[entry.source.name] = entry
-        self._by_topic[entry.source.topic] = (self._assignment, entry)
-        self._reader.assign(_partitions(entry), self._assignment)
+        return Followed(source, [Tail(max(b.earliest, b.latest - back)) for b in kept], [b.latest for b in kept])
 
     def _drop(self, entry: Followed) -> None:
-        assert self._reader is not None
-        if self.followed.get(entry.source.name) is entry:
-            del self.followed[entry.source.name]
-            del self._by_topic[entry.source.topic]
-            self.tails_bytes -= entry.bytes
-            self._reader.unassign(_partitions(entry))
+        if self.streams.drop(entry):
+            self._reader.unassign(entry.partitions())
 
-    def _give_up(self, entry: Followed, why: str) -> None:
+    def _close(self, entry: Followed, why: str) -> None:
         """End all who read a stream; they come back with their cursors and are told what is lost."""
         log.warning("stream %s: %s", entry.source.name, why, extra={"event": "stream.closed", "stream": entry.source.name})
         entry.closed = why
         self._drop(entry)
         for view in list(entry.views):
-            view.close()
-        self._tell_news()
+            view.end(ViewEnded(why))
 
     # What comes from Kafka.
 
@@ -249,57 +209,22 @@ class Hub:
         self._loop.call_soon_threadsafe(self._take, assignments, batch)
 
     def _fail(self, error: BaseException) -> None:
-        assert self._loop is not None
-        assert self._reader_failed is not None
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._reader_failed.set_exception, error)
+        """End the hub; from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._set_failed, error)
 
-    def _take(self, assignments: Mapping[str, int], batch: Iterable[Found]) -> None:
+    def _set_failed(self, error: BaseException) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+    def _take(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
         with self._fatal():
-            self._take_batch(assignments, batch)
-
-    def _take_batch(self, assignments: Mapping[str, int], batch: Iterable[Found]) -> None:
-        for topic, partition, found in batch:
-            assignment, entry = self._by_topic.get(topic, (None, None))
-            if entry is None or assignment != assignments.get(topic):
-                continue
-            self._take_one(entry, partition, found)
-        assert self._reader is not None
-        self._reader.taken()
-        if self._tick_bytes >= TICK_BYTES:
-            self._pass_on()
-        elif self._tick is None and self._tick_bytes:
-            assert self._loop is not None
-            self._tick = self._loop.call_later(self._config.tick_ms / 1000, self._run_tick)
-
-    def _take_one(self, entry: Followed, partition: int, found: Record | int | None) -> None:
-        match found:
-            case None:
-                self._give_up(entry, "what was to be read next is no longer kept")
-            case int(end):
-                entry.tails[partition].reaches(end)
-                self._tick_bytes += 1  # who waits for the tail to get here must be woken, though no record came
-            case record:
-                self._arrival += 1
-                self.records += 1
-                record.arrival = self._arrival
-                added = entry.tails[partition].append(record)
-                entry.bytes += added
-                self.tails_bytes += added
-                self._tick_bytes += len(record.value) + 1
-                self._bound(entry)
-
-    def _bound(self, entry: Followed) -> None:
-        """Evict the oldest of the stream while it is over its bound, and of the largest while all are."""
-        while entry.bytes > self._config.tail_bytes:
-            self._evict(entry)
-        while self.tails_bytes > self._config.tails_bytes:
-            self._evict(max(self.followed.values(), key=lambda other: other.bytes))
-
-    def _evict(self, entry: Followed) -> None:
-        freed = min((tail for tail in entry.tails if len(tail)), key=lambda tail: tail.oldest().arrival).evict()
-        entry.bytes -= freed
-        self.tails_bytes -= freed
+            self._tick_bytes += self.streams.take(assignments, batch)
+            self._reader.taken()
+            if self._tick_bytes >= TICK_BYTES:
+                self._pass_on()
+            elif self._tick is None and self._tick_bytes:
+                self._tick = asyncio.get_running_loop().call_later(self._config.tick_ms / 1000, self._run_tick)
 
     def _run_tick(self) -> None:
         with self._fatal():
@@ -311,32 +236,24 @@ class Hub:
         try:
             yield
         except Exception as error:
-            assert self._reader_failed is not None
-            if not self._reader_failed.done():
-                self._reader_failed.set_exception(error)
+            self._set_failed(error)
 
     def _pass_on(self) -> None:
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
         self._tick_bytes = 0
-        began = self._clock.monotonic_s()
-        for view in self.views.values():
-            view.advance()
-        self._tell_news()
+        for view in self.streams.tick():
+            view.on_records()
         if self._on_tick is not None:
-            self._on_tick(self._clock.monotonic_s() - began)
+            self._on_tick(self.turns.longest_s)
+        self.turns.longest_s = 0.0
 
-    def _tell_news(self) -> None:
-        news, self._news = self._news, None
-        if news is not None and not news.done():
-            news.set_result(None)
+    def _call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, call)
 
-    async def news(self) -> None:
-        """Wait until something came."""
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+    def _count_cohorts(self, change: int) -> None:
+        self.cohorts_reading += change
 
     # Where to begin.
 
@@ -396,128 +313,72 @@ class Hub:
         ]
 
     async def bounds(self, opened: Plan, *, fresh: bool = False) -> list[list[Bounds]]:
-        """What is kept of each partition of a plan."""
-        now = self._clock.monotonic_s()
-        asked, known = self._bounds.get(opened.sources, (-BOUNDS_KEPT_S, []))
-        if fresh or now - asked >= BOUNDS_KEPT_S:
-            known = await self._ask_bounds(opened.sources)
-            self._bounds = {key: value for key, value in self._bounds.items() if now - value[0] < BOUNDS_KEPT_S}
-            self._bounds[opened.sources] = (self._clock.monotonic_s(), known)
-        return known
-
-    async def _ask_bounds(self, sources: Sequence[Source]) -> list[list[Bounds]]:
-        places = _all_partitions(sources)
-        earliest = await self._offsets(places, OffsetSpec.earliest())
-        latest = await self._offsets(places, OffsetSpec.latest())
-        return [[Bounds(earliest[s.topic, p], latest[s.topic, p]) for p in range(s.partitions)] for s in sources]
+        """What is kept of each partition of a plan; `fresh`: as it is now, and not a moment ago."""
+        return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
         """The first records that entered the cloud at `ms` or later; the end where there are none yet."""
-        found = await self._offsets(_all_partitions(opened.sources), OffsetSpec.for_timestamp(ms))
+        found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
         return tuple(
             tuple((offset, 0) if (offset := found[source.topic, p]) >= 0 else live[i][p] for p in range(source.partitions))
             for i, source in enumerate(opened.sources)
         )
 
-    async def _offsets(self, places: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        """Ask the brokers. The end is the one of committed records."""
-        try:
-            asked = self._admin.list_offsets(
-                dict.fromkeys(places, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
-            )
-            found = {place: await asyncio.wrap_future(future) for place, future in asked.items()}
-        except KafkaException as error:
-            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        return {(place.topic, place.partition): result.offset for place, result in found.items()}
-
-    async def _topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        try:
-            asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S)
-            return {name: str((await asyncio.wrap_future(future)).topic_id) for name, future in asked.items()}
-        except KafkaException as error:
-            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-
-    # Readers and views.
-
-    def reader(self, opened: Plan, positions: Positions) -> Reader:
-        """A reader of an open plan."""
-        return Reader(opened, [entry.tails for entry in self._entries(opened)], self.decoder, positions)
-
     def _entries(self, opened: Plan) -> list[Followed]:
-        found = [self.followed.get(source.name) for source in opened.sources]
+        found = [self.streams.by_name.get(source.name) for source in opened.sources]
         entries = [entry for entry in found if entry is not None and entry.source in opened.sources]
         if len(entries) != len(found):
             raise Unavailable("a stream was made anew; come again with your cursor")
         return entries
 
-    async def next(self, reader: Reader, on_gap: OnGap = OnGap.EARLIEST, *, until: Positions | None = None) -> Passed:
-        """Go on by one batch, as far as `until` in the tails. An empty Passed: at the end, wait for `news`.
+    # Views.
 
-        Cancelled or failed, the reader stands where it stood. Raises Unavailable.
+    def subscribe(self, opened: Plan, encoding: Encoding[C], positions: Positions, wake: Callable[[], None]) -> Subscriber[C]:
+        """A reader of an open plan, from `positions` on. Raises Full or Unavailable. `close` it when done, then the plan.
+
+        `wake` is called when there is something after `next` gave None. Of one plan and `encoding.name` all encodings must be the same.
         """
-        self._entries(reader.plan)
-        cold = reader.cold()
-        if not cold:
-            batch = reader.read_tails(until)
-            return Passed(batch) if batch.steps or batch.end != batch.start else Passed()
-        at = cold[0]
-        try:
-            block = await self.replay.read(reader.key_of(at))
-        except Gone:
-            return Passed(gaps=(await self._skip_lost_range(reader, at, on_gap),))
-        return self._through(reader, at, block)
-
-    def _through(self, reader: Reader, at: At, block: Block) -> Passed:
-        batch = reader.read_block(at, block.records, block.end)
-        if batch.end == batch.start:
-            raise Unavailable("an older record is not readable yet")
-        return Passed(batch)
-
-    async def _skip_lost_range(self, reader: Reader, at: At, on_gap: OnGap) -> Gap:
-        kept = (await self.bounds(reader.plan, fresh=True))[at[0]][at[1]]
-        stop = replace(reader.plan.cursor(reader.positions), stop=True)
-        to = kept.latest if on_gap is OnGap.LATEST else kept.earliest
-        before = reader.skip(at, to)
-        event = partition_gap("retention", reader.plan.sources[at[0]].name, at[1], before, kept, to, on_gap)
-        return Gap(event, stop if on_gap is OnGap.STOP else reader.plan.cursor(reader.positions))
-
-    def view(self, opened: Plan, encoding: str, encoder: Encoder) -> View:
-        """The shared view of an open plan in one encoding; made at the live end when there is none. Raises Full. `leave` it when done.
-
-        `encoder` is used by a new view; those of one plan and `encoding` must make the same bytes.
-        """
-        key = (opened.subscription, encoding)
+        key = (opened.subscription, encoding.name)
         view = self.views.get(key)
-        if view is not None and not view.closed and view.plan.sources == opened.sources:
-            return view
+        if view is None or view.ended is not None or view.plan.sources != opened.sources:
+            view = self._new_view(opened, encoding, key)
+        return cast("View[C]", view).subscribe(positions, wake)
+
+    async def gap(self, subscriber: Subscriber[Any], lost: Lost, on_gap: OnGap) -> Gap:
+        """Move a subscriber behind a range that is no longer kept; the gap to announce. Raises Unavailable."""
+        opened = subscriber.view.plan
+        kept = (await self.bounds(opened, fresh=True))[lost.at[0]][lost.at[1]]
+        stop = replace(opened.cursor(subscriber.positions), stop=True)
+        to = kept.latest if on_gap is OnGap.LATEST else kept.earliest
+        before = subscriber.skip(lost.at, to)
+        event = partition_gap("retention", opened.sources[lost.at[0]].name, lost.at[1], before, kept, to, on_gap)
+        return Gap(event, stop if on_gap is OnGap.STOP else opened.cursor(subscriber.positions))
+
+    def _new_view(self, opened: Plan, encoding: Encoding[C], key: tuple[Subscription, str]) -> View[C]:
         if len(self.views) >= self._config.views_max:
             raise Full(f"this server already serves {len(self.views)} different subscriptions")
         entries = self._entries(opened)
-        view = View(self.reader(opened, self.live(opened)), encoder, bytes_max=self._config.view_bytes)
+
+        def on_empty() -> None:
+            if self.views.get(key) is view:
+                del self.views[key]
+            for entry in entries:
+                entry.views.discard(view)
+
+        view = View(opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty)
         self.views[key] = view
         for entry in entries:
             entry.views.add(view)
         return view
 
-    def leave(self, view: View, encoding: str) -> None:
-        """A client left; the last one takes the view with it."""
-        if view.clients:
-            return
-        key = (view.plan.subscription, encoding)
-        if self.views.get(key) is view:
-            del self.views[key]
-        for entry in self.followed.values():
-            entry.views.discard(view)
-
     # Housekeeping.
 
-    async def _keep(self) -> None:
+    async def _keep_house(self) -> None:
         checked = 0
         while True:
-            await self._clock.sleep(KEEPER_S)
-            for view in self.views.values():
-                view.tell()
+            await self._clock.sleep(HOUSEKEEPING_S)
+            self.chunks.drop_unused(self._clock.monotonic_s())
             self._drop_idle()
             if self.catalogue.generation != checked:
                 checked = self.catalogue.generation
@@ -525,37 +386,29 @@ class Hub:
 
     def _drop_idle(self) -> None:
         now = self._clock.monotonic_s()
-        for entry in list(self.followed.values()):
+        for entry in list(self.streams.by_name.values()):
             if entry.readers == 0 and now - entry.idle_since >= self._config.idle_s:
                 self._drop(entry)
 
     async def _check_identity(self) -> None:
         """Close streams whose topic was deleted, made anew or given more partitions."""
-        entries = list(self.followed.values())
+        entries = list(self.streams.by_name.values())
         known = self.catalogue.topics
         for entry in entries:
             topic = known.get(entry.source.name)
             if topic is None or topic.topic != entry.source.topic:
-                self._give_up(entry, "its topic is no longer there")
+                self._close(entry, "its topic is no longer there")
             elif topic.partitions != entry.source.partitions:
-                self._give_up(entry, f"its topic has {topic.partitions} partitions now")
+                self._close(entry, f"its topic has {topic.partitions} partitions now")
         left = [entry for entry in entries if entry.closed is None]
         try:
-            ids = await self._topic_ids([entry.source.topic for entry in left]) if left else {}
+            ids = await self.kafka.topic_ids([entry.source.topic for entry in left]) if left else {}
         except Unavailable:
             return
         for entry in left:
             if ids[entry.source.topic] != entry.source.topic_id:
-                self._give_up(entry, "its topic was made anew")
+                self._close(entry, "its topic was made anew")
 
 
 async def _raised(failed: asyncio.Future[None]) -> None:
     await failed
-
-
-def _partitions(entry: Followed) -> list[TopicPartition]:
-    return [TopicPartition(entry.source.topic, p, tail.end) for p, tail in enumerate(entry.tails)]
-
-
-def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:
-    return [TopicPartition(source.topic, p) for source in sources for p in range(source.partitions)]

@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from sys import intern
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -19,7 +20,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.log.decode import Record, from_result_headers
-from edgewake.protocol.topics import QUERY_PREFIX
+from edgewake.protocol.topics import QUERY_PREFIX, STREAM_PREFIX
 
 log = logging.getLogger("edgewake.hub")
 
@@ -57,8 +58,10 @@ def found_in(message: Message) -> Found | None:
 
 def _record(message: Message, topic: str) -> Record:
     is_result = topic.startswith(QUERY_PREFIX)
+    name = topic.removeprefix(QUERY_PREFIX if is_result else STREAM_PREFIX)
     is_watermark = is_result and from_result_headers(message.headers())
-    return Record(message.offset(), message.timestamp()[1], message.value() or b"", is_result, is_watermark)
+    stamp = message.timestamp()[1]
+    return Record(message.offset(), stamp, message.value() or b"", is_result, is_watermark, stamp, intern(name), message.partition())
 
 
 class KafkaReader:

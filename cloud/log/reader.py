@@ -1,29 +1,49 @@
-"""A reader: one place in one plan, and the way on from there, hot (from the tails) or cold (from Kafka's older records).
+"""A reader makes one chunk: it walks from its start through the records of a plan and collects the events that the plan shows.
 
-What leaves are batches: the events that the plan shows, each with the position after it, in the order in which this process got the
-records (cold ones: partition by partition). After a batch the reader stands at its end; a reader that is asked again goes on from there.
+Records come from the tails where their positions are in them, else from blocks of older records. All partitions of all streams are
+merged by `Record.order`, oldest first, so that retention cannot run over one partition while another one is read.
+
+A chunk ends where the reader has room for no more, at a border, or at the end of what there is. Borders are a property of the records
+and not of the place where a reader began: readers that began at different places end their chunks at the same one soon, and from there
+on they share them. A reader that has used up its time stops between two events and goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from edgewake.cloud.log.decode import Decoder, Event, Record
-from edgewake.cloud.log.replay import Key
+from edgewake.cloud.log.replay import Block, BlockKey
 from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.log.tail import Tail
 from edgewake.protocol.cursor import Position
 
-BATCH_BYTES: Final = 64 * 1024
-"""Bytes of shown events after which a batch ends; its last event may pass it. What a slow client can hold back at most."""
-BATCH_EVENTS: Final = 4000
-"""Events, shown or not, after which a batch ends, so that a sparse filter over a long past does not hold up the event loop."""
+CHUNK_BYTES: Final = 64 * 1024
+"""Bytes to be sent, cursors included, after which a chunk ends; its last event may pass it. What a slow client holds back at most."""
+BORDER_BYTES: Final = 16 * 1024
+"""Bytes of stored records between two borders, on average."""
+EVENTS_PER_LOOK: Final = 8
+"""Events between two looks at the clock."""
 
 At: TypeAlias = tuple[int, int]
 """Which stream of the plan, which partition."""
+
+
+class Stop(Enum):
+    """Why a reader stopped."""
+
+    COMPLETE = auto()
+    """The chunk is full, or at a border."""
+    TIME = auto()
+    """The time is used up; there is more."""
+    BLOCK = auto()
+    """The next block of older records is needed."""
+    END = auto()
+    """Nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,131 +58,131 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a reader passed on its way from `start` to `end`."""
+    """What a plan shows between two positions."""
 
     start: Positions
     end: Positions
     steps: Sequence[Step]
-    untold: bool
-    """The last step's cursor is not yet that of `end`: filtered-out events were passed."""
-    full: bool
-    """There was more."""
+
+
+def is_border(record: Record) -> bool:
+    """Does a chunk end after this record? By a hash of its offset (Knuth's multiplicative one), the more likely the larger it is."""
+    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (2**32 // BORDER_BYTES)
 
 
 class Reader:
-    """A place in a plan. `tails[stream][partition]` are the hub's own."""
+    """Makes the chunk that begins at `positions`. `tails[stream][partition]` are the hub's own; `event_bytes`: an event's own overhead."""
 
-    def __init__(self, plan: Plan, tails: Sequence[Sequence[Tail]], decoder: Decoder, positions: Positions) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, tails: Sequence[Sequence[Tail]], decoder: Decoder, positions: Positions, *, event_bytes: int) -> None:
+        self._plan = plan
         self._tails = tails
         self._decoder = decoder
+        self._start = positions
         self._positions = [list(partitions) for partitions in positions]
+        self._steps: list[Step] = []
+        self._event_bytes = event_bytes
+        self._room = CHUNK_BYTES
+        self._has_moved = False
 
     @property
-    def positions(self) -> Positions:
-        """Where it stands."""
-        return tuple(map(tuple, self._positions))
+    def has_moved(self) -> bool:
+        """Is there a chunk, even if nothing of it is shown?"""
+        return self._has_moved
 
-    def all_at(self) -> Iterator[At]:
-        """Every stream and partition."""
-        return ((i, p) for i, partitions in enumerate(self._positions) for p in range(len(partitions)))
-
-    def cold(self) -> list[At]:
+    def older(self) -> list[At]:
         """Partitions whose position is older than their tail."""
-        return [(i, p) for i, p in self.all_at() if not self._tails[i][p].has(self._positions[i][p])]
+        return [
+            (i, p)
+            for i, partitions in enumerate(self._positions)
+            for p, position in enumerate(partitions)
+            if not self._tails[i][p].has(position)
+        ]
 
-    def is_at(self, positions: Positions) -> bool:
-        """Are all events before `positions`, and no others, behind it?"""
-        return all(self._tails[i][p].same_place(self._positions[i][p], positions[i][p]) for i, p in self.all_at())
-
-    def read_tails(self, until: Positions | None = None) -> Batch:
-        """Go on through the tails, as far as `until` (which has no index inside a record) or to their ends. Nothing may be cold."""
-        parts = [self._tail_records(i, p, None if until is None else until[i][p][0]) for i, p in self.all_at()]
-        records = parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_arrival)
-        return self._walk(records)
-
-    def key_of(self, at: At) -> Key:
-        """What to ask replay for to go on in a cold partition."""
-        source = self.plan.sources[at[0]]
+    def block_key(self, at: At) -> BlockKey:
+        """What to ask replay for to go on in an older partition."""
+        source = self._plan.sources[at[0]]
         return source.topic, source.topic_id, at[1], self._positions[at[0]][at[1]][0]
 
-    def read_block(self, at: At, records: Iterable[Record], end: int) -> Batch:
-        """Go on through a block of a cold partition."""
-        batch = self._walk((*at, record) for record in records if record.offset >= self._positions[at[0]][at[1]][0])
-        if not batch.full and self._positions[at[0]][at[1]][0] < end:
-            self._positions[at[0]][at[1]] = (end, 0)
-        return _batch(batch.start, self.positions, batch.steps, batch.full)
+    def read(self, blocks: Mapping[At, Block], *, horizon: int, is_time_up: Callable[[], bool]) -> Stop:
+        """Walk on. Older partitions without a block in `blocks` are left where they are; records of an order past `horizon` too."""
+        sources = [self._older_records(at, block) for at, block in blocks.items() if not self._tail(at).has(self._position(at))]
+        for i, partitions in enumerate(self._positions):
+            for p, position in enumerate(partitions):
+                tail = self._tails[i][p]
+                if tail.has(position) and position[0] < tail.end:
+                    sources.append(_tail_records(i, p, tail.read_from(position), horizon))
+        for _, stream, partition, record in sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_order):
+            if record is None:
+                self._pass_block((stream, partition), blocks[stream, partition])
+                return Stop.BLOCK
+            stop = self._pass(stream, partition, record, is_time_up)
+            if stop is not None:
+                return stop
+        return Stop.END
 
-    def skip(self, at: At, offset: int) -> Position:
-        """Leave what is gone of a partition behind; the position before."""
-        before = self._positions[at[0]][at[1]]
-        self._positions[at[0]][at[1]] = (offset, 0)
-        return before
+    def batch(self, *, is_at_end: bool) -> Batch:
+        """The chunk so far. At the end of the tails the positions stand at their ends, past what holds no records."""
+        if is_at_end:
+            for i, partitions in enumerate(self._positions):
+                for p, position in enumerate(partitions):
+                    partitions[p] = self._tails[i][p].end_of(position)
+        return Batch(self._start, tuple(map(tuple, self._positions)), self._steps)
 
-    def skip_to_tails(self) -> None:
-        """Stand at the end of all tails, or where it is when that is further."""
-        for i, p in self.all_at():
-            self._positions[i][p] = max(self._positions[i][p], (self._tails[i][p].end, 0))
+    def _tail(self, at: At) -> Tail:
+        return self._tails[at[0]][at[1]]
 
-    def _tail_records(self, stream: int, partition: int, until: int | None) -> Iterator[tuple[int, int, Record]]:
-        for record in self._tails[stream][partition].read_from(self._positions[stream][partition]):
-            if until is not None and record.offset >= until:
-                return
-            yield stream, partition, record
+    def _position(self, at: At) -> Position:
+        return self._positions[at[0]][at[1]]
 
-    def _walk(self, records: Iterable[tuple[int, int, Record]]) -> Batch:
-        start = self.positions
-        steps: list[Step] = []
-        room = _Room()
-        for stream, partition, record in records:
-            finished = self._pass(stream, partition, record, steps, room)
-            if not finished:
-                return _batch(start, self.positions, steps, True)
-        return _batch(start, self.positions, steps, False)
+    def _older_records(self, at: At, block: Block) -> Iterator[_Item]:
+        first = self._position(at)[0]
+        order = 0
+        for record in block.records:
+            if record.offset >= first:
+                order = record.order
+                yield order, *at, record
+        yield order, *at, None
 
-    def _pass(self, stream: int, partition: int, record: Record, steps: list[Step], room: _Room) -> bool:
-        """Pass a record's events; False when the room ends before they do."""
+    def _pass_block(self, at: At, block: Block) -> None:
+        if self._position(at)[0] < block.end:
+            self._positions[at[0]][at[1]] = (block.end, 0)
+            self._has_moved = True
+
+    def _pass(self, stream: int, partition: int, record: Record, is_time_up: Callable[[], bool]) -> Stop | None:
+        """Pass a record's events; why it stopped before or after the last of them, None where it may go on."""
         events = self._decoder.events(record)
         positions = self._positions[stream]
         offset, index = positions[partition]
         first = index if offset == record.offset else 0
         for i in range(first, len(events)):
-            if room.is_full():
-                return False
+            if self._room <= 0:
+                return Stop.COMPLETE
+            if i % EVENTS_PER_LOOK == EVENTS_PER_LOOK - 1 and is_time_up():
+                return Stop.TIME
+            shown = self._plan.show(events[i])
             after = (record.offset, i + 1) if i + 1 < len(events) else (record.offset + 1, 0)
-            shown = self.plan.show(events[i])
-            if shown is not None:
-                steps.append(Step(shown, stream, partition, after))
-            room.take(shown)
             positions[partition] = after
+            self._has_moved = True
+            if shown is not None:
+                self._steps.append(Step(shown, stream, partition, after))
+                self._room -= len(shown.data) + self._event_bytes
         positions[partition] = (record.offset + 1, 0)
-        return True
+        self._has_moved = True
+        if is_border(record):
+            return Stop.COMPLETE
+        return Stop.TIME if is_time_up() else None
 
 
-class _Room:
-    """How much a batch still takes."""
-
-    __slots__ = ("bytes", "events")
-
-    def __init__(self) -> None:
-        self.bytes = BATCH_BYTES
-        self.events = BATCH_EVENTS
-
-    def is_full(self) -> bool:
-        return self.bytes <= 0 or self.events <= 0
-
-    def take(self, shown: Event | None) -> None:
-        self.events -= 1
-        if shown is not None:
-            self.bytes -= len(shown.data)
+_Item: TypeAlias = tuple[int, int, int, Record | None]
+"""(order, stream, partition, record); no record: the block ends here."""
 
 
-def _batch(start: Positions, end: Positions, steps: Sequence[Step], full: bool) -> Batch:
-    told = [list(partitions) for partitions in start]
-    for step in steps:
-        told[step.stream][step.partition] = step.position
-    return Batch(start, end, steps, tuple(map(tuple, told)) != end, full)
+def _tail_records(stream: int, partition: int, records: Iterable[Record], horizon: int) -> Iterator[_Item]:
+    for record in records:
+        if record.order > horizon:
+            return
+        yield record.order, stream, partition, record
 
 
-def _arrival(item: tuple[int, int, Record]) -> int:
-    return item[2].arrival
+def _order(item: _Item) -> int:
+    return item[0]

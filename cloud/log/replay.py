@@ -1,8 +1,11 @@
-"""Older records, read from Kafka in blocks by a bounded number of readers, which the clients that need them share.
+"""Older records, read from Kafka in blocks by a bounded number of threads, which all readers that need them share.
 
-A block begins at the position asked for and ends at the next multiple of BLOCK_RECORDS (or at BLOCK_BYTES), so clients that began at
-different places soon ask for the same blocks; the latest blocks are kept within `kept_bytes`, and a block that is being read is waited
-for and not read twice. Nothing is held for a client between two blocks.
+A block begins at the position asked for and ends at a border that depends on the records only (or at BLOCK_RECORDS, BLOCK_BYTES), so
+readers that began at different places soon ask for the same blocks. The latest blocks are kept within `kept_bytes`; a block that is
+being read is waited for and not read twice. Nothing is kept for a reader between two blocks.
+
+A partition is read by one thread at a time, and after a failure not before FAILURE_PAUSE_S, in which it is `Unavailable` at once: one
+that cannot be reached occupies one thread for at most SILENCE_S and leaves the others to the rest.
 """
 
 from __future__ import annotations
@@ -10,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -24,12 +26,16 @@ from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.log.decode import Record
 from edgewake.cloud.log.kafka_reader import found_in
 from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
 BLOCK_RECORDS: Final = 512
+"""A block ends before an offset that is a multiple of it."""
 BLOCK_BYTES: Final = 256 * 1024
 """Bytes after which a block ends; the last record may pass it."""
-READ_TIMEOUT_S: Final = 10.0
+SILENCE_S: Final = 5.0
+"""A partition from which nothing comes for so long is unavailable."""
+FAILURE_PAUSE_S: Final = 5.0
+CLOSE_S: Final = 5.0
 
 _CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,
@@ -40,106 +46,226 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class Gone(Exception):
-    """The range is no longer kept; it is a gap for the client."""
+    """The range is no longer kept; it is a gap for its readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records from the offset asked for up to `end` (exclusive)."""
+    """Records from the offset asked for up to `end` (exclusive). It is empty only where nothing is committed yet."""
 
     records: Sequence[Record]
     end: int
     bytes: int
 
 
-Key: TypeAlias = tuple[str, str, int, int]
+BlockKey: TypeAlias = tuple[str, str, int, int]
 """Topic, its id in Kafka, partition, first offset."""
+Partition: TypeAlias = tuple[str, int]
+Answer: TypeAlias = Block | Gone | Unavailable
+OnAnswer: TypeAlias = Callable[[Answer], None]
+
+
+class TurnsOfPartitions:
+    """Which block is read next: pure. Partitions take turns, each is read by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[Partition, deque[BlockKey]] = OrderedDict()
+        self._busy: set[Partition] = set()
+        self._failed_until: dict[Partition, float] = {}
+
+    def add(self, key: BlockKey) -> None:
+        """A block is wanted."""
+        self._waiting.setdefault((key[0], key[2]), deque()).append(key)
+
+    def next(self) -> BlockKey | None:
+        """The next block to read; None where all that wait belong to partitions that are being read."""
+        for partition, keys in self._waiting.items():
+            if partition not in self._busy:
+                key = keys.popleft()
+                if keys:
+                    self._waiting.move_to_end(partition)
+                else:
+                    del self._waiting[partition]
+                self._busy.add(partition)
+                return key
+        return None
+
+    def done(self, key: BlockKey, *, failed_at: float | None) -> list[BlockKey]:
+        """A block was read, or not; the blocks that fail with it."""
+        partition = (key[0], key[2])
+        self._busy.discard(partition)
+        if failed_at is None:
+            self._failed_until.pop(partition, None)
+            return []
+        self._failed_until[partition] = failed_at + FAILURE_PAUSE_S
+        return list(self._waiting.pop(partition, ()))
+
+    def is_failing(self, key: BlockKey, now: float) -> bool:
+        """Did its partition fail a moment ago?"""
+        return now < self._failed_until.get((key[0], key[2]), 0.0)
+
+
+@dataclass(slots=True)
+class _Reading:
+    asked_by: list[OnAnswer] = field(default_factory=list)
 
 
 class Replay:
-    """The readers and the blocks they share."""
+    """The threads and the blocks that they share. Everything but the threads runs in the event loop."""
 
-    def __init__(self, config: KafkaConfig, client_id: str, *, readers: int, kept_bytes: int) -> None:
+    def __init__(
+        self, config: KafkaConfig, client_id: str, *, readers: int, kept_bytes: int, failed: Callable[[BaseException], None]
+    ) -> None:
+        """`failed` is called in a thread that dies of an error."""
+        self._failed = failed
         self._config = config
         self._client_id = client_id
-        self._threads = ThreadPoolExecutor(readers, thread_name_prefix="replay")
-        self._mine = threading.local()
-        self._consumers: list[Consumer] = []
-        self._kept: OrderedDict[Key, Block] = OrderedDict()
+        self._readers = readers
+        self._kept: OrderedDict[BlockKey, Block] = OrderedDict()
         self._kept_bytes = 0
         self._kept_bytes_max = kept_bytes
-        self._reading: dict[Key, asyncio.Future[Block]] = {}
-        self._stopping = threading.Event()
+        self._reading: dict[BlockKey, _Reading] = {}
+        self._turns = TurnsOfPartitions()
+        self._may_go = threading.Condition()
+        self._is_closing = False
+        self._threads: list[threading.Thread] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.blocks_read = 0
 
-    async def read(self, key: Key) -> Block:
-        """The block that begins at the key's offset; raises Gone or Unavailable. It is empty only where nothing is committed yet."""
-        if (kept := self._kept.get(key)) is not None:
+    def at_hand(self, key: BlockKey) -> Block | None:
+        """The block, if it was read lately."""
+        kept = self._kept.get(key)
+        if kept is not None:
             self._kept.move_to_end(key)
-            return kept
+        return kept
+
+    def ask(self, key: BlockKey, on_answer: OnAnswer) -> None:
+        """Have a block read; `on_answer` is called later, in the event loop, once."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         reading = self._reading.get(key)
-        if reading is None:
-            reading = asyncio.get_running_loop().run_in_executor(self._threads, self._read, key)
-            self._reading[key] = reading
-            reading.add_done_callback(lambda done: self._done(key, done))
-        return await asyncio.shield(reading)
+        if reading is not None:
+            reading.asked_by.append(on_answer)
+            return
+        with self._may_go:
+            if self._turns.is_failing(key, time.monotonic()):
+                self._loop.call_soon(on_answer, Unavailable(f"topic {key[0]}, partition {key[2]}: cannot be read at the moment"))
+                return
+            self._reading[key] = _Reading([on_answer])
+            self._turns.add(key)
+            self._may_go.notify()
+        if len(self._threads) < self._readers:
+            thread = threading.Thread(target=self._run, name=f"replay-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def forget_all(self) -> None:
+        """Keep none of the blocks that were read."""
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def close(self) -> None:
-        """End the readers, those that wait for Kafka too."""
-        self._stopping.set()
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        for consumer in self._consumers:
-            consumer.close()
+        """End the threads, those that wait for Kafka too."""
+        with self._may_go:
+            self._is_closing = True
+            self._may_go.notify_all()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
 
-    def _done(self, key: Key, reading: asyncio.Future[Block]) -> None:
-        del self._reading[key]
-        if reading.cancelled() or reading.exception() is not None:
-            return
-        block = reading.result()
-        self.blocks_read += 1
-        if block.end == key[-1]:
-            return
+    def _run(self) -> None:
+        try:
+            self._read_in_turn()
+        except BaseException as error:  # the loop must learn of it, whatever it is: readers would wait for ever
+            self._failed(error)
+
+    def _read_in_turn(self) -> None:
+        consumer: Consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
+        known: set[str] = set()
+        while (key := self._next()) is not None:
+            answer = self._answer(consumer, known, key)
+            with self._may_go:
+                failed = self._turns.done(key, failed_at=time.monotonic() if isinstance(answer, Unavailable) else None)
+                self._may_go.notify_all()
+            for each in (key, *failed):
+                self._tell(each, answer)
+        consumer.close()
+
+    def _next(self) -> BlockKey | None:
+        with self._may_go:
+            while not self._is_closing:
+                key = self._turns.next()
+                if key is not None:
+                    return key
+                self._may_go.wait()
+        return None
+
+    def _answer(self, consumer: Consumer, known: set[str], key: BlockKey) -> Answer:
+        try:
+            return self._read(consumer, known, key)
+        except (Gone, Unavailable) as error:
+            return error
+        except KafkaException as error:
+            return Unavailable(f"topic {key[0]}: {error.args[0].str()}")
+        except EdgewakeError as error:
+            return Unavailable(str(error))
+
+    def _read(self, consumer: Consumer, known: set[str], key: BlockKey) -> Block:
+        topic, _, partition, offset = key
+        if topic not in known:
+            warm_metadata(consumer, topic)
+            known.add(topic)
+        try:
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            return _read_block(consumer, key, self._has_to_stop)
+        finally:
+            consumer.unassign()
+
+    def _has_to_stop(self) -> bool:
+        return self._is_closing
+
+    def _tell(self, key: BlockKey, answer: Answer) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._take_answer, key, answer)
+        except RuntimeError as error:  # the loop is closed: nobody waits any more
+            if not self._is_closing:
+                raise LocalError("the event loop ended before the readers of older records") from error
+
+    def _take_answer(self, key: BlockKey, answer: Answer) -> None:
+        reading = self._reading.pop(key)
+        if isinstance(answer, Block):
+            self.blocks_read += 1
+            if answer.end > key[-1]:
+                self._keep_block(key, answer)
+        for on_answer in reading.asked_by:
+            on_answer(answer)
+
+    def _keep_block(self, key: BlockKey, block: Block) -> None:
         self._kept[key] = block
         self._kept_bytes += block.bytes
         while self._kept_bytes > self._kept_bytes_max:
             self._kept_bytes -= self._kept.popitem(last=False)[1].bytes
 
-    def _read(self, key: Key) -> Block:
-        topic, _, partition, offset = key
-        consumer = self._consumer()
-        if topic not in self._mine.topics:
-            warm_metadata(consumer, topic)
-            self._mine.topics.add(topic)
-        until = (offset // BLOCK_RECORDS + 1) * BLOCK_RECORDS
-        try:
-            consumer.assign([TopicPartition(topic, partition, offset)])
-            return _read_block(consumer, key, until, self._stopping)
-        except KafkaException as error:
-            raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
-        finally:
-            consumer.unassign()
 
-    def _consumer(self) -> Consumer:
-        consumer: Consumer | None = getattr(self._mine, "consumer", None)
-        if consumer is None:
-            consumer = self._mine.consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
-            self._consumers.append(consumer)
-            self._mine.topics = set()  # that it knows
-        return consumer
+def _is_block_border(record: Record) -> bool:
+    """As reader.is_border, for blocks: every BLOCK_BYTES / 2 on average."""
+    return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (2**33 // BLOCK_BYTES)
 
 
-def _read_block(consumer: Consumer, key: Key, until: int, stopping: threading.Event) -> Block:
+def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], bool]) -> Block:
     topic, _, partition, end = key
+    until = (end // BLOCK_RECORDS + 1) * BLOCK_RECORDS
     records: list[Record] = []
     size = 0
-    deadline = time.monotonic() + READ_TIMEOUT_S
+    heard_at = time.monotonic()
     while end < until and size < BLOCK_BYTES:
-        if time.monotonic() > deadline or stopping.is_set():
-            raise Unavailable(f"topic {topic}: nothing came for {READ_TIMEOUT_S:.0f} s")
+        if has_to_stop() or time.monotonic() - heard_at > SILENCE_S:
+            raise Unavailable(f"topic {topic}, partition {partition}: nothing came for {SILENCE_S:.0f} s")
         message = consumer.poll(0.2)
         found = None if message is None else found_in(message)
         if found is None or found[:2] != (topic, partition):
             continue
+        heard_at = time.monotonic()
         match found[2]:
             case None:
                 raise Gone
@@ -149,4 +275,6 @@ def _read_block(consumer: Consumer, key: Key, until: int, stopping: threading.Ev
                 records.append(record)
                 size += len(record.value) + RECORD_OVERHEAD_BYTES
                 end = record.offset + 1
+                if _is_block_border(record):
+                    break
     return Block(records, end, size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from edgewake.cloud.log.decode import Record
@@ -29,7 +30,7 @@ class Tail:
         self._head = 0
 
     def append(self, record: Record) -> int:
-        """Take the next record; the bytes it takes. One that was seen before is passed over."""
+        """Add the next record; the bytes it needs. One that was seen before is ignored."""
         if record.offset < self.end:
             return 0
         self._records.append(record)
@@ -42,7 +43,7 @@ class Tail:
         self.end = max(self.end, end)
 
     def evict(self) -> int:
-        """Give the oldest record up; the bytes it took."""
+        """Drop the oldest record; the bytes it took."""
         record = self._records[self._head]
         self._head += 1
         self.start = record.offset + 1
@@ -56,7 +57,7 @@ class Tail:
         return len(self._records) - self._head
 
     def oldest(self) -> Record:
-        """The record that `evict` would give up."""
+        """The record that `evict` would drop."""
         return self._records[self._head]
 
     def has(self, position: Position) -> bool:
@@ -65,16 +66,25 @@ class Tail:
 
     def read_from(self, position: Position) -> Iterator[Record]:
         """Records from `position` on; the first may be one whose events were partly passed."""
-        for i in range(self._index(position[0]), len(self._records)):
-            yield self._records[i]
+        return islice(self._records, self._index(position[0]), None)
 
-    def same_place(self, a: Position, b: Position) -> bool:
-        """Do two positions have the same events before them? Offsets without records between them make no difference."""
-        if a == b:
-            return True
-        if a[1] or b[1] or not (self.start <= min(a[0], b[0]) and max(a[0], b[0]) <= self.end):
-            return False
-        return self._index(a[0]) == self._index(b[0])
+    def canonical(self, position: Position) -> Position:
+        """The position that stands for all those with the same records before them: right after the last of these.
+
+        Offsets without a record (transaction markers) make two positions differ that mean the same. One that is not in this tail, or
+        inside a record, stands for itself.
+        """
+        offset, index = position
+        if index or not self.start <= offset <= self.end:
+            return position
+        at = self._index(offset)
+        return (self._offsets[at - 1] + 1, 0) if at > self._head else (self.start, 0)
+
+    def end_of(self, position: Position) -> Position:
+        """The end, where no record is left after `position`, so that retention of markers is no gap; else the position itself."""
+        if position[1] or position[0] < self.start or self._index(position[0]) < len(self._records):
+            return position
+        return (max(self.end, position[0]), 0)
 
     def _index(self, offset: int) -> int:
         return bisect_left(self._offsets, offset, self._head)

@@ -1,134 +1,253 @@
-"""A view: one subscription, followed once for all clients that have it.
+"""A view: one subscription in one encoding, for all who have it, with its cohorts and its chunks.
 
-A filter is evaluated once per event, and each tick the view has one chunk of bytes, ids included, that all its clients are sent. The
-latest chunks are kept within a bound: a client that was slow for a moment goes on among them, one that is further back from the tail or
-from Kafka. There is no queue per client. How a batch becomes bytes is the caller's: an `Encoder`.
+A filter is evaluated once per event for all who stand at the same place, and what is shown is encoded once. A view with nothing to do
+costs nothing: it is touched when records of its streams come, and only if somebody waits for them.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final, Protocol
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, Generic, Protocol, TypeVar, cast
 
+from edgewake.cloud.log.chunks import CHUNK_OVERHEAD_BYTES, Chunk, Chunks, Key
+from edgewake.cloud.log.cohort import Cohort, Lost
+from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.reader import Batch, Reader
-from edgewake.cloud.log.subscription import Positions
+from edgewake.cloud.log.replay import Replay
+from edgewake.cloud.log.subscriber import Subscriber, ViewEnded, ViewFailed
+from edgewake.cloud.log.subscription import Plan, Positions
+from edgewake.cloud.log.tail import Tail
+from edgewake.cloud.log.turns import IsTimeUp, Turns
+from edgewake.protocol.clock import Clock
 
-JOIN_BYTES: Final = 64 * 1024
-"""Chunks that a client is behind are joined up to so many bytes for one write."""
+log = logging.getLogger("edgewake.hub")
 
-
-class Waiting(Protocol):
-    """A client that waits at the view's end."""
-
-    def wake(self) -> None:
-        """There is something."""
-
-
-class Encoder(Protocol):
-    """Makes a format's bytes, cursors included."""
-
-    def events(self, batch: Batch) -> bytes:
-        """The events of a batch."""
-
-    def checkpoint(self, positions: Positions) -> bytes:
-        """A place without an event."""
+C_co = TypeVar("C_co", covariant=True)
+C = TypeVar("C")
+_numbers: Final = count()
 
 
-class View:
-    """A subscription at the live end. `positions` is where it stands, `end` the number of the chunk to come."""
-
-    def __init__(self, reader: Reader, encoder: Encoder, *, bytes_max: int) -> None:
-        self.encoder = encoder
-        self.plan = reader.plan
-        self.positions = reader.positions
-        self.end = 0
-        self.events = 0
-        """Events shown since the start."""
-        self.clients: set[Waiting] = set()
-        self.waiting: set[Waiting] = set()
-        """Live clients that have all chunks."""
-        self.behind: set[Waiting] = set()
-        """Clients with a place of their own that this view has not reached yet."""
-        self.closed = False
-        self._reader = reader
-        self._chunks: deque[tuple[bytes, Positions]] = deque()
-        self._bytes = 0
-        self._bytes_max = bytes_max
-        self._untold = False
+class Encoding(Protocol[C_co]):
+    """How what is shown becomes what subscribers are given. Of one `name` and plan all must make the same."""
 
     @property
-    def start(self) -> int:
-        """Number of the oldest chunk that is kept."""
-        return self.end - len(self._chunks)
+    def name(self) -> str:
+        """Tells encodings apart."""
 
-    def advance(self) -> None:
-        """Go on to the end of the tails and wake who waits."""
-        before = self.end
-        if self._reader.cold():
-            self._leap()
-        more = True
-        while more:
-            batch = self._reader.read_tails()
-            self._add(batch)
-            more = batch.full
-        self.positions = self._reader.positions
-        behind, self.behind = self.behind, set()
-        for client in behind:
-            client.wake()
-        if self.end != before:
-            self._wake()
+    @property
+    def event_bytes(self) -> int:
+        """Bytes that an event needs beside its data."""
 
-    def tell(self) -> None:
-        """Tell the place if filtered-out events moved it since the last id; called once a second."""
-        if self._untold:
-            self._untold = False
-            self._keep(self.encoder.checkpoint(self.positions), self.positions)
-            self._wake()
+    def encode(self, batch: Batch) -> tuple[C_co, int]:
+        """The content of a batch with at least one event, and its bytes."""
 
-    def close(self) -> None:
-        """No more comes: a stream was made anew or lost; clients come back and are told."""
-        self.closed = True
-        self._wake()
 
-    def chunk(self, number: int) -> tuple[bytes, int, Positions]:
-        """The bytes from chunk `number` on, the number after them and the place there. It must be kept and not be the end."""
-        offset = number - self.start
-        first, positions = self._chunks[offset]
-        if offset + 1 == len(self._chunks):
-            return first, number + 1, positions
-        parts, size = [first], len(first)
-        for chunk, after in list(self._chunks)[offset + 1 :]:
-            size += len(chunk)
-            if size > JOIN_BYTES:
-                break
-            parts.append(chunk)
-            positions = after
-        return b"".join(parts), number + len(parts), positions
+@dataclass(frozen=True)
+class Shared:
+    """What all views of a hub share."""
 
-    def _add(self, batch: Batch) -> None:
-        if batch.steps:
-            self.events += len(batch.steps)
-            self._keep(self.encoder.events(batch), batch.end)
-        self._untold = batch.untold or (self._untold and not batch.steps)
+    decoder: Decoder
+    replay: Replay
+    chunks: Chunks
+    turns: Turns
+    clock: Clock
+    horizon: Callable[[], int]
+    """The order up to which records may be read: those of the tick that is being gathered come with the tick."""
+    call_later: Callable[[float, Callable[[], None]], object]
+    on_cohorts: Callable[[int], None]
+    """Told of cohorts more, or less, that read."""
 
-    def _keep(self, chunk: bytes, positions: Positions) -> None:
-        self._chunks.append((chunk, positions))
-        self.end += 1
-        self._bytes += len(chunk)
-        while self._bytes > self._bytes_max and len(self._chunks) > 1:
-            self._bytes -= len(self._chunks.popleft()[0])
 
-    def _leap(self) -> None:
-        """A burst overran a tail before we read it. Stand at the tails' ends; every client goes on from its own place through Kafka."""
-        self._reader.skip_to_tails()
-        self._chunks.clear()
-        self._bytes = 0
-        self.end += 1
-        self._untold = False
+class View(Generic[C]):
+    """See the module. `tails[stream][partition]` are the hub's own."""
 
-    def _wake(self) -> None:
-        waiting, self.waiting = self.waiting, set()
-        if self.closed:
-            waiting |= self.behind
-        for client in waiting:
-            client.wake()
+    def __init__(
+        self, plan: Plan, tails: Sequence[Sequence[Tail]], encoding: Encoding[C], shared: Shared, *, on_empty: Callable[[], None]
+    ) -> None:
+        self.plan = plan
+        self.encoding = encoding
+        self.replay = shared.replay
+        self.horizon = shared.horizon
+        self.call_later = shared.call_later
+        self.ended: ViewEnded | None = None
+        self.subscribers: set[Subscriber[C]] = set()
+        self.chunks_made = 0
+        self._number = next(_numbers)
+        self._tails = tails
+        self._shared = shared
+        self._on_empty = on_empty
+        self._cohorts: dict[Key, Cohort] = {}
+        self._parked: set[Cohort] = set()
+        self.end_key: Key | None = None
+        """Where nothing is left to read until records come."""
+        self._live_key: Key | None = None
+        """Where the latest chunk of new records ended."""
+
+    def key(self, positions: Positions) -> Key:
+        """The canonical form of positions."""
+        rows = zip(self._tails, positions, strict=True)
+        return tuple(tuple(tail.canonical(position) for tail, position in zip(tails, row, strict=True)) for tails, row in rows)
+
+    def chunk(self, key: Key) -> Chunk[C] | None:
+        """The chunk that begins there, if it is at hand."""
+        found = self._shared.chunks.get(self._number, key, self._shared.clock.monotonic_s())
+        return cast("Chunk[C] | None", found)
+
+    def subscribe(self, positions: Positions, wake: Callable[[], None]) -> Subscriber[C]:
+        """A subscriber that begins at `positions`."""
+        subscriber = Subscriber(self, positions, wake)
+        self.subscribers.add(subscriber)
+        return subscriber
+
+    def join(self, subscriber: Subscriber[C], key: Key, positions: Positions) -> Cohort:
+        """Have the chunk made that begins at `key`."""
+        cohort = self._cohorts.get(key)
+        if cohort is None:
+            cohort = self._cohorts[key] = Cohort(self, key, positions)
+            if key == self.end_key:
+                cohort.is_parked = True
+                self._parked.add(cohort)
+            else:
+                self._start(cohort, live=key == self._live_key)
+        cohort.subscribers.add(subscriber)
+        return cohort
+
+    def leave(self, subscriber: Subscriber[C]) -> None:
+        """One subscriber less; the last one takes the view with it."""
+        self.subscribers.discard(subscriber)
+        if not self.subscribers:
+            self._on_empty()
+
+    def on_records(self) -> None:
+        """Records of its streams came: who waits for them goes on."""
+        self.end_key = None
+        parked, self._parked = self._parked, set()
+        for cohort in parked:
+            if cohort.subscribers:
+                cohort.is_parked = False
+                self._start(cohort, live=True)
+            else:
+                self._cohorts.pop(cohort.key, None)
+
+    def end(self, error: ViewEnded) -> None:
+        """No more comes."""
+        if self.ended is None:
+            self.ended = error
+            self._shared.on_cohorts(len(self._parked) - len(self._cohorts))
+            self._cohorts.clear()
+            self._parked.clear()
+            for subscriber in self.subscribers:
+                subscriber.deliver(None)
+            self._wake(list(self.subscribers), live=True)
+
+    # For its cohorts.
+
+    def reader(self, positions: Positions) -> Reader:
+        """A reader for the chunk that begins there."""
+        return Reader(self.plan, self._tails, self._shared.decoder, positions, event_bytes=self.encoding.event_bytes)
+
+    def has(self, cohort: Cohort) -> bool:
+        """Is the cohort one of this view's still?"""
+        return self._cohorts.get(cohort.key) is cohort
+
+    def finish(self, cohort: Cohort, batch: Batch, *, is_at_end: bool) -> None:
+        """A cohort's chunk is ready; with `is_at_end` nothing is left after it."""
+        content, size = self.encoding.encode(batch) if batch.steps else (None, 0)
+        size += CHUNK_OVERHEAD_BYTES
+        now = self._shared.clock.monotonic_s()
+        chunk = Chunk(cohort.key, batch.start, batch.end, self.key(batch.end), content, len(batch.steps), size, now)
+        self._shared.chunks.put(self._number, cast("Chunk[object]", chunk))
+        self.chunks_made += 1
+        if is_at_end:
+            self.end_key = chunk.next_key
+        if cohort.is_live:
+            self._live_key = chunk.next_key
+        if content is None:
+            self._move_on(cohort, chunk, is_at_end=is_at_end)
+        else:
+            self._deliver(cohort, chunk)
+
+    def lose(self, cohort: Cohort, lost: Lost) -> None:
+        """A cohort's range is no longer kept."""
+        self._deliver(cohort, lost)
+
+    def fail(self, error: Exception) -> None:
+        """The subscription cannot be served: its subscribers end, all others go on."""
+        facts = {"event": "view.failed", "streams": list(self.plan.subscription.streams), "error": repr(error)[:200]}
+        log.error("a subscription failed and is ended: %r", error, extra=facts, exc_info=error)
+        failed = ViewFailed(f"{type(error).__name__}: {error}")
+        failed.__cause__ = error
+        self.end(failed)
+
+    def park(self, cohort: Cohort) -> None:
+        """A cohort has read everything."""
+        self._shared.on_cohorts(-1)
+        self._parked.add(cohort)
+        self.end_key = cohort.key
+        # Who was behind is live now, and may want to know.
+        self._wake(list(cohort.subscribers), live=False)
+
+    def unpark(self, cohort: Cohort) -> None:
+        """A parked cohort may have something to read."""
+        if cohort in self._parked:
+            self._parked.discard(cohort)
+            self._start(cohort, live=False)
+
+    def continue_(self, cohort: Cohort) -> None:
+        """A cohort that waited for blocks has them."""
+        self._shared.turns.add(cohort.work, live=cohort.is_live)
+
+    def forget(self, cohort: Cohort) -> None:
+        """A cohort without subscribers."""
+        if self._cohorts.get(cohort.key) is cohort:
+            del self._cohorts[cohort.key]
+            self._shared.on_cohorts(-1)
+
+    def _start(self, cohort: Cohort, *, live: bool) -> None:
+        cohort.is_live = live
+        self._shared.on_cohorts(1)
+        self._shared.turns.add(cohort.work, live=live)
+
+    def _move_on(self, cohort: Cohort, chunk: Chunk[C], *, is_at_end: bool) -> None:
+        """A chunk shows nothing: its cohort stands behind it now, without waking anybody."""
+        del self._cohorts[cohort.key]
+        cohort.move_on(chunk.next_key, chunk.end)
+        there = self._cohorts.setdefault(cohort.key, cohort)
+        if there is not cohort:
+            for subscriber in cohort.subscribers:
+                subscriber.move_to(there)
+            there.subscribers |= cohort.subscribers
+            cohort.subscribers.clear()
+            self._shared.on_cohorts(-1)
+            return
+        was_live = cohort.is_live
+        if is_at_end:
+            cohort.is_parked = True
+            self._shared.on_cohorts(-1)
+            self._parked.add(cohort)
+            if not was_live:
+                self._wake(list(cohort.subscribers), live=False)
+        else:
+            self._shared.turns.add(cohort.work, live=was_live)
+
+    def _deliver(self, cohort: Cohort, item: Chunk[C] | Lost) -> None:
+        self.forget(cohort)
+        subscribers = list(cohort.subscribers)
+        cohort.subscribers.clear()
+        for subscriber in subscribers:
+            subscriber.deliver(item)
+        self._wake(subscribers, live=cohort.is_live)
+
+    def _wake(self, subscribers: list[Subscriber[C]], *, live: bool) -> None:
+        def wake(is_time_up: IsTimeUp) -> bool:
+            while subscribers:
+                subscribers.pop().wake()
+                if is_time_up():
+                    break
+            return bool(subscribers)
+
+        if subscribers:
+            self._shared.turns.add(wake, live=live)

@@ -75,7 +75,7 @@ def never_reading(port: int, name: str, query: str = "") -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", port))
-    client.sendall(f"GET /v1/streams/{name}/events?from=earliest{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    client.sendall(f"GET /v1/streams/{name}/events?from=earliest{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     return client
 
 
@@ -103,9 +103,9 @@ async def test_readers_that_never_read_cost_bounded_memory_and_are_cut_off_and_o
 async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed]
 ) -> None:
-    """It is live, then stops reading while more comes than tail and view keep, then reads on: through Kafka, without a seam."""
+    """It is live, then stops reading while more comes than tail and chunks keep, then reads on: through Kafka, without a seam."""
     feed = new_feed(partitions=2)
-    hub = {"tail_bytes": 1 << 20, "view_bytes": 1 << 16, "tail_back_records": 0}
+    hub = {"tail_bytes": 1 << 20, "chunks_bytes": 1 << 20, "tail_back_records": 0}
     text = ["x" * 500] * 100
     with server(access_directory, kafka_config, cursor_key, stall_s=120, send_buffer_bytes=8192, hub=hub) as bounded:
         async with open_stream(bounded.url, feed.name, limit=4096) as slow:

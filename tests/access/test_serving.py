@@ -126,7 +126,8 @@ async def test_a_full_server_tells_programs_503_and_browsers_to_come_again(
             await first.until_cursor()
             path = f"/v1/streams/{feed.name}/events"
             refused = await asyncio.to_thread(get, small.url, path)
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+            assert refused.status_code == 503
+            assert 2 <= int(refused.headers["retry-after"]) <= 6  # not the same for all: they would all come back in that second
             browser = await asyncio.to_thread(get, small.url, path, **{"Sec-Fetch-Mode": "cors"})
             assert (browser.status_code, browser.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
             assert browser.text.startswith("retry: ")

@@ -27,12 +27,16 @@ def test_a_result_with_line_ends_is_put_into_one_line() -> None:
     assert event.data == b'{"query":"q","n":1}'
 
 
-def test_a_record_that_cannot_be_read_has_no_events_and_is_counted() -> None:
+def test_a_record_that_cannot_be_read_is_counted_and_a_gap_that_says_where() -> None:
     decoder = Decoder(1 << 20)
-    unreadable = [Record(0, 0, value, is_result=result) for value in (b"", b"{", b"[1]", b"{}") for result in (True, False)]
-    events = [list(decoder.events(r)) for r in unreadable]
-    assert [e for e in events if e] == [events[6]]  # `{}` is an object, so a result; no record of a stream
+    values = [(value, result) for value in (b"", b"{", b"[1]", b"{}") for result in (True, False)]
+    unreadable = [Record(7, 0, value, is_result=result, name="s", partition=3) for value, result in values]
+    kinds = [[event.kind for event in decoder.events(r)] for r in unreadable]
+    assert kinds == [["gap"]] * 6 + [[""], ["gap"]]  # `{}` is an object, so a result; no record of a stream
     assert decoder.unreadable == 7
+    (gap,) = decoder.events(unreadable[1])
+    expected = {"scope": "record", "reason": "unreadable", "lost": None, "stream": "s", "partition": 3, "offset": 7, "bytes": 0}
+    assert orjson.loads(gap.data) == gap.fields == expected
 
 
 def test_an_event_too_large_for_clients_is_a_gap_that_says_so() -> None:

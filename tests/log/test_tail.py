@@ -37,17 +37,28 @@ def test_eviction_moves_the_start_and_frees_the_bytes() -> None:
     assert (tail.start, tail.has((0, 0)), tail.has((1, 0))) == (1, False, True)
 
 
-def test_positions_with_no_record_between_them_are_one_place() -> None:
+def test_positions_with_the_same_records_before_them_have_one_canonical_form() -> None:
     tail = filled(0, 0, 3)
     tail.reaches(6)
-    assert tail.same_place((4, 0), (6, 0))
-    assert tail.same_place((1, 0), (3, 0))
-    assert not tail.same_place((3, 0), (4, 0))
-    assert not tail.same_place((3, 0), (3, 1))
+    assert tail.canonical((4, 0)) == tail.canonical((6, 0)) == (4, 0)
+    assert tail.canonical((1, 0)) == tail.canonical((3, 0)) == (1, 0)
+    assert tail.canonical((3, 1)) == (3, 1)
+    assert tail.canonical((9, 0)) == (9, 0), "past the end nothing is known"
 
 
-def test_a_place_past_the_end_is_not_known_to_be_the_same() -> None:
-    assert not filled(0, 0).same_place((1, 0), (2, 0))
+def test_eviction_does_not_change_the_canonical_form() -> None:
+    tail = filled(0, 0, 3)
+    tail.reaches(6)
+    for _ in range(2):
+        before = tail.canonical((6, 0))
+        tail.evict()
+        assert tail.canonical((6, 0)) == before
+
+
+def test_who_has_passed_all_records_stands_at_the_end() -> None:
+    tail = filled(0, 0, 3)
+    tail.reaches(6)
+    assert [tail.end_of((offset, 0)) for offset in (3, 4, 6, 8)] == [(3, 0), (6, 0), (6, 0), (8, 0)]
 
 
 @given(st.lists(st.integers(1, 3), max_size=3000), st.integers(0, 3000))

@@ -1,0 +1,190 @@
+"""One client's event stream: what is written to it next.
+
+It begins with the gaps, or with the cursor where it begins, so that a client has one before its first event. Then come chunks, the same
+bytes for all who stand at the same place. `next` never waits: it gives framed bytes, or None, and `wake` is called when to ask again.
+
+Progress that only filtered-out events made is announced in place of the heartbeat, so that a radio may sleep in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from edgewake.cloud.access import sse
+from edgewake.cloud.access.connection import http_chunk
+from edgewake.cloud.access.session_state import Change, State, after
+from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.log.cohort import Lost
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscriber import ViewEnded, ViewFailed
+from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+AGAIN_S: Final = 0.5
+"""Pause after Kafka could not say what is kept of a range that is gone."""
+JOIN_BYTES: Final = 64 * 1024
+"""Chunks that are at hand are joined up to so many bytes for one write."""
+FAILED_RETRY_MS: Final = 30_000
+"""After its subscription failed a client would fail at the same event again: it should not try each second."""
+
+
+class Session:
+    """`close` it. Raises Full or Unavailable where the hub cannot serve the plan."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        plan: Plan,
+        start: Start,
+        *,
+        on_gap: OnGap,
+        checkpoint_events: bool,
+        clock: Clock,
+        on_change: Callable[[State, State], None],
+    ) -> None:
+        """`on_change` is given the states before and after each change."""
+        self.state = State.STARTING
+        self.wake: Callable[[], None] = lambda: None
+        self.has_failed = False
+        self._hub = hub
+        self._on_gap = on_gap
+        self._checkpoint_events = checkpoint_events
+        self._clock = clock
+        self._on_change = on_change
+        self._encoder = Encoder(hub.codec, plan)
+        self._subscriber = hub.subscribe(plan, self._encoder, start.positions, self._woken)
+        self._waiting: deque[bytes] = deque()
+        """Framed bytes that come before the next chunk."""
+        self._gap_task: asyncio.Task[None] | None = None
+        self._heartbeat_is_due = False
+        self._announced: Positions | None = None
+        """The position of the last cursor that the client was given; None after events, which end where they end."""
+        self._start = start
+
+    def cursor(self) -> str:
+        """Where it stands."""
+        return self._encoder.cursor(self._subscriber.positions)
+
+    def begin(self, *, retry_ms: int) -> None:
+        """Write the first words: the retry time, then the gaps or the cursor."""
+        gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
+        self._put(sse.HEARTBEAT + sse.retry(retry_ms) + (gaps or self._checkpoint()))
+        self._change(Change.STARTED)
+        if self._start.ends:
+            self.end()
+
+    def next(self) -> bytes | None:
+        """The next bytes to write, framed; None when there are none now, or no more (`state`)."""
+        if self._waiting:
+            return self._waiting.popleft()
+        if self.state not in (State.BEHIND, State.LIVE):
+            return None
+        found = None if self._gap_task is not None else self._next_chunks()
+        if found is None and self._heartbeat_is_due and self.state in (State.BEHIND, State.LIVE):
+            found = http_chunk(self._checkpoint() if self._has_moved() else sse.HEARTBEAT)
+        if found is not None:
+            self._heartbeat_is_due = False
+        return found
+
+    def beat(self) -> None:
+        """A heartbeat is due: the next bytes, whatever they are, or a comment."""
+        self._heartbeat_is_due = True
+        self._woken()
+
+    def end(self) -> None:
+        """End when what waits is written."""
+        self._change(Change.END)
+        self._woken()
+
+    def close(self) -> None:
+        """Leave the hub."""
+        if self.state is not State.GONE:
+            self._change(Change.LEFT)
+            if self._gap_task is not None:
+                self._gap_task.cancel()
+            self._subscriber.close()
+
+    def _next_chunks(self) -> bytes | None:
+        parts: list[bytes] = []
+        size = 0
+        while size < JOIN_BYTES:
+            try:
+                item = self._subscriber.next()
+            except ViewFailed as error:
+                self._fail(str(error))
+                break
+            except ViewEnded:
+                self.end()
+                break
+            if isinstance(item, Lost):
+                self._gap_task = asyncio.get_running_loop().create_task(self._announce_gap(item))
+                self._gap_task.add_done_callback(self._gap_announced)
+                break
+            if item is None:
+                self._note_where(parts)
+                break
+            if item.content is not None:
+                parts.append(item.content)
+                size += len(item.content)
+                self._announced = None
+        if not parts:
+            return self._waiting.popleft() if self._waiting else None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _note_where(self, parts: list[bytes]) -> None:
+        """Nothing is at hand. A client that is live from now on is given its cursor, if it was shown nothing lately."""
+        if not self._subscriber.is_live:
+            if self.state is State.LIVE:
+                self._change(Change.FELL_BEHIND)
+        elif self.state is State.BEHIND:
+            self._change(Change.CAUGHT_UP)
+            if self._has_moved() and not parts:
+                parts.append(http_chunk(self._checkpoint()))
+
+    async def _announce_gap(self, lost: Lost) -> None:
+        while True:
+            try:
+                gap = await self._hub.gap(self._subscriber, lost, self._on_gap)
+                break
+            except Unavailable:
+                await self._clock.sleep(AGAIN_S)
+        self._announced = self._subscriber.positions
+        self._put(self._encoder.gap(gap))
+
+    def _gap_announced(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        self._gap_task = None
+        error = task.exception()
+        if error is not None:
+            self._fail(repr(error))
+        elif self._on_gap is OnGap.STOP:
+            self.end()
+        self._woken()
+
+    def _fail(self, why: str) -> None:
+        self.has_failed = True
+        self._put(sse.problem("subscription_failed", f"the subscription cannot be served: {why}") + sse.retry(FAILED_RETRY_MS))
+        self.end()
+
+    def _has_moved(self) -> bool:
+        return self._announced is not self._subscriber.positions and self._announced != self._subscriber.positions
+
+    def _checkpoint(self) -> bytes:
+        self._announced = self._subscriber.positions
+        return self._encoder.checkpoint(self._announced, as_event=self._checkpoint_events)
+
+    def _put(self, words: bytes) -> None:
+        self._waiting.append(http_chunk(words))
+
+    def _woken(self) -> None:
+        self.wake()
+
+    def _change(self, change: Change) -> None:
+        before, self.state = self.state, after(self.state, change)
+        if self.state is not before:
+            self._on_change(before, self.state)

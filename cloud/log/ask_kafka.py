@@ -1,0 +1,125 @@
+"""What the brokers are asked about topics: where partitions begin and end, where a time is in them, and which topic a name stands for.
+
+A question is asked once for all who have it at the same time: clients come back all at once. Errors: Unavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import Final, Generic, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.subscription import Bounds, Source
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+ADMIN_TIMEOUT_S: Final = 5.0
+BOUNDS_KEPT_S: Final = 0.5
+"""How long known bounds serve those who ask; before a gap is announced they are asked anew."""
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class SingleFlight(Generic[K, T]):
+    """One asking at a time for each key; who asks meanwhile shares an answer. Who is cancelled does not take the answer from others."""
+
+    def __init__(self, ask: Callable[[K], Awaitable[T]]) -> None:
+        self._ask = ask
+        self._asking: dict[K, asyncio.Task[T]] = {}
+        self._next: dict[K, asyncio.Task[T]] = {}
+
+    async def get(self, key: K) -> T:
+        """The answer, of a question that may have been asked already."""
+        return await asyncio.shield(self._asking.get(key) or self._start(key))
+
+    async def get_fresh(self, key: K) -> T:
+        """The answer to a question that is asked after this call: shared with all who come before it is asked."""
+        asking = self._asking.get(key)
+        if asking is None:
+            return await asyncio.shield(self._start(key))
+        if key not in self._next:
+            self._next[key] = asyncio.create_task(self._after(key, asking))
+        return await asyncio.shield(self._next[key])
+
+    def _start(self, key: K) -> asyncio.Task[T]:
+        asking = self._asking[key] = asyncio.create_task(self._answer(key))
+        asking.add_done_callback(lambda done: self._done(key, done))
+        return asking
+
+    async def _answer(self, key: K) -> T:
+        return await self._ask(key)
+
+    def _done(self, key: K, done: asyncio.Task[T]) -> None:
+        if self._asking.get(key) is done:
+            del self._asking[key]
+        if not done.cancelled():
+            done.exception()  # who waited has it; should nobody, it is no news
+
+    async def _after(self, key: K, before: asyncio.Task[T]) -> T:
+        await asyncio.wait({before})
+        del self._next[key]
+        return await asyncio.shield(self._asking.get(key) or self._start(key))
+
+
+class AskKafka:
+    """See the module."""
+
+    def __init__(self, config: KafkaConfig, clock: Clock) -> None:
+        self.questions = 0
+        """About bounds, since the start."""
+        self._admin: AdminClient = clients.admin(config)
+        self._clock = clock
+        self._known: dict[tuple[Source, ...], tuple[float, list[list[Bounds]]]] = {}
+        self._bounds: SingleFlight[tuple[Source, ...], list[list[Bounds]]] = SingleFlight(self._ask_bounds)
+
+    async def bounds(self, sources: tuple[Source, ...], *, fresh: bool = False) -> list[list[Bounds]]:
+        """What is kept of each partition of each source."""
+        if fresh:
+            return await self._bounds.get_fresh(sources)
+        now = self._clock.monotonic_s()
+        asked, known = self._known.get(sources, (-BOUNDS_KEPT_S, []))
+        return known if now - asked < BOUNDS_KEPT_S else await self._bounds.get(sources)
+
+    async def offsets_at(self, sources: Sequence[Source], ms: int) -> dict[tuple[str, int], int]:
+        """By topic and partition: the first record that entered the cloud at `ms` or later; -1 where there is none yet."""
+        return await self._offsets(_all_partitions(sources), OffsetSpec.for_timestamp(ms))
+
+    async def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Kafka's ids of topics: a topic that was made anew has another one."""
+        try:
+            asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S)
+            return {name: str((await asyncio.wrap_future(future)).topic_id) for name, future in asked.items()}
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+
+    async def _ask_bounds(self, sources: tuple[Source, ...]) -> list[list[Bounds]]:
+        self.questions += 1
+        partitions = _all_partitions(sources)
+        asked_s = self._clock.monotonic_s()
+        earliest = await self._offsets(partitions, OffsetSpec.earliest())
+        latest = await self._offsets(partitions, OffsetSpec.latest())
+        found = [[Bounds(earliest[s.topic, p], latest[s.topic, p]) for p in range(s.partitions)] for s in sources]
+        self._known = {key: value for key, value in self._known.items() if asked_s - value[0] < BOUNDS_KEPT_S}
+        self._known[sources] = (asked_s, found)
+        return found
+
+    async def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        """The end is the one of committed records."""
+        try:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
+            )
+            found = {partition: await asyncio.wrap_future(future) for partition, future in asked.items()}
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        return {(partition.topic, partition.partition): result.offset for partition, result in found.items()}
+
+
+def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:
+    return [TopicPartition(source.topic, p) for source in sources for p in range(source.partitions)]

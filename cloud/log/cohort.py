@@ -1,0 +1,153 @@
+"""A cohort: all subscribers of a view that stand at the same place, one second or one week behind, and the chunk being made for them.
+
+One reading, one filtering and one encoding serve them all:
+
+    reading ──▶ waiting for blocks of older records ──▶ reading ──▶ chunk: everybody has it, the cohort is over
+       │                                                   └──▶ lost: the range is no longer kept; everybody is told, it is over
+       └──▶ parked: nothing is left; goes on with the next records
+
+A partition whose older records cannot be read is left out, so that it holds up none of the others, and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from edgewake.cloud.log.chunks import Key
+from edgewake.cloud.log.reader import At, Reader, Stop
+from edgewake.cloud.log.replay import Answer, Block, BlockKey, Gone
+from edgewake.cloud.log.subscription import Positions
+from edgewake.cloud.log.turns import IsTimeUp
+
+if TYPE_CHECKING:
+    from edgewake.cloud.log.subscriber import Subscriber
+    from edgewake.cloud.log.view import View
+
+AGAIN_S: Final = 0.5
+"""Until a partition whose older records could not be read is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What comes next in partition `at` is no longer kept."""
+
+    at: At
+
+
+class Cohort:
+    """See the module. `view` owns it."""
+
+    def __init__(self, view: View[Any], key: Key, positions: Positions) -> None:
+        self.key = key
+        self.subscribers: set[Subscriber[Any]] = set()
+        self.is_parked = False
+        self.is_live = False
+        """Does it read new records, for those who waited for them?"""
+        self._view = view
+        self.positions = positions
+        self._reader: Reader | None = None
+        self._blocks: dict[At, Block] = {}
+        self._asked: set[At] = set()
+        self._left_out: set[At] = set()
+
+    def work(self, is_time_up: IsTimeUp) -> bool:
+        """Go on until the time is up; True when there is more to do. What fails ends the view and nothing else."""
+        if not self._view.has(self):
+            return False
+        if not self.subscribers:
+            self._view.forget(self)
+            return False
+        try:
+            return self._read(is_time_up)
+        except Exception as error:  # a filter that fails on some value, or an encoding: it must not reach other views
+            self._view.fail(error)
+            return False
+
+    def _read(self, is_time_up: IsTimeUp) -> bool:
+        self.is_parked = False
+        if self._reader is None:
+            self._reader = self._view.reader(self.positions)
+        while self._has_blocks(self._reader):
+            match self._reader.read(self._blocks, horizon=self._view.horizon(), is_time_up=is_time_up):
+                case Stop.TIME:
+                    return True
+                case Stop.BLOCK if not self._reader.has_moved:
+                    continue
+                case Stop.END if not self._reader.has_moved:
+                    self._park()
+                case Stop.END:
+                    self._finish(self._reader, is_at_end=True)
+                case _:
+                    self._finish(self._reader, is_at_end=False)
+            return False
+        return False
+
+    def _finish(self, reader: Reader, *, is_at_end: bool) -> None:
+        self._view.finish(self, reader.batch(is_at_end=is_at_end), is_at_end=is_at_end and not self._left_out)
+
+    def _park(self) -> None:
+        self.is_parked = True
+        self._reader = None
+        self._view.park(self)
+        if self._left_out:
+            self._left_out.clear()
+            self._view.call_later(AGAIN_S, self.wake)
+
+    def wake(self) -> None:
+        """There may be something to read."""
+        if self.is_parked:
+            self.is_parked = False
+            self._view.unpark(self)
+
+    def move_on(self, key: Key, positions: Positions) -> None:
+        """Stand at `key` from now on: the chunk made shows nothing, so nobody has to be woken for it."""
+        self.key, self.positions = key, positions
+        self._reader = None
+        self._left_out.clear()
+
+    # Older records.
+
+    def _has_blocks(self, reader: Reader) -> bool:
+        """Are there blocks for all older partitions? Asks for those that are missing."""
+        for at in reader.older():
+            if at in self._left_out or at in self._asked:
+                continue
+            key = reader.block_key(at)
+            if self._covers(at, key):
+                continue
+            block = self._view.replay.at_hand(key)
+            if block is not None:
+                self._blocks[at] = block
+            else:
+                self._asked.add(at)
+                self._view.replay.ask(key, self._answered(at, key))
+        return not self._asked
+
+    def _covers(self, at: At, key: BlockKey) -> bool:
+        block = self._blocks.get(at)
+        if block is not None and key[-1] < block.end:
+            return True
+        self._blocks.pop(at, None)
+        return False
+
+    def _answered(self, at: At, key: BlockKey) -> Callable[[Answer], None]:
+        def take(answer: Answer) -> None:
+            self._asked.discard(at)
+            if not self._view.has(self):
+                return
+            match answer:
+                case Block() if answer.end > key[-1]:
+                    self._blocks[at] = answer
+                case Gone():
+                    if self._reader is None or not self._reader.has_moved:
+                        self._view.lose(self, Lost(at))
+                        return
+                    self._left_out.add(at)  # its subscribers get what comes before, then stand where the range is lost
+                case _:
+                    self._left_out.add(at)
+            if not self._asked:
+                self._view.continue_(self)
+
+        return take
