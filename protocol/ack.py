@@ -12,6 +12,7 @@ with its stream, and goes on with the others.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -21,6 +22,10 @@ from edgewake.protocol.errors import RejectReason, RemoteError
 
 DETAIL_CHARS_MAX: Final = 500
 """Characters of an explanation; the rest is cut off."""
+
+
+TOKEN_PATTERN: Final = r"^d?[0-9]{1,10}\.[0-9]{1,19}$"  # noqa: S105  (no password)
+"""A token as text; both numbers are Kafka's, of 32 and of 64 bits."""
 
 
 class AckToken(NamedTuple):
@@ -36,10 +41,10 @@ class AckToken(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> AckToken:
         """Read a token; raises RemoteError."""
-        dead = text.startswith("d")
-        partition, dot, offset = text[dead:].partition(".")
-        if not (dot and partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit() and len(text) <= 32):
+        if re.fullmatch(TOKEN_PATTERN, text, re.ASCII) is None:
             raise RemoteError(f"ack token {text[:40]!r}: expected partition.offset, e.g. 2.88123")
+        dead = text.startswith("d")
+        partition, _, offset = text[dead:].partition(".")
         return cls(int(partition), int(offset), dead)
 
 

@@ -48,6 +48,9 @@ class Progress(BaseModel):
     """Event time in ms up to which every window is final."""
     offsets: dict[int, int] = {}
     """Partition of the stream's topic → first offset not yet computed."""
+    asked_from: dict[int, int] = {}
+    """Partition of the stream's topic → first offset that this query was asked; what is before it was computed without the query. A
+    partition that is missing here was computed from its beginning."""
     lag: int | None = None
     """Records of the stream not yet computed."""
     readings_per_s: float | None = None

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from edgewake.cloud.analysis import emit, failpoint, late
 from edgewake.cloud.analysis.checkpoint import is_done, offsets_of
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new, with_queries
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -124,7 +124,8 @@ class Lane:
             .trigger(processingTime=f"{self._trigger_ms()} milliseconds")
             .start()
         )
-        self._record = begin(record, stream=self.job.stream, lane=self.job.kind, checkpoint=str(self._query.id))
+        begun = begin(record, stream=self.job.stream, lane=self.job.kind, checkpoint=str(self._query.id))
+        self._record = with_queries(begun, (registered.label for registered in self.job.queries))
         # Said before the first batch, which comes only with the next record of the stream.
         transactions.write(self._progress(self._record))
         self._started.set()
@@ -231,6 +232,7 @@ class Lane:
                     batch=record.revision,
                     watermark=emit.watermark(registered.query, record.top),
                     offsets=record.offsets,
+                    asked_from=record.asked_from.get(registered.label, {}),
                     lag=lag,
                     readings_per_s=rate,
                     late=record.late.get(registered.label, 0),

@@ -6,6 +6,8 @@ It decides what is new. A batch that it covers was emitted, whatever Spark's own
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -26,6 +28,8 @@ class LaneRecord(BaseModel):
     """Latest event time of the stream so far, ms: a window of a query is final up to `top - lateness`."""
     offsets: dict[int, int] = {}
     """Partition → first offset that was never computed."""
+    asked_from: dict[str, dict[int, int]] = {}
+    """Query (name@registered_at) → `offsets` when it joined the lane: what is before them was computed without it."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
 
@@ -47,6 +51,11 @@ def begin(record: LaneRecord | None, *, stream: str, lane: str, checkpoint: str)
     if record.checkpoint == checkpoint:
         return record
     return record.model_copy(update={"checkpoint": checkpoint, "base": record.revision + 1, "batch": -1})
+
+
+def with_queries(record: LaneRecord, labels: Iterable[str]) -> LaneRecord:
+    """The record with exactly these queries: a new one is asked from where the lane stands, one that left is forgotten."""
+    return record.model_copy(update={"asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels}})
 
 
 def is_new(record: LaneRecord, offsets: dict[int, int]) -> bool:

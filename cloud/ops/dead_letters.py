@@ -1,20 +1,28 @@
-"""Dead letters, newest first."""
+"""Dead letters, newest first.
+
+Kafka gives headers only together with the payload, which may be a MiB. So a letter is read once: what its headers say is kept in an
+index, and a list that goes over the same letters again asks Kafka only for those that the index lacks.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import threading
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 from pydantic import BaseModel, ValidationError
 
-from edgewake.cloud.ops.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.kafka_lookup import DeadlinePassed, KafkaSession
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.errors import RejectReason, Unavailable
 
 SCANNED_MAX: Final = 5000
 """Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from there."""
-CHUNK: Final = 500
-"""Letters read at once, backwards."""
+CHUNKS: Final = (20, 500)
+"""Letters read at once, backwards: the first time, and at most. Each further chunk is twice the one before."""
+INDEX_MAX: Final = 20_000
+"""Letters in the index, about 700 bytes each; those indexed longest ago are dropped."""
 PREVIEW_CHARS: Final = 200
 
 
@@ -39,34 +47,100 @@ class DeadLetterPage(BaseModel):
 
     items: list[DeadLetterView]
     next: int | None
-    """`before` of the next page; None at the oldest."""
+    """`before` of the next page; null at the oldest."""
+    complete: bool
+    """False: Kafka was too slow to fill this page within the request's time. No letter is left out: `next` goes on where it ended."""
     kept: int
-    """Letters kept at most, gaps by retention not counted."""
+    """Letters kept at most; offsets that retention or transactions left empty are counted, too."""
 
 
-def page(lookup: KafkaLookup, *, before: int | None, limit: int, reason: str | None, device: str | None) -> DeadLetterPage:
-    """Up to `limit` letters older than offset `before` that match."""
-    low, high = lookup.range(topics.DEAD, 0)
-    end = floor = min(high, before) if before is not None else high
-    stop = max(low, end - SCANNED_MAX)
+class Filter(NamedTuple):
+    """Which letters are wanted; None: any."""
+
+    reason: RejectReason | None = None
+    device: str | None = None
+
+    def allows(self, letter: DeadLetterView) -> bool:
+        """Is this one wanted?"""
+        return (self.reason is None or letter.reason == self.reason) and (self.device is None or letter.device == self.device)
+
+
+class DeadLetterIndex:
+    """Offset → letter, or None where an offset holds no letter. For several threads."""
+
+    def __init__(self) -> None:
+        self._letters: dict[int, DeadLetterView | None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, message: Message) -> DeadLetterView:
+        """Index a letter that was read."""
+        letter = view(message)
+        self._put(letter.offset, letter)
+        return letter
+
+    def get(self, session: KafkaSession, first: int, end: int) -> list[DeadLetterView]:
+        """The letters from `first` to before `end`, those that are not indexed from Kafka. Raises DeadlinePassed; what came is indexed."""
+        while missing := self._missing(first, end):
+            position = missing[0]
+            for message in session.read(topics.DEAD, 0, position, missing[1]):
+                self._put_empty(position, message.offset())
+                self.add(message)
+                position = message.offset() + 1
+            self._put_empty(position, missing[1])
+        with self._lock:
+            found = [self._letters.get(offset) for offset in range(first, end)]
+        return [letter for letter in found if letter is not None]
+
+    def forget_from(self, offset: int) -> None:
+        """The topic ends at `offset`: what is indexed from there on belongs to an earlier topic of that name."""
+        with self._lock:
+            if any(indexed >= offset for indexed in self._letters):
+                self._letters.clear()
+
+    def _missing(self, first: int, end: int) -> tuple[int, int] | None:
+        with self._lock:
+            missing = [offset for offset in range(first, end) if offset not in self._letters]
+        return (missing[0], missing[-1] + 1) if missing else None
+
+    def _put_empty(self, first: int, end: int) -> None:
+        for offset in range(first, end):
+            self._put(offset, None)
+
+    def _put(self, offset: int, letter: DeadLetterView | None) -> None:
+        with self._lock:
+            self._letters.pop(offset, None)
+            self._letters[offset] = letter
+            while len(self._letters) > INDEX_MAX:
+                del self._letters[next(iter(self._letters))]
+
+
+def page(session: KafkaSession, index: DeadLetterIndex, *, before: int | None, limit: int, wanted: Filter) -> DeadLetterPage:
+    """Up to `limit` letters below offset `before` that are wanted. Raises Unavailable where Kafka gave not a single one in time."""
+    low, high = session.range(topics.DEAD, 0)
+    index.forget_from(high)
+    end = high if before is None else max(low, min(high, before))
+    stop, chunk = max(low, end - SCANNED_MAX), CHUNKS[0]
     found: list[DeadLetterView] = []
+    complete = True
     while end > stop and len(found) < limit:
-        first = max(stop, end - CHUNK)
-        views = [_view(message) for message in lookup.scan(topics.DEAD, 0, first, end)]
-        for letter in reversed(views):
-            if len(found) < limit and _matches(letter, reason, device):
-                found.append(letter)
-                floor = letter.offset
-        end = first
-    oldest_seen = floor if len(found) >= limit else end
-    return DeadLetterPage(items=found, next=oldest_seen if oldest_seen > low else None, kept=high - low)
+        first = max(stop, end - chunk)
+        try:
+            letters = index.get(session, first, end)
+        except DeadlinePassed as passed:
+            if passed.offset == first and end == (before or high):
+                raise Unavailable("Kafka gave no dead letter in time") from passed
+            complete = False
+            break
+        matching = [letter for letter in reversed(letters) if wanted.allows(letter)]
+        room = limit - len(found)
+        found += matching[:room]
+        end = found[-1].offset if len(matching) > room else first
+        chunk = min(2 * chunk, CHUNKS[1])
+    return DeadLetterPage(items=found, next=end if end > low else None, complete=complete, kept=high - low)
 
 
-def _matches(letter: DeadLetterView, reason: str | None, device: str | None) -> bool:
-    return (reason is None or letter.reason == reason) and (device is None or letter.device == device)
-
-
-def _view(message: Message) -> DeadLetterView:
+def view(message: Message) -> DeadLetterView:
+    """A letter as it is shown."""
     value = message.value() or b""
     try:
         why: dict[str, Any] = DeadLetter.from_headers(message.headers() or ()).model_dump()
@@ -81,7 +155,12 @@ def _view(message: Message) -> DeadLetterView:
     )
 
 
-def payload(lookup: KafkaLookup, offset: int) -> tuple[bytes, DeadLetterView]:
+def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:
     """A letter whole. Raises OutOfRange."""
-    message = lookup.record(topics.DEAD, 0, offset)
-    return message.value() or b"", _view(message)
+    message = session.record(topics.DEAD, 0, offset)
+    return message.value() or b"", view(message)
+
+
+def known_reason(reason: str) -> str:
+    """A reason of the closed list, for headers and labels; `unknown` for anything else."""
+    return reason if reason in set[str](RejectReason) else "unknown"

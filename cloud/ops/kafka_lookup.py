@@ -1,24 +1,33 @@
-"""Looking things up in Kafka: one consumer, one lookup at a time, every scan bounded in records and in time."""
+"""Looking records up in Kafka for one request: several at a time, each with one deadline for all that it does.
+
+A read ends by its result or raises DeadlinePassed, which says from where to go on; it never ends early in silence.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 LOOKUP_TIMEOUT_S: Final = 5.0
-"""Of one lookup; past it the caller gets what was found, or is told to try again."""
+"""Seconds of one request, its waiting for a thread included."""
+AT_ONCE_MAX: Final = 4
+"""Lookups that read at the same time, each with a thread and a consumer of its own: a slow one keeps no other waiting."""
 WAITING_MAX: Final = 20
-"""Lookups that wait for their turn; one more is answered 503."""
+"""Lookups under way or waiting for a thread; one more is answered 503."""
+READ_BATCH: Final = 200
+"""Records taken from Kafka's client at once."""
 
 T = TypeVar("T")
 
@@ -32,68 +41,71 @@ class OutOfRange(LookupError):
         self.high = high
 
 
-class KafkaLookup:
-    """Runs lookups in a thread of its own."""
+class DeadlinePassed(Unavailable):
+    """The time of the request is over; what is before `offset` was read."""
 
-    def __init__(self, config: KafkaConfig, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"Kafka gave not all records within {LOOKUP_TIMEOUT_S:g} s; read up to offset {offset}")
+        self.offset = offset
+
+
+class Deadline:
+    """The moment at which a request's time is over."""
+
+    def __init__(self, clock: Clock, seconds: float = LOOKUP_TIMEOUT_S) -> None:
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, "ops-lookup")
-        self._consumer: Consumer | None = None
-        self._waiting = 0
+        self._at_s = clock.monotonic_s() + seconds
 
-    async def run(self, lookup: Callable[[KafkaLookup], T]) -> T:
-        """Run `lookup` in the thread. Raises what it raises, and Unavailable."""
-        if self._waiting >= WAITING_MAX:
-            raise Unavailable("too many lookups at once")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, lookup)
-        finally:
-            self._waiting -= 1
+    def left_s(self) -> float:
+        """Seconds until then; 0 afterwards."""
+        return max(0.0, self._at_s - self._clock.monotonic_s())
 
-    def _guarded(self, lookup: Callable[[KafkaLookup], T]) -> T:
-        try:
-            return lookup(self)
-        except KafkaException as error:
-            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        finally:
-            if self._consumer is not None:
-                self._consumer.unassign()
+    def cut(self) -> None:
+        """Nobody waits for the result any more."""
+        self._at_s = float("-inf")
 
-    def _reader(self) -> Consumer:
-        if self._consumer is None:
-            settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
-            self._consumer = clients.consumer(self._config, "ops-lookup", **settings)
-        return self._consumer
+
+class KafkaSession:
+    """Kafka for one lookup. Not for several threads."""
+
+    def __init__(self, consumer: Consumer, deadline: Deadline) -> None:
+        self._consumer = consumer
+        self._deadline = deadline
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
         """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
-        if partition >= metadata.partition_count(self._reader(), topic):
+        if partition >= partition_count(self._consumer, topic):
             raise LookupError(f"{topic} has no partition {partition}")
-        return watermarks(self._reader(), topic, partition)
+        return watermarks(self._consumer, topic, partition, patience_s=min(METADATA_TIMEOUT_S, self._deadline.left_s()))
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """First offset written at `time_ms` or later; None where there is none."""
-        found = self._reader().offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=METADATA_TIMEOUT_S)
+        """The first offset whose record has the timestamp `time_ms` or a later one; None where there is none."""
+        timeout_s = max(0.01, min(METADATA_TIMEOUT_S, self._deadline.left_s()))
+        found = self._consumer.offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=timeout_s)
         return None if found[0].offset < 0 else int(found[0].offset)
 
-    def scan(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
-        """Records from `first` to before `end`, as far as LOOKUP_TIMEOUT_S goes."""
-        reader = self._reader()
-        reader.assign([TopicPartition(topic, partition, first)])
-        deadline = self._clock.monotonic_s() + LOOKUP_TIMEOUT_S
-        while (left := deadline - self._clock.monotonic_s()) > 0:
-            for message in reader.consume(min(200, max(1, end - first)), min(left, 0.5)):
-                error = message.error()
+    def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
+        """Every committed record from `first` to before `end`; raises DeadlinePassed where the time does not suffice."""
+        if first >= end:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, first)])
+        position = first
+        while True:
+            message = self._consumer.poll(self._deadline.left_s())
+            if message is None or self._deadline.left_s() == 0:
+                raise DeadlinePassed(position)
+            # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+            for one in (message, *self._consumer.consume(READ_BATCH, 0)):
+                error = one.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
                 if error is not None:
                     raise KafkaException(error)
-                if message.offset() >= end:
+                if one.offset() >= end:
                     return
-                yield message
-                if message.offset() == end - 1:
+                yield one
+                position = int(one.offset()) + 1
+                if position == end:
                     return
 
     def record(self, topic: str, partition: int, offset: int) -> Message:
@@ -101,15 +113,58 @@ class KafkaLookup:
         low, high = self.range(topic, partition)
         if not low <= offset < high:
             raise OutOfRange(low, high)
-        for message in self.scan(topic, partition, offset, offset + 1):
+        for message in self.read(topic, partition, offset, offset + 1):
             return message
-        raise OutOfRange(low, high)  # a mark of a transaction, no record
+        raise OutOfRange(low, high)  # the marker of a transaction, no record
+
+
+class KafkaLookup:
+    """Runs lookups in threads, each with a consumer of its own."""
+
+    def __init__(self, config: KafkaConfig, clock: Clock, *, timeout_s: float = LOOKUP_TIMEOUT_S) -> None:
+        self._config = config
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(AT_ONCE_MAX, "ops-lookup")
+        self._room = threading.Semaphore(WAITING_MAX)
+        self._own = threading.local()
+        self._consumers: list[Consumer] = []
+
+    async def run(self, lookup: Callable[[KafkaSession], T]) -> T:
+        """Run `lookup` in a thread. Raises what it raises, and Unavailable."""
+        if not self._room.acquire(blocking=False):
+            raise Unavailable(f"{WAITING_MAX} lookups are under way, no more")
+        deadline = Deadline(self._clock, self._timeout_s)
+        future = self._threads.submit(self._guarded, lookup, deadline)
+        # Not when the caller leaves: the thread is busy until the lookup ends.
+        future.add_done_callback(lambda _: self._room.release())
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            deadline.cut()
+
+    def _guarded(self, lookup: Callable[[KafkaSession], T], deadline: Deadline) -> T:
+        if deadline.left_s() == 0:
+            raise Unavailable(f"no lookup ended within {self._timeout_s:g} s")
+        consumer = self._consumer()
+        try:
+            return lookup(KafkaSession(consumer, deadline))
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        finally:
+            consumer.unassign()
+
+    def _consumer(self) -> Consumer:
+        """The consumer of the thread that calls."""
+        consumer: Consumer | None = getattr(self._own, "consumer", None)
+        if consumer is None:
+            settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
+            consumer = self._own.consumer = clients.consumer(self._config, "ops-lookup", **settings)
+            self._consumers.append(consumer)
+        return consumer
 
     async def close(self) -> None:
-        """Leave."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
-
-    def _close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
+        """Wait for the lookups under way and leave Kafka."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        for consumer in self._consumers:
+            await asyncio.to_thread(consumer.close)

@@ -17,6 +17,7 @@ from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.auth import Tickets, read_key
+from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.metrics import TablesCollector
@@ -75,11 +76,13 @@ async def run(settings: OpsConfig) -> None:
             tables.sample(topic, offsets)
 
     reader = Reader(settings.kafka, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
-    lookup = KafkaLookup(settings.kafka, clock)
+    lookup, letters = KafkaLookup(settings.kafka, clock), DeadLetterIndex()
     registry = Registry(settings.kafka, tables, clock, _check, settings.access_urls)
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables, clock.now_ms))
-    services = Services(tables, registry, lookup, ring, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready)
+    services = Services(
+        tables, registry, lookup, letters, ring, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready
+    )
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [

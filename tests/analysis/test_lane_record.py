@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new, with_queries
 
 RECORD = LaneRecord(stream="s", lane="plain", checkpoint="one", base=10, batch=4, top=99, offsets={0: 50, 1: 60}, late={"q@1": 3})
 
@@ -26,3 +26,12 @@ def test_readings_that_are_computed_a_second_time_are_not_counted_as_late_again(
     assert not is_new(RECORD, {0: 50, 1: 20})
     assert is_new(RECORD, {0: 50, 1: 61})
     assert is_new(RECORD, {0: 50, 2: 1})
+
+
+def test_a_query_is_asked_from_where_the_lane_stands_when_it_joins() -> None:
+    joined = with_queries(RECORD, ["a@1"])
+    later = with_queries(joined.model_copy(update={"offsets": {0: 80, 1: 90}}), ["a@1", "b@2"])
+    assert later.asked_from == {"a@1": {0: 50, 1: 60}, "b@2": {0: 80, 1: 90}}
+    assert with_queries(later, ["b@2"]).asked_from == {"b@2": {0: 80, 1: 90}}
+    new = begin(None, stream="s", lane="plain", checkpoint="one")
+    assert with_queries(new, ["a@1"]).asked_from == {"a@1": {}}, "a new lane computes the stream from its beginning"

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -20,6 +21,8 @@ from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline
 from tests.ops.builders import frame
 
 _numbers = itertools.count(1)
+T0 = 1_790_000_000_000
+"""When what is written here happens."""
 
 
 @pytest.fixture
@@ -52,23 +55,43 @@ class Writer:
 
     def dead_letter(self, device: str, payload: bytes, reason: RejectReason = RejectReason.JSON) -> int:
         """Offset of a new dead letter."""
-        letter = DeadLetter(reason=reason, detail="why", topic=f"ew/v1/{device}/up/s", part="bridge-1", received_at=1_790_000_000_000)
+        letter = DeadLetter(reason=reason, detail="why", topic=f"ew/v1/{device}/up/s", part="bridge-1", received_at=T0)
         return self.put(topics.DEAD, device, payload, letter.headers())[1]
 
-    def received(self, device: str, stream: str, number: int) -> AckToken:
-        """A frame as a bridge keeps it."""
-        placement = Placement(Discipline.ORDERED, stream, 1, number, number, number, 1)
-        return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), [(PLACEMENT_HEADER, placement.encode())]))
+    def dead_letters(self, device: str, count: int) -> list[int]:
+        """Offsets of many new dead letters."""
+        letter = DeadLetter(reason=RejectReason.JSON, detail="why", topic="t", part="bridge-1", received_at=T0)
+        return self._put_many(topics.DEAD, [{"key": device, "value": b"x", "headers": letter.headers(), "partition": 0}] * count)
 
-    def sequenced(self, device: str, stream: str, number: int, token: AckToken) -> tuple[int, int]:
+    def fill(self, topic: str, partition: int, times: Iterable[int]) -> None:
+        """Records of somebody else, one at each time."""
+        topic_admin.ensure_topics(self.config, [topic])
+        self._put_many(topic, [{"key": "else", "value": b"{}", "partition": partition, "timestamp": at} for at in times])
+
+    def _put_many(self, topic: str, records: Sequence[Mapping[str, Any]]) -> list[int]:
+        offsets: list[int] = []
+        for one in records:
+            self.producer.produce(topic, on_delivery=lambda _, message: offsets.append(message.offset()), **one)
+            self.producer.poll(0)
+        assert self.producer.flush(30) == 0
+        return offsets
+
+    def received(
+        self, device: str, stream: str, number: int, *, timestamp: int = T0, discipline: Discipline = Discipline.ORDERED
+    ) -> AckToken:
+        """A frame as a bridge keeps it."""
+        placement = Placement(discipline, stream, 1, number, number, number, 1)
+        headers = [(PLACEMENT_HEADER, placement.encode())]
+        return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), headers, timestamp=timestamp))
+
+    def sequenced(self, device: str, stream: str, number: int, token: AckToken, *, timestamp: int = T0) -> tuple[int, int]:
         """The same frame as the sequencer passes it on."""
         headers = [(ORIGIN_HEADER, origin(token.partition, token.offset))]
-        return self.put(topics.stream_topic(stream), device, self._value(device, stream, number), headers)
+        value = self._value(device, stream, number)
+        return self.put(topics.stream_topic(stream), device, value, headers, timestamp=timestamp, partition=token.partition)
 
     def _value(self, device: str, stream: str, number: int) -> bytes:
-        return records.encode(
-            device=device, stream=stream, mode=Mode.ACK, sent_at=None, received_at=1_790_000_000_000, frame_bytes=encode(frame(number))
-        )
+        return records.encode(device=device, stream=stream, mode=Mode.ACK, sent_at=None, received_at=T0, frame_bytes=encode(frame(number)))
 
 
 @pytest.fixture

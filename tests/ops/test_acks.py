@@ -1,20 +1,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops import acks
-from edgewake.cloud.ops.acks import AckView, QueryPlace
+from edgewake.cloud.ops.acks import AckView, QueryPosition, Search, SequencerPosition, why_not_found
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup, OutOfRange
+from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.query import Progress, QueryState
-from tests.ops.conftest import Writer
+from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.record import Discipline
+from tests.ops.builders import HastyClock
+from tests.ops.conftest import T0, Writer
 from tests.services import part
+
+LONG_AFTER = T0 + 86_400_000
 
 
 @pytest.fixture
@@ -24,62 +32,162 @@ async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
     await lookup.close()
 
 
-def progress(query: str, stream: str, offsets: dict[int, int]) -> Progress:
-    return Progress(query=query, stream=stream, state=QueryState.RUNNING, offsets=offsets, updated_at=0)
+async def find(lookup: KafkaLookup, token: AckToken, *, now_ms: int = LONG_AFTER, from_offset: int | None = None) -> AckView:
+    return await lookup.run(lambda session: acks.look_up(session, token, now_ms=now_ms, from_offset=from_offset))
+
+
+async def settled(lookup: KafkaLookup, token: AckToken, *, now_ms: int = LONG_AFTER) -> AckView:
+    """The answer once the sequencer has passed the frame."""
+    async with asyncio.timeout(60):
+        while (found := await find(lookup, token, now_ms=now_ms)).state == "kept":
+            await asyncio.sleep(0.1)
+    return found
+
+
+@contextmanager
+def sequencer(writer: Writer, name: str, folder: Path) -> Iterator[None]:
+    config = folder / "sequencer.toml"
+    config.write_text(f'name = "{name}"\n[kafka]\nbootstrap = "{writer.config.bootstrap}"\n')
+    with part("sequencer", config, folder / "sequencer.log") as process:
+        process.wait_for('"event":"part.ready"')
+        yield
+
+
+def delete_all(writer: Writer, topic: str, partition: int) -> None:
+    """As retention does it."""
+    client, end = clients.admin(writer.config), TopicPartition(topic, partition, OFFSET_END)
+    client.delete_records([end])[end].result(10)
 
 
 async def test_a_token_finds_the_frame_on_its_stream(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
     device, stream = unique("dev"), unique("s")
     tokens = [writer.received(device, stream, n) for n in range(1, 4)]
-    places = [writer.sequenced(device, stream, n, token) for n, token in enumerate(tokens, 1)]
-    found = await lookup.run(lambda b: acks.look_up(b, tokens[1]))
+    positions = [writer.sequenced(device, stream, n, token) for n, token in enumerate(tokens, 1)]
+    found = await find(lookup, tokens[1])
     assert (found.device, found.stream, found.epoch, found.frame, found.state) == (device, stream, 1, 2, "sequenced")
-    assert (found.partition, found.offset) == places[1]
+    assert (found.partition, found.offset) == positions[1]
 
 
-async def test_a_token_finds_the_frame_where_the_real_sequencer_put_it(
+async def test_a_frame_is_found_at_any_rate_and_however_late_the_sequencer_was(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
+    """25,000 records of the same partition in the four seconds before it."""
+    device, stream = unique("dev"), unique("s")
+    token = writer.received(device, stream, 1, timestamp=T0 + 4_000)
+    times = (T0 + i * 4_000 // 25_000 for i in range(25_000))
+    writer.fill(topics.stream_topic(stream), token.partition, times)
+    position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 4_000)
+    found = await find(lookup, token)
+    assert (found.state, found.partition, found.offset) == ("sequenced", *position)
+
+
+async def test_the_real_sequencer_s_frames_are_sequenced_held_repeats_and_gone(
     writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    device, stream = unique("dev"), unique("s")
-    config = tmp_path / "sequencer.toml"
-    config.write_text(f'name = "{unique("sequencer")}"\n[kafka]\nbootstrap = "{writer.config.bootstrap}"\n')
-    with part("sequencer", config, tmp_path / "sequencer.log") as process:
-        process.wait_for('"event":"part.ready"')
-        second, first = writer.received(device, stream, 2), writer.received(device, stream, 1)  # the second one is held
+    device, other, stream = unique("dev"), unique("dev"), unique("s")
+    early = writer.received(other, stream, 2)
+    first = writer.received(device, stream, 1)
+    again = writer.received(device, stream, 1)
+    assert (await find(lookup, again)).state == "kept", "nobody has sequenced it yet"
+    with sequencer(writer, unique("sequencer"), tmp_path):
+        assert (await settled(lookup, first)).state == "sequenced"
+        assert (await settled(lookup, again)).state == "repeat"
+        assert (await settled(lookup, early)).state == "held"
+        writer.received(other, stream, 1)
         async with asyncio.timeout(60):
-            while (found := await lookup.run(lambda b: acks.look_up(b, second))).state == "waiting":
+            while (found := await find(lookup, early)).state != "sequenced":
                 await asyncio.sleep(0.1)
-    assert (found.frame, found.state) == (2, "sequenced")
-    assert (await lookup.run(lambda b: acks.look_up(b, first))).offset < found.offset
+    assert (found.frame, found.stream) == (2, stream)
+    delete_all(writer, topics.stream_topic(stream), first.partition)
+    assert [(await find(lookup, token)).state for token in (first, again)] == ["gone", "gone"]
 
 
-async def test_a_frame_that_is_held_is_waiting(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
+async def test_a_search_that_runs_out_of_time_says_where_it_goes_on(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
     device, stream = unique("dev"), unique("s")
-    early = writer.received(device, stream, 2)
-    assert (await lookup.run(lambda b: acks.look_up(b, early))).state == "waiting"
+    token = writer.received(device, stream, 1)
+    writer.fill(topics.stream_topic(stream), token.partition, (T0 + i for i in range(10_000)))
+    position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 10_000)
+    hasty, answers, at = KafkaLookup(writer.config, HastyClock(0.1)), [], None
+    try:
+        while not answers or answers[-1].state == "searching":
+            answers.append(await find(hasty, token, from_offset=at))
+            assert at is None or answers[-1].from_offset is None or answers[-1].from_offset > at, "each request goes on"
+            at = answers[-1].from_offset
+    finally:
+        await hasty.close()
+    assert len(answers) > 1, "the time was never over"
+    assert (answers[-1].state, answers[-1].offset) == ("sequenced", position[1])
+
+
+@pytest.mark.parametrize(
+    ("position", "search", "more", "expected"),
+    [
+        (None, Search(), {}, "kept"),
+        (SequencerPosition(7, 7), Search(), {}, "kept"),
+        (SequencerPosition(8, 8), Search(), {}, "repeat"),
+        (SequencerPosition(8, 8), Search(), {"age_ms": 100}, "kept"),
+        (SequencerPosition(8, 8), Search(is_cut=True), {}, "gone"),
+        (SequencerPosition(5, 9), Search(), {}, "held"),
+        (SequencerPosition(5, 9), Search(later_seen=True), {}, "repeat"),
+        (SequencerPosition(8, 8), Search(), {"is_numbered": False}, "kept"),
+    ],
+)
+def test_why_a_frame_is_not_on_its_stream(position: SequencerPosition | None, search: Search, more: dict[str, int], expected: str) -> None:
+    assert why_not_found(7, position, search, **{"is_numbered": True, "age_ms": 60_000} | more)[0] == expected
+
+
+async def test_a_device_s_plain_reading_is_found_without_a_number(
+    writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
+) -> None:
+    device, stream = unique("dev"), unique("s")
+    token = writer.received(device, stream, 1, discipline=Discipline.FREE)
+    writer.sequenced(device, stream, 1, token)
+    found = await find(lookup, token)
+    assert (found.state, found.epoch, found.frame) == ("sequenced", None, None)
 
 
 async def test_the_token_of_a_dead_letter_tells_why(writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]) -> None:
     offset = writer.dead_letter(unique("dev"), b"x")
-    found = await lookup.run(lambda b: acks.look_up(b, AckToken(0, offset, dead=True)))
+    found = await find(lookup, AckToken(0, offset, dead=True))
     assert (found.state, found.detail) == ("dead", "why")
 
 
 @pytest.mark.parametrize(("token", "error"), [(AckToken(0, 10**12), OutOfRange), (AckToken(99, 0), LookupError)])
 async def test_a_token_of_no_frame_finds_none(writer: Writer, lookup: KafkaLookup, token: AckToken, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await lookup.run(lambda b: acks.look_up(b, token))
+        await find(lookup, token)
+
+
+def progress(query: str, stream: str, offsets: dict[int, int], **more: object) -> Progress:
+    return Progress(query=query, stream=stream, state=QueryState.RUNNING, offsets=offsets, updated_at=5, **more)
+
+
+VIEW = AckView(
+    token="1.7", device="d", stream="s", epoch=1, first_frame=1, frame=1, received_at=0, state="sequenced", partition=1, offset=10
+)
+
+
+def states(*found: Progress, registered_at: int = 1) -> list[QueryPosition]:
+    registered = {one.query: Registration(name=one.query, text="…", registered_at=registered_at) for one in found}
+    return acks.with_queries(VIEW, registered, found).queries
 
 
 def test_a_query_has_computed_a_frame_when_its_offset_is_past_it() -> None:
-    view = AckView(
-        token="1.7", device="d", stream="s", epoch=1, first_frame=1, frame=1, received_at=0, state="sequenced", partition=1, offset=10
-    )
-    found = acks.with_queries(
-        view, [progress("b", "s", {1: 10}), progress("a", "s", {0: 99, 1: 11}), progress("c", "other", {}), progress("d", "s", {})]
-    )
-    assert found.queries == [
-        QueryPlace(query="a", state="computed", lag=0),
-        QueryPlace(query="b", state="pending", lag=1),
-        QueryPlace(query="d", state="pending", lag=11),
+    found = states(progress("b", "s", {1: 10}), progress("a", "s", {0: 99, 1: 11}), progress("c", "other", {}), progress("d", "s", {}))
+    assert found == [
+        QueryPosition(query="a", state="computed", offsets_behind=0),
+        QueryPosition(query="b", state="pending", offsets_behind=1),
+        QueryPosition(query="d", state="pending", offsets_behind=11),
     ]
+
+
+@pytest.mark.parametrize(("asked_from", "expected"), [(11, "not_asked"), (10, "computed")])
+def test_a_query_that_joined_after_the_frame_was_never_asked(asked_from: int, expected: str) -> None:
+    """Its lane's offsets are past the frame all the same: the lane computed it for other queries."""
+    assert [one.state for one in states(progress("q", "s", {1: 50}, asked_from={1: asked_from}))] == [expected]
+
+
+def test_progress_of_an_earlier_query_of_the_same_name_is_left_out() -> None:
+    assert states(progress("q", "s", {1: 50}), registered_at=6) == []
