@@ -44,7 +44,10 @@ LATER: Final = 2
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]
 
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"text/event-stream": {}}, "description": "Events without end. `id` is the cursor; events named `gap`, `watermark`."},
+    200: {
+        "content": {"text/event-stream": {}},
+        "description": "Events without end. `id` is the cursor; events named `gap`, `watermark`, `checkpoint`.",
+    },
     400: {"description": "The cursor is garbage or forged, or a word of the query is wrong."},
     404: {"description": "No such stream or query; `near` names some like it."},
     422: {"description": "A filter is refused."},
@@ -55,7 +58,9 @@ Where = Annotated[str | None, Query(description="SQL condition on the event's fi
 Select = Annotated[str | None, Query(description="SQL columns to send, e.g. `device, speed_kmh / 3.6 AS speed_ms`.")]
 From = Annotated[str | None, Query(alias="from", description="earliest, latest (default), an ISO 8601 time, or ms since 1970.")]
 OnGap = Annotated[str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")]
-Checkpoint = Annotated[str | None, Query(description="`event`: send progress without events as `event: checkpoint`, not as an id alone.")]
+Checkpoint = Annotated[
+    str | None, Query(description="Progress without an event: `event: checkpoint` with data (event, default), or an id alone (id).")
+]
 Cursor = Annotated[
     str | None, Query(alias="last_event_id", description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.")
 ]

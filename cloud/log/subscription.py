@@ -64,8 +64,8 @@ class Request:
     on_gap: OnGap = OnGap.EARLIEST
     goes_on: bool = False
     """It names how to go on after a gap: earliest or latest. That is also how a client goes on that was stopped at one."""
-    checkpoint_events: bool = False
-    """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone."""
+    checkpoint_events: bool = True
+    """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone, which half of all clients ignore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def request(
         parse_start(start or Edge.LATEST),
         gap_policy,
         on_gap in (OnGap.EARLIEST, OnGap.LATEST),
-        checkpoint == "event",
+        checkpoint != "id",
     )
 
 

@@ -1,83 +1,117 @@
-"""Readers that others wrote: curl, httpx-sse, eventsource-parser in Node, and a browser's EventSource. Each reads and resumes."""
+"""Readers that others wrote: each is cut inside its first event and later, and gets every event once.
+
+The table of docs/access.md: a browser's EventSource, npm eventsource, undici's EventSource, eventsource-parser with fetch, httpx-sse,
+sseclient-py, LaunchDarkly's, and curl in the hands of a person. Those that do not reconnect by themselves are made to as their users do.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from httpx_sse import aconnect_sse
 from playwright.async_api import Page, async_playwright
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, server
+from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import free_ports
 
-JS = Path(__file__).parents[1] / "js"
+HERE = Path(__file__).parent
+JS = HERE.parent / "js"
+COUNT = 24
+CUTS = [b'"n":1', b'"n":10', b'"n":17']
+"""In the middle of these events: the first, and two later ones."""
 ODD = ["a\nb\r\nc\rd", "\u2028 \u2029 \x85", "日本 🚗", "data: x\n\nid: y"]
+READINGS = [(n, ODD[n % len(ODD)]) for n in range(1, COUNT + 1)]
+PYTHON = [sys.executable, str(HERE / "foreign_reader.py")]
+NODE = ["node", str(JS / "follow.mjs")]
+PROGRAMS = {
+    "npm eventsource": [*NODE, "eventsource"],
+    "undici EventSource": [*NODE, "undici"],
+    "eventsource-parser": [*NODE, "parser"],
+    "httpx-sse": [*PYTHON, "httpx_sse"],
+    "sseclient-py": [*PYTHON, "sseclient"],
+    "launchdarkly-eventsource": [*PYTHON, "launchdarkly"],
+    "curl": [*PYTHON, "curl"],
+}
 
 
-def url(running: Server, feed: Feed) -> str:
-    return f"{running.url}/v1/streams/{feed.name}/events?from=earliest"
+def url(running: Server | CuttingProxy, feed: Feed, **query: str) -> str:
+    return f"http://127.0.0.1:{running.port}/v1/streams/{feed.name}/events?" + "&".join(f"{key}={value}" for key, value in query.items())
 
 
-def curl(*arguments: str, lines: int) -> list[str]:
-    """The first lines that hold data; then curl is ended."""
-    with subprocess.Popen(["curl", "-sN", "--max-time", str(DEADLINE_S), *arguments], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        found: list[str] = []
-        for line in child.stdout:
-            found.append(line.decode().rstrip("\n"))
-            if sum(line.startswith("data: ") for line in found) == lines:
-                break
-        child.kill()
-        return found
+def send(feed: Feed, first: int, last: int) -> None:
+    """Readings with the numbers `first` to `last`, each in a transaction of its own, with strings that tear naive readers apart."""
+    for n in range(first, last + 1):
+        feed.send(fields={"n": [n], "text": [ODD[n % len(ODD)]]})
 
 
-def test_curl_reads_and_resumes(access_a: Server, access_b: Server, feed: Feed) -> None:
-    feed.send(n=4)
-    lines = curl(url(access_a, feed), lines=2)
-    last = [line for line in lines if line.startswith("id: ")][-1].removeprefix("id: ")
-    rest = curl("-H", f"Last-Event-ID: {last}", url(access_b, feed), lines=2)
-    data = [json.loads(line.removeprefix("data: ")) for line in lines + rest if line.startswith("data: ")]
-    assert [reading["n"] for reading in data] == [1, 2, 3, 4]
+async def follow(program: list[str], address: str) -> list[tuple[int, str]]:
+    """What a program that follows `address` shows until it has the last reading."""
+    child = await asyncio.create_subprocess_exec(*program, address, str(COUNT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=JS)
+    try:
+        async with asyncio.timeout(2 * DEADLINE_S):
+            out, err = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert child.returncode == 0, err.decode()
+    return [(int(reading["n"]), reading["text"]) for reading in map(json.loads, out.splitlines())]
 
 
-async def test_httpx_sse_reads_and_resumes(access_a: Server, access_b: Server, feed: Feed) -> None:
-    """It gives an empty event for a block that has an id alone; a reader passes those over."""
-    feed.send(n=3)
-
-    async def read(base: Server, count: int, **headers: str) -> list[Any]:
-        found: list[Any] = []
-        async with httpx.AsyncClient(timeout=DEADLINE_S) as client, aconnect_sse(client, "GET", url(base, feed), headers=headers) as source:
-            async for event in source.aiter_sse():
-                if event.data:
-                    found.append(event)
-                if len(found) == count:
-                    break
-        return found
-
-    first = await read(access_a, 2)
-    second = await read(access_b, 1, **{"Last-Event-ID": first[-1].id})
-    assert [event.json()["n"] for event in first + second] == [1, 2, 3]
+FOLLOW_ALL = """address => {
+  window.got = [];
+  window.source = new EventSource(address);
+  source.onmessage = e => { const r = JSON.parse(e.data); got.push([r.n, r.text]); };
+}"""
 
 
-def node(*arguments: str) -> list[dict[str, Any]]:
-    done = subprocess.run(["node", "read.mjs", *arguments], cwd=JS, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=True)
-    return [json.loads(line) for line in done.stdout.split("\n") if line]
+async def follow_in_browser(page: Page, proxy: CuttingProxy, feed: Feed) -> list[tuple[int, str]]:
+    await page.goto(f"http://127.0.0.1:{proxy.port}/healthz")
+    await page.evaluate(FOLLOW_ALL, url(proxy, feed))
+    await page.wait_for_function(f"got.length && got.at(-1)[0] >= {COUNT}", timeout=2000 * DEADLINE_S)
+    return [(int(n), text) for n, text in await page.evaluate("got")]
 
 
-def test_eventsource_parser_reads_and_resumes(access_a: Server, access_b: Server, feed: Feed) -> None:
-    feed.send(n=len(ODD), fields={"text": ODD})
-    first = node(url(access_a, feed), "2")
-    second = node(url(access_b, feed), "2", first[-1]["id"])
-    assert [json.loads(event["data"])["text"] for event in first + second] == ODD
+async def test_every_client_gets_every_event_once_through_three_cuts(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed], browser_page: Page
+) -> None:
+    """They begin at the live end and without a cursor of their own; the first cut comes before their first whole event."""
+    feed = new_feed(partitions=1)
+    names = [*PROGRAMS, "Chromium"]
+    with server(access_directory, kafka_config, cursor_key, retry_ms=200) as target:
+        async with contextlib.AsyncExitStack() as stack:
+            proxies = {name: await stack.enter_async_context(cutting_proxy(target.port, CUTS)) for name in names}
+            following = {name: asyncio.create_task(follow(words, url(proxies[name], feed))) for name, words in PROGRAMS.items()}
+            following["Chromium"] = asyncio.create_task(follow_in_browser(browser_page, proxies["Chromium"], feed))
+            async with asyncio.timeout(DEADLINE_S):
+                await asyncio.gather(*(proxy.began.wait() for proxy in proxies.values()))
+            await asyncio.to_thread(send, feed, 1, COUNT)
+            got = {name: await task for name, task in following.items()}
+    assert got == dict.fromkeys(names, READINGS)
+    assert {name: proxy.made for name, proxy in proxies.items()} == dict.fromkeys(names, len(CUTS))
+
+
+async def test_a_client_that_overlooks_lone_ids_would_lose_events(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+    """Control: with `checkpoint=id` sseclient-py has no cursor before its first whole event, and what comes until it is back is lost."""
+    feed = new_feed(partitions=1)
+    async with cutting_proxy(access_a.port, CUTS[:1]) as proxy:
+        following = asyncio.create_task(follow(PROGRAMS["sseclient-py"], url(proxy, feed, checkpoint="id")))
+        await proxy.began.wait()
+        await asyncio.to_thread(send, feed, 1, COUNT - 1)
+        while not following.done():  # it begins again at the live end, at some time
+            await asyncio.to_thread(send, feed, COUNT, COUNT)
+    assert proxy.made == 1
+    assert (await following)[0][0] > 1
 
 
 @pytest.fixture

@@ -87,11 +87,20 @@ async def test_filtered_out_events_advance_the_cursor(access_a: Server, access_b
         assert numbers(await stream.take(10)) == [("dev-1", n) for n in range(101, 111)]
 
 
-async def test_progress_without_events_can_be_an_event(access_a: Server, feed: Feed) -> None:
-    async with open_stream(access_a.url, feed.name, where="n > 100", checkpoint="event") as stream:
+async def test_the_first_block_and_all_progress_are_events_that_no_client_overlooks(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, where="n > 100") as stream:
         feed.send(n=5)
-        checkpoint = (await stream.take(2, kinds=frozenset({"checkpoint"})))[-1]
-    assert orjson.loads(checkpoint.data) == {"cursor": checkpoint.id}
+        checkpoints = await stream.take(2, kinds=frozenset({"checkpoint"}))
+    assert [orjson.loads(event.data) for event in checkpoints] == [{"cursor": event.id} for event in checkpoints]
+    assert bytes(stream.raw).count(b"id: ") == 2
+
+
+async def test_progress_can_be_an_id_alone(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, where="n > 100", checkpoint="id") as stream:
+        before = await stream.until_cursor()
+        feed.send(n=5)
+        await eventually_advances(stream, before)
+    assert b"checkpoint" not in stream.raw
 
 
 async def test_where_and_select_choose_and_shape(access_a: Server, feed: Feed) -> None:
