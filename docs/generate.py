@@ -169,7 +169,9 @@ def _cell(text: str) -> str:
 
 def doc(module: str) -> str:
     """A module's docstring: the contract as its readers see it."""
-    text = ast.get_docstring(ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())) or ""
+    path = ROOT / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text())) or ""
     return f"```text\n{text}\n```"
 
 

@@ -146,6 +146,18 @@ class CursorCodec:
         return read_v1(signed) if version == "1" else _read(signed)
 
 
+def stream_hashes(text: str) -> frozenset[bytes] | None:
+    """The streams (stream_hash) that a cursor of this version is of, read without a key and so not to be trusted; None where it is another
+    version's or no cursor.
+    """
+    if not text.startswith(PREFIX):
+        return None
+    try:
+        return frozenset(entry.stream for entry in _read(_bytes_of(text.removeprefix(PREFIX))[:-_TAG]).streams)
+    except (CursorError, IndexError):
+        return None
+
+
 class CursorWriter:
     """Writes the cursors of one subscription one after another, encoding only the partition that moved: what a hub does per event."""
 

@@ -41,7 +41,7 @@ OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 LATER: Final = 2
 """How many times longer than after a lost connection a browser waits that is refused."""
-EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Start", "Retry-After"]
+EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Start", "Retry-After"]
 
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +20,9 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 
+CURSOR_HEADER_MAX: Final = 4096
+"""Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at 16 KB. The first block has it anyway."""
+
 
 class EventStream(Response):
     """Serves one session until it, its view or the server ends, or the client leaves. Owns stream, session and plan from the call on."""
@@ -32,8 +37,11 @@ class EventStream(Response):
         self.raw_headers = [
             *HEADERS,
             (b"edgewake-start", start.how.encode()),
-            (b"edgewake-cursor", session.cursor().encode()),
+            (b"edgewake-heartbeat", b"%g" % streams.config.heartbeat_s),
         ]
+        cursor = session.cursor().encode()
+        if len(cursor) <= CURSOR_HEADER_MAX:
+            self.raw_headers.append((b"edgewake-cursor", cursor))
         self._stream, self._session, self._start, self._plan = stream, session, start, plan
         self._hub, self._streams, self._metrics = hub, streams, metrics
 

@@ -1,1 +1,33 @@
-"""The client: follows streams over SSE, from its own place, whatever happens to servers and connections in between."""
+"""The client: follows streams over SSE, from its own position, whatever happens to servers and connections in between.
+
+    from edgewake.edge.client import Follower, Subscription
+
+    async for received in Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)), cursor=saved).events():
+        process(received.fields)
+        save(received.cursor)  # after processing: the next run begins with the event after it
+
+`Follower` takes several servers, `start`, `on_gap` and `checkpoints`; it gives `Received` (kind, text, fields, cursor), reports
+`Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server refuses. `Parser` is the SSE parser alone: bytes in,
+events out.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
+    from edgewake.edge.client.sse import Parser
+    from edgewake.protocol.lease import Subscription
+
+__all__ = ["Connected", "FollowError", "Follower", "Lost", "Parser", "Received", "Subscription"]
+
+_MODULES = {"Parser": "edgewake.edge.client.sse", "Subscription": "edgewake.protocol.lease"}
+
+
+def __getattr__(name: str) -> object:
+    # At the first use: `edgewake --help` imports this package too and needs none of it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES.get(name, "edgewake.edge.client.follow")), name)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from edgewake.edge.client.follow import OnGap
 
 
 @click.command()
@@ -16,7 +20,8 @@ import click
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
 @click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, an ISO 8601 time, or ms since 1970.")
-@click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Keep the place here and go on from it next time.")
+@click.option("--on-gap", type=click.Choice(["earliest", "latest", "stop"]), help="How to go on where records were lost.")
+@click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Save the cursor here and go on from it next time.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
 def tail(
     streams: tuple[str, ...],
@@ -24,15 +29,17 @@ def tail(
     where: str | None,
     select: str | None,
     start: str,
+    on_gap: OnGap | None,
     cursor_file: Path | None,
     count: int | None,
 ) -> None:
     """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON lines when piped.
 
-    Reconnects and resumes by itself. Gaps and reconnects are told on standard error.
+    Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on standard error.
     """
     from pydantic import ValidationError
 
+    from edgewake.edge.client.follow import Follower
     from edgewake.edge.client.tail import Tail, run
     from edgewake.protocol.lease import Subscription
 
@@ -40,4 +47,8 @@ def tail(
         subscription = Subscription(streams=streams, where=where, select=select)
     except ValidationError as error:
         raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
-    sys.exit(run(Tail(servers, subscription, start, cursor_file, count)))
+    try:
+        Follower(servers, subscription)
+    except ValueError as error:
+        raise click.UsageError(f"--server: {error}") from error
+    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap)))

@@ -1,16 +1,24 @@
-"""Follow streams for ever: connect, resume by the last id, go to the next server when one is gone, and say what happens.
+"""Follow streams for ever: connect, resume by the last cursor, go to the next server when one is gone, and report what happens.
 
-The place is the cursor: it moves with every event that was handed out and with ids that come without an event, and never before. Whoever
-keeps `Follower.cursor` after he has worked an event off, and begins with it next time, gets every event once.
+    follower = Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)), cursor=saved)
+    async for received in follower.events():
+        process(received)
+        save(received.cursor)
+
+Save `received.cursor` after processing the event; the next run begins with the one after it. So an event that was processed is not given
+again, and one that was not is. A cursor is also given without an event when `checkpoints` are asked for: filtered-out events moved it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import quote
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlsplit
 
 import httpx
 import orjson
@@ -22,26 +30,41 @@ from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import Subscription
 
 CONNECT_S: Final = 5.0
+HEAD_S: Final = 20.0
+"""For an answer's head: a server may wait for Kafka before it answers."""
+HEARTBEATS: Final = 3
+"""A connection that is silent for so many of the server's heartbeats (its header Edgewake-Heartbeat) is taken for dead."""
 SILENCE_S: Final = 45.0
-"""Three heartbeats: a connection that is silent for longer is taken for dead, and another one is made."""
+"""The same where the server does not say how often its heart beats; some proxies drop its header."""
 BACKOFF_MIN_S: Final = 0.2
 BACKOFF_MAX_S: Final = 15.0
+RETRY_AFTER_MAX_S: Final = 300.0
+"""A server's Retry-After counts up to here."""
+RETRY_MAX_S: Final = 60.0
+"""A stream's `retry` counts up to here."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
-_FATAL: Final = frozenset({400, 401, 403, 404, 405, 406, 410, 422})
+_FINAL: Final = frozenset({400, 401, 403, 404, 405, 406, 410, 421, 422})
 """Trying again would not mend these. After a first success 404 is not among them: another server may not know a new stream yet."""
+
+OnGap = Literal["earliest", "latest", "stop"]
 
 
 class FollowError(RemoteError):
-    """The servers refuse what was asked; the text is the problem's detail."""
+    """No server will do: the text is the problem's detail. `wrong_address` when what answered, if anything, is no access server."""
+
+    def __init__(self, detail: str, *, wrong_address: bool = False) -> None:
+        super().__init__(detail)
+        self.wrong_address = wrong_address
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark or checkpoint; `text` is its JSON as sent, `cursor` the place after it."""
+    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint; `text` is its JSON as sent."""
 
     kind: str
     text: str
     cursor: str
+    """The position after it."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -68,7 +91,13 @@ class Lost:
 
 
 class Follower:
-    """Follows one subscription. `servers` are base URLs, tried in turn; `start` counts only while there is no cursor."""
+    """Follows one subscription.
+
+    `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since 1970) counts only while there is no
+    cursor. `on_gap` says how to go on after a gap; with "stop" the events end there. `checkpoints`: also give events of that kind.
+    `patient=False`: raise where no server of the first round can be one, instead of trying for ever. Raises ValueError for a server
+    that is no URL.
+    """
 
     def __init__(
         self,
@@ -77,97 +106,171 @@ class Follower:
         *,
         cursor: str = "",
         start: str = "latest",
+        on_gap: OnGap | None = None,
+        checkpoints: bool = False,
+        patient: bool = True,
         on_notice: Callable[[Connected | Lost], None] = lambda _: None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        self._servers = list(dict.fromkeys(map(_checked, servers)))
         if not servers:
             raise ValueError("expected at least one server")
-        self.cursor = cursor
-        self._servers = [server.rstrip("/") for server in servers]
         self._subscription = subscription
+        self._cursor = cursor
         self._start = start
+        self._on_gap = on_gap
+        self._checkpoints = checkpoints
+        self._patient = patient
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
-        self._rng = rng or random.Random()
-        self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, self._rng)
-        self._retry_ms: int | None = None
+        self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
         self._was_connected = False
         self._turn = 0
+        self._attempts = 0
+        """Since a stream was open."""
+        self._refused: dict[str, str] = {}
+        """Servers that refused for good since a stream was open, with their reasons."""
+        self._not_before_s: dict[str, float] = {}
+        """When a server that asked for it (Retry-After) may be tried again."""
 
     async def events(self) -> AsyncGenerator[Received, None]:
-        """Events without end. Raises FollowError where the servers refuse."""
-        timeout = httpx.Timeout(CONNECT_S, read=SILENCE_S)
-        async with httpx.AsyncClient(timeout=timeout) as http:
+        """Events without end; after `on_gap="stop"` they end with the gap. Raises FollowError where the servers refuse."""
+        async with httpx.AsyncClient(timeout=httpx.Timeout(CONNECT_S, read=None)) as http:
             while True:
-                server = self._servers[self._turn % len(self._servers)]
-                began = self._clock.monotonic_s()
-                connected = False
-                why = "the server ended the stream"
+                server, _ = self._next_server()
+                self._turn = self._servers.index(server) + 1
+                attempt = _Attempt(self._clock.monotonic_s())
                 try:
-                    async for received in self._stream(http, server):
-                        if received is None:
-                            connected = True
-                            continue
+                    async for received in self._stream(http, server, attempt):
                         yield received
-                except (httpx.HTTPError, SseError) as error:
-                    why = f"{type(error).__name__} {error}".strip()
-                self._turn += 1
-                await self._pause(server, why, self._clock.monotonic_s() - began if connected else None)
+                except (httpx.HTTPError, SseError, TimeoutError) as error:
+                    attempt.why = f"{type(error).__name__} {error}".strip()
+                    self._give_up_if_hopeless(server, error)
+                if attempt.stopped:
+                    return
+                await self._pause(server, attempt)
 
-    async def _stream(self, http: httpx.AsyncClient, server: str) -> AsyncIterator[Received | None]:
-        """None once connected, then the events of one connection."""
-        async with http.stream("GET", self._url(server), params=self._params(), headers=self._headers()) as response:
+    async def _stream(self, http: httpx.AsyncClient, server: str, attempt: _Attempt) -> AsyncIterator[Received]:
+        """The events of one connection."""
+        self._attempts += 1
+        request = http.build_request("GET", self._url(server), params=self._params(), headers=self._headers())
+        async with asyncio.timeout(HEAD_S):
+            response = await http.send(request, stream=True)
+        try:
+            if response.status_code == 204:
+                attempt.stopped = True
+                return
             if response.status_code != 200:
-                await self._refused(response)
+                await self._refuse(server, response)
             start = response.headers.get("Edgewake-Start", "")
             if start != "later":
-                self._was_connected = True
+                attempt.opened = self._was_connected = True
+                self._attempts, self._refused = 0, {}
                 self._on_notice(Connected(server, start))
-                yield None
-            parser = Parser(self.cursor)
-            async for piece in response.aiter_raw():
-                for event in parser.feed(piece):
-                    received = _received(event)
-                    yield received
-                    self.cursor = event.id
-                self.cursor = parser.last_event_id
-                self._retry_ms = parser.retry_ms if parser.retry_ms is not None else self._retry_ms
+            silence_s = _silence_s(response.headers.get("Edgewake-Heartbeat", ""))
+            async for received in self._received(response, silence_s, attempt):
+                yield received
+        finally:
+            await response.aclose()
 
-    async def _refused(self, response: httpx.Response) -> None:
-        """Raise FollowError for what is final, httpx.HTTPStatusError for what may pass."""
+    async def _received(self, response: httpx.Response, silence_s: float, attempt: _Attempt) -> AsyncIterator[Received]:
+        parser = Parser(self._cursor)
+        pieces = aiter(response.aiter_raw())
+        while True:
+            try:
+                async with asyncio.timeout(silence_s):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise SseError(f"silent for {silence_s:.0f} s") from None
+            for event in parser.feed(piece):
+                self._cursor = event.id
+                if event.type != "checkpoint" or self._checkpoints:
+                    yield _received(event)
+            self._cursor = parser.last_event_id
+            attempt.retry_s = None if parser.retry_ms is None else min(RETRY_MAX_S, parser.retry_ms / 1000)
+
+    async def _refuse(self, server: str, response: httpx.Response) -> None:
+        """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may pass."""
         body = b""
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > PROBLEM_BYTES_MAX:
-                break
+        async with asyncio.timeout(HEAD_S):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > PROBLEM_BYTES_MAX:
+                    break
         detail = _detail(body) or response.reason_phrase
-        if response.status_code in _FATAL and not (response.status_code == 404 and self._was_connected):
-            raise FollowError(detail)
+        if response.status_code in _FINAL and not (response.status_code == 404 and self._was_connected):
+            self._refused[server] = detail
+            # All said so; or all were asked twice, and those that did not say so did not answer.
+            if len(self._refused) == len(self._servers) or self._attempts >= 2 * len(self._servers):
+                raise FollowError(detail)
+        wait_s = _retry_after_s(response.headers.get("Retry-After", ""), self._clock.now_ms())
+        self._not_before_s[server] = self._clock.monotonic_s() + wait_s
         raise httpx.HTTPStatusError(f"{response.status_code} {detail}", request=response.request, response=response)
 
-    async def _pause(self, server: str, why: str, lasted_s: float | None) -> None:
-        """Wait as the server said after a good connection (its `retry` is jittered), with a growing back-off after failures."""
+    def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
+        """Raise FollowError where the first round found no server, and not because one is away for a moment."""
+        if self._patient or self._was_connected or self._attempts < len(self._servers):
+            return
+        if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
+            raise FollowError(f"{server}: no such host", wrong_address=True) from error
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            raise FollowError(f"{server}: what answers there does not speak HTTP; is it the right port?", wrong_address=True) from error
+
+    def _next_server(self) -> tuple[str, float]:
+        """The next one in turn that may be asked, and in how many seconds; where all asked for time, the first that may be asked again."""
+        now = self._clock.monotonic_s()
+        in_turn = [self._servers[(self._turn + i) % len(self._servers)] for i in range(len(self._servers))]
+        waits = {server: max(0.0, self._not_before_s.get(server, now) - now) for server in in_turn}
+        server = min(waits, key=lambda server: waits[server])
+        return server, waits[server]
+
+    async def _pause(self, server: str, attempt: _Attempt) -> None:
+        """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so that not all come back at once)."""
         wait_s = self._backoff.next_s()
-        if lasted_s is not None:
-            self._backoff.held(lasted_s)
-            wait_s = max(wait_s, (self._retry_ms or 0) / 1000)
-        self._on_notice(Lost(server, why, wait_s))
+        if attempt.opened:
+            self._backoff.held(self._clock.monotonic_s() - attempt.began_s)
+        wait_s = max(wait_s, attempt.retry_s or 0.0, self._next_server()[1])
+        self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)
 
     def _url(self, server: str) -> str:
         streams = self._subscription.streams
-        return f"{server}/v1/streams/{quote(streams[0])}/events" if len(streams) == 1 else f"{server}/v1/events"
+        return f"{server}/v1/streams/{quote(streams[0], safe='')}/events" if len(streams) == 1 else f"{server}/v1/events"
 
     def _params(self) -> list[tuple[str, str | int | float | bool | None]]:
         streams = self._subscription.streams
         params: list[tuple[str, str | int | float | bool | None]] = [("stream", name) for name in streams if len(streams) > 1]
         params += [(name, value) for name in ("where", "select") if (value := getattr(self._subscription, name)) is not None]
-        return params if self.cursor else [*params, ("from", self._start)]
+        # Where the cursor lacks a stream that was added, `from` says where that one begins.
+        params += [("from", self._start)]
+        return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}
-        return headers | {"Last-Event-ID": self.cursor} if self.cursor else headers
+        return headers | {"Last-Event-ID": self._cursor} if self._cursor else headers
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One connection, from the attempt to its end."""
+
+    began_s: float
+    opened: bool = False
+    stopped: bool = False
+    retry_s: float | None = None
+    why: str = "the server ended the stream"
+
+
+def _checked(server: str) -> str:
+    """A server's base URL; raises ValueError."""
+    parts = urlsplit(server)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        cure = f"http://{server}" if "://" not in server else "http://127.0.0.1:8700"
+        raise ValueError(f"{server!r} is no address of a server: expected one such as {cure}")
+    return server.rstrip("/")
 
 
 def _received(event: Event) -> Received:
@@ -179,3 +282,27 @@ def _detail(body: bytes) -> str:
         return str(orjson.loads(body)["detail"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
+
+
+def _silence_s(heartbeat: str) -> float:
+    try:
+        return max(1.0, HEARTBEATS * float(heartbeat))
+    except ValueError:
+        return SILENCE_S
+
+
+def _retry_after_s(text: str, now_ms: int) -> float:
+    """Seconds that a Retry-After means (RFC 9110, 10.2.3: seconds or a date); 0 where there is none."""
+    try:
+        seconds = float(text) if text.isdigit() else parsedate_to_datetime(text).timestamp() - now_ms / 1000
+    except (TypeError, ValueError):
+        return 0.0
+    return min(RETRY_AFTER_MAX_S, max(0.0, seconds))
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    found = []
+    while error is not None:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found

@@ -1,4 +1,4 @@
-"""What `edgewake tail` does: follow, print, keep the place. Durable first, cursor second: an event is written out before its cursor is."""
+"""What `edgewake tail` does: follow, print, save the cursor. Durable first, cursor second: an event is written out before its cursor is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from typing import Final, TextIO
 
 from rich.console import Console
 
-from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
+from edgewake.edge.client.cursor_file import CursorFile
+from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
 from edgewake.edge.client.table import LiveTable
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.lease import Subscription
 
 FLUSH_EVERY_S: Final = 0.05
-KEEP_EVERY_S: Final = 0.5
-"""How often the place is written while events come; kill -9 repeats at most so much, every other end nothing."""
-CURSOR_CHARS_MAX: Final = 4096
+SAVE_EVERY_S: Final = 0.5
+"""How often the cursor is saved while events come; kill -9 repeats at most so much, every other end nothing."""
+ASIDE: Final = frozenset({"gap", "warning"})
+"""Kinds of events that are shown beside the data, on standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,16 @@ class Tail:
     start: str
     cursor_file: Path | None = None
     count: int | None = None
+    on_gap: OnGap | None = None
 
 
 def run(tail: Tail) -> int:
-    """Follow until the count is reached or somebody ends it; the exit code."""
+    """Follow until the count is reached or somebody ends it; the exit code: 2 for what its caller must mend, 1 for what was refused."""
     try:
         return asyncio.run(_main(tail))
     except (FollowError, ConfigError) as error:
-        print(f"edgewake tail: {error}", file=sys.stderr)  # noqa: T201
-        return 1
+        _to_stderr(str(error))
+        return 2 if isinstance(error, ConfigError) or error.wrong_address else 1
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -59,82 +62,65 @@ async def _main(tail: Tail) -> int:
 
 
 async def _follow(tail: Tail) -> None:
-    place = Place(tail.cursor_file)
-    screen: Screen | Lines = Screen(tail.subscription) if sys.stdout.isatty() else Lines(sys.stdout)
-    follower = Follower(tail.servers, tail.subscription, cursor=place.read(), start=tail.start, on_notice=screen.notice)
+    file = CursorFile(tail.cursor_file)
+    cursor = file.read(tail.subscription.streams)
+    output: Screen | Lines = Screen(tail.subscription) if sys.stdout.isatty() else Lines(sys.stdout)
+    follower = Follower(
+        tail.servers,
+        tail.subscription,
+        cursor=cursor,
+        start=tail.start,
+        on_gap=tail.on_gap,
+        checkpoints=True,
+        patient=False,
+        on_notice=output.notice,
+    )
+    shown = Shown(cursor)
     left = tail.count
-    with screen:
-        keeping = asyncio.ensure_future(_keep(place, follower, screen))
-        keeping.add_done_callback(_ender(asyncio.current_task()))
+    with output:
+        saving = asyncio.ensure_future(_save_now_and_then(file, shown, output))
+        saving.add_done_callback(_end_when_failed(asyncio.current_task()))
         try:
             async with contextlib.aclosing(follower.events()) as events:
                 async for received in events:
-                    screen.show(received)
+                    output.show(received)
+                    shown.cursor = received.cursor
                     if left is not None and received.kind == "" and (left := left - 1) == 0:
-                        follower.cursor = received.cursor
                         return
         finally:
-            if keeping.done():
-                keeping.result()
-            keeping.cancel()
-            screen.flush()
-            place.write(follower.cursor)
+            if saving.done():
+                saving.result()
+            saving.cancel()
+            output.flush()
+            file.save(shown.cursor)
 
 
-def _ender(following: asyncio.Task[object] | None) -> Callable[[asyncio.Future[None]], None]:
-    def end(keeping: asyncio.Future[None]) -> None:
-        if following is not None and not keeping.cancelled():
+@dataclass(slots=True)
+class Shown:
+    """The cursor after what was shown last."""
+
+    cursor: str
+
+
+def _end_when_failed(following: asyncio.Task[object] | None) -> Callable[[asyncio.Future[None]], None]:
+    def end(saving: asyncio.Future[None]) -> None:
+        if following is not None and not saving.cancelled():
             following.cancel()
 
     return end
 
 
-async def _keep(place: Place, follower: Follower, screen: Screen | Lines) -> None:
-    """Flush what was shown, and keep the place now and then. Ends only by an error, which ends the following too."""
-    since_kept = 0.0
+async def _save_now_and_then(file: CursorFile, shown: Shown, output: Screen | Lines) -> None:
+    """Flush what was shown, and save the cursor. Ends only by an error, which ends the following too."""
+    since_saved = 0.0
     while True:
         await asyncio.sleep(FLUSH_EVERY_S)
-        screen.flush()
-        since_kept += FLUSH_EVERY_S
-        if since_kept >= KEEP_EVERY_S:
-            since_kept = 0.0
-            place.write(follower.cursor)
-
-
-class Place:
-    """The cursor in a file, replaced as a whole. Without a file nothing is kept."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._written = ""
-
-    def read(self) -> str:
-        """The cursor kept last time, or nothing. Raises ConfigError."""
-        if self._path is None or not self._path.exists():
-            return ""
-        try:
-            text = self._path.read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self._path}: cannot be read: {error}") from error
-        if len(text) > CURSOR_CHARS_MAX or not text.isprintable():
-            raise ConfigError(f"{self._path}: is not a cursor; remove it to begin anew")
-        self._written = text
-        return text
-
-    def write(self, cursor: str) -> None:
-        """Keep a cursor. Raises ConfigError."""
-        if self._path is None or not cursor or cursor == self._written:
-            return
-        new = self._path.with_name(self._path.name + ".new")
-        try:
-            with new.open("w") as out:
-                out.write(cursor + "\n")
-                out.flush()
-                os.fsync(out.fileno())
-            new.replace(self._path)
-        except OSError as error:
-            raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from error
-        self._written = cursor
+        cursor = shown.cursor  # what comes during the flush is not flushed
+        output.flush()
+        since_saved += FLUSH_EVERY_S
+        if since_saved >= SAVE_EVERY_S:
+            since_saved = 0.0
+            file.save(cursor)
 
 
 class Lines:
@@ -153,12 +139,12 @@ class Lines:
         """Print an event."""
         if received.kind == "":
             self._out.write(received.text + "\n")
-        elif received.kind == "gap":
-            _say(f"gap: {received.text}")
+        elif received.kind in ASIDE:
+            _to_stderr(_beside(received))
 
     def notice(self, notice: Connected | Lost) -> None:
         """Print what happened to the connection."""
-        _say(_sentence(notice))
+        _to_stderr(_sentence(notice))
 
     def flush(self) -> None:
         """Hand everything over to the reader."""
@@ -169,7 +155,7 @@ class Screen:
     """A live table for people."""
 
     def __init__(self, subscription: Subscription) -> None:
-        self._table = LiveTable(", ".join(subscription.streams), Console())
+        self._table = LiveTable(subscription.streams, Console())
         self._errors = Console(stderr=True, highlight=False)
 
     def __enter__(self) -> Screen:
@@ -183,15 +169,20 @@ class Screen:
         """Show an event."""
         if received.kind == "":
             self._table.add(received.fields)
-        elif received.kind == "gap":
-            self._errors.print(f"gap: {received.text}", markup=False)
+        elif received.kind in ASIDE:
+            self._errors.print(_beside(received), markup=False)
 
     def notice(self, notice: Connected | Lost) -> None:
         """Show how the connection is."""
-        self._table.say(_sentence(notice))
+        self._table.show_state(_sentence(notice))
 
     def flush(self) -> None:
         """Nothing waits here."""
+
+
+def _beside(received: Received) -> str:
+    """A gap as it came, a warning as its sentence."""
+    return f"warning: {received.fields.get('detail')}" if received.kind == "warning" else f"{received.kind}: {received.text}"
 
 
 def _sentence(notice: Connected | Lost) -> str:
@@ -202,5 +193,5 @@ def _sentence(notice: Connected | Lost) -> str:
             return f"lost {server}: {why}; again in {wait_s:.1f} s"
 
 
-def _say(text: str) -> None:
+def _to_stderr(text: str) -> None:
     print(f"edgewake tail: {text}", file=sys.stderr, flush=True)  # noqa: T201

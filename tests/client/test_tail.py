@@ -8,13 +8,11 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from edgewake.edge.client.table import columns_of, shown
-from edgewake.edge.client.tail import Place
-from edgewake.protocol.errors import ConfigError
 from tests.access.world import Server
 from tests.feeds import DEADLINE_S, Feed
 from tests.services import wait_until
@@ -90,16 +88,36 @@ def test_on_a_terminal_it_shows_a_table(access_a: Server, feed: Feed) -> None:
     assert b"device" in seen
 
 
-def test_a_place_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "place").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="place"):
-        Place(tmp_path / "place").read()
-    with pytest.raises(ConfigError, match="cannot be written"):
-        Place(tmp_path / "missing" / "place").write("v1.x")
+@pytest.mark.parametrize("bad", ["127.0.0.1:8700", "http://no-such-host.invalid:8700"])
+def test_a_wrong_server_is_one_sentence_and_exit_2(bad: str) -> None:
+    done = tail("s", "--server", bad)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+    assert bad in done.stderr
 
 
-def test_values_are_shown_for_people() -> None:
-    assert [shown("t", 1_790_000_000_123), shown("x", 0.1 + 0.2), shown("x", None), shown("s", "a\x1b[31m")] == [
-        "14:13:20.123", "0.3", "", "a�\\[31m",
-    ]  # fmt: skip
-    assert columns_of(["a"], {"b": 1, "a": 2}) == ["a", "b"]
+def test_a_cursor_file_of_another_stream_or_that_cannot_be_written_is_refused_at_once(
+    access_a: Server, new_feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    one, other, file = new_feed(), new_feed(), str(tmp_path / "cursor")
+    one.send(n=1)
+    assert tail(one.name, "--server", access_a.url, "--from", "earliest", "--count", "1", "--cursor-file", file).returncode == 0
+    for arguments, why in (
+        ([other.name, "--cursor-file", file], "was saved for other streams"),
+        ([one.name, "--cursor-file", str(tmp_path / "no" / "cursor")], "cannot be written"),
+    ):
+        done = tail(*arguments, "--server", access_a.url)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert why in done.stderr
+
+
+def test_on_gap_stop_ends_it_with_the_gap(access_a: Server, access_b: Server, new_feed: Callable[..., Feed], tmp_path: Path) -> None:
+    feed, file = new_feed(partitions=1), str(tmp_path / "cursor")
+    for _ in range(10):
+        feed.send(n=1)
+    words = (feed.name, "--server", access_b.url, "--cursor-file", file)
+    assert tail(feed.name, "--server", access_a.url, "--cursor-file", file, "--from", "earliest", "--count", "1").returncode == 0
+    feed.trim(0, 10)
+    for _ in range(2):  # the second run is answered 204
+        done = tail(*words, "--on-gap", "stop")
+        assert (done.returncode, done.stdout) == (0, "")
+    assert "retention" in tail(*words, "--on-gap", "earliest", "--count", "1").stderr

@@ -1,0 +1,68 @@
+"""The cursor in a file, replaced as a whole: where `edgewake tail` goes on next time. Without a file nothing is saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgewake.protocol.cursor import TEXT_MAX, stream_hash, stream_hashes
+from edgewake.protocol.errors import ConfigError
+
+
+class CursorFile:
+    """See the module. Raises ConfigError, at the start rather than after the first event."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._saved = ""
+
+    def read(self, streams: Sequence[str]) -> str:
+        """The cursor saved last time, or nothing; it must be one of these streams, and it must be possible to save another."""
+        if self._path is None:
+            return ""
+        text = self._read() if self._path.exists() else ""
+        self._check(text, streams)
+        self._write(text)
+        self._saved = text
+        return text
+
+    def save(self, cursor: str) -> None:
+        """Save a cursor."""
+        if self._path is not None and cursor and cursor != self._saved:
+            self._write(cursor)
+            self._saved = cursor
+
+    def _read(self) -> str:
+        assert self._path is not None
+        try:
+            text = self._path.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self._path}: cannot be read: {error}") from error
+        if len(text) > TEXT_MAX or not text.isprintable() or " " in text:
+            raise ConfigError(f"{self._path}: is not a cursor; remove it to begin anew")
+        return text
+
+    def _check(self, text: str, streams: Sequence[str]) -> None:
+        """A stream more is welcome; one less would lose the position in it, and the next run would not know."""
+        saved = stream_hashes(text)
+        if saved is not None and not saved <= {stream_hash(stream) for stream in streams}:
+            raise ConfigError(
+                f"{self._path}: was saved for other streams than {', '.join(streams)}; name those it was saved for, or another file"
+            )
+
+    def _write(self, text: str) -> None:
+        """Replace the file; an empty text shows that it could be done."""
+        assert self._path is not None
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            with new.open("w") as out:
+                out.write(text + "\n" if text else "")
+                out.flush()
+                os.fsync(out.fileno())
+            if text:
+                new.replace(self._path)
+            else:
+                new.unlink()
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from error
