@@ -40,6 +40,8 @@ class Progress(BaseModel):
     state: QueryState
     execution: str = "shared"
     """shared (runs with the stream's other queries) or dedicated (a Spark query of its own)."""
+    keys: tuple[str, ...] = ()
+    """Its group columns: with the window they name a row, whose highest revision is the truth."""
     detail: str = ""
     """Why it was refused or failed, and what to do."""
     batch: int = -1

@@ -229,6 +229,7 @@ class Lane:
                     query=registered.query.name,
                     stream=record.stream,
                     state=QueryState.RUNNING,
+                    keys=tuple(key.name for key in registered.query.keys),
                     batch=record.revision,
                     watermark=emit.watermark(registered.query, record.top),
                     offsets=record.offsets,

@@ -207,6 +207,7 @@ class Catalogue:
         return shown | {
             "registered": registered,
             "of": progress.get("stream"),
+            "keys": progress.get("keys"),
             "state": progress.get("state"),
             "watermark": progress.get("watermark"),
         }

@@ -2,10 +2,12 @@
    touched at a fixed pace, so that a burst of a thousand events costs one redraw. */
 
 import { HostChart } from "./chart.js";
-import { byId, duration, number, say, setUpTheme } from "./dom.js";
-import { Feeds, STREAMS_MAX } from "./feeds.js";
+import { byId, number, say, setUpTheme } from "./dom.js";
+import { Feed } from "./feed.js";
+import { Gaps } from "./gaps.js";
 import { Parts } from "./parts.js";
 import { Results } from "./results.js";
+import { STREAMS_MAX, StreamList } from "./streams.js";
 import { Tally } from "./tally.js";
 import { Vehicles } from "./vehicles.js";
 
@@ -17,12 +19,14 @@ const QUERIES = ["host_10s", "top_streets", "speed_quantiles", "vehicles_distinc
 const NOT_SHOWN = new Set(["host_minute", "host_sliding", "vehicles_10s"]);
 
 setUpTheme(byId("theme"));
+say(byId("zone"), Intl.DateTimeFormat().resolvedOptions().timeZone);
 const tally = new Tally(Date.now());
 const vehicles = new Vehicles();
 const chart = new HostChart();
-const results = new Results();
-const parts = new Parts();
 const finals = {}; /* query -> event time up to which its windows are final */
+const results = new Results(finals);
+const parts = new Parts();
+const gaps = new Gaps();
 const rates = []; /* [time, events] of the last RATE_OVER_MS */
 
 const PANELS = {
@@ -32,33 +36,42 @@ const PANELS = {
   host_10s: (row) => chart.takeWindow(row),
 };
 
-const feeds = new Feeds(choose, {
+const feed = new Feed({
   event(event) {
     const now = Date.now();
     if (!tally.take(event, now)) return;
     const name = event.query ?? event.stream;
     (PANELS[name] ?? ((row) => results.take(row, !QUERIES.includes(name))))(event, now);
   },
-  watermark: ({ query, watermark }) => (finals[query] = watermark),
-  gap: (detail) => tally.gap(detail, Date.now()),
-  replaced: (streams) => streams.forEach((name) => tally.overlap.add(name)),
+  watermark({ query, watermark }) {
+    finals[query] = watermark;
+    results.finalChanged();
+  },
+  gap: (detail) => gaps.take(detail, Date.now()),
   state: () => renderConnection(),
 });
+const list = new StreamList(follow);
 
-/* Ours first, in a fixed order, then what users added, as far as one subscription goes. */
-function choose({ streams }) {
-  const queries = streams.filter(({ kind, registered }) => kind === "query" && registered).map(({ name }) => name);
+/* Ours first, in a fixed order, then the newest queries of users, as far as one subscription goes. */
+function follow(streams) {
   const names = new Set(streams.map(({ name }) => name));
   const ours = [...STREAMS, ...QUERIES].filter((name) => names.has(name));
-  return [...ours, ...queries.filter((name) => !QUERIES.includes(name) && !NOT_SHOWN.has(name))].slice(0, STREAMS_MAX);
+  const queries = streams.filter(({ kind, registered }) => kind === "query" && registered);
+  const users = queries.filter(({ name }) => !QUERIES.includes(name) && !NOT_SHOWN.has(name)).slice(0, STREAMS_MAX - ours.length);
+  results.show(users.map(({ name }) => name), Object.fromEntries(users.map(({ name, keys }) => [name, keys])));
+  feed.follow([...ours, ...users.map(({ name }) => name)]);
+  renderConnection();
 }
 
+/* What is seen counts down every second; what is read out changes only when the state does. */
 function renderConnection() {
-  const worst = feeds?.feeds.find((feed) => feed.state !== "live") ?? feeds?.feeds[0];
-  const state = worst?.state ?? "connecting";
-  const wait = worst?.retryAt ? Math.ceil((worst.retryAt - Date.now()) / 1000) : 0;
+  const state = list?.problem && feed.state !== "live" ? "reconnecting" : feed.state;
+  const wait = feed.retryAt ? Math.ceil((feed.retryAt - Date.now()) / 1000) : 0;
+  const why = feed.streams.length ? list?.problem : (list?.problem || "none of this page's streams exists yet");
+  const words = state === "live" ? "live" : [state, why].filter(Boolean).join(": ");
   byId("connection").dataset.state = state;
-  say(byId("connection").lastChild, state === "reconnecting" && wait > 0 ? `reconnecting in ${wait} s` : state);
+  say(byId("connection-seen"), state === "reconnecting" && wait > 0 ? `${words} (again in ${wait} s)` : words);
+  say(byId("connection-spoken"), words);
 }
 
 function renderHeader(now) {
@@ -70,9 +83,6 @@ function renderHeader(now) {
   const delay = tally.delay();
   say(byId("delay"), delay ? `${number(delay.p50)} ms` : "–");
   say(byId("delay-95"), delay ? `95 % < ${number(delay.p95)} ms` : "");
-  const gap = tally.gapsSaid.at(-1);
-  byId("gaps").hidden = !gap;
-  if (gap) say(byId("gaps"), `gap said ${duration((now - gap.at) / 1000)} ago: ${gap.reason ?? "unknown"}`);
 }
 
 function render() {
@@ -82,25 +92,27 @@ function render() {
   vehicles.render(now);
   parts.render(now);
   results.render();
+  gaps.render(now);
 }
 
 setInterval(render, RENDER_EVERY_MS);
 setInterval(() => chart.render(), 1_000);
 
-/** For tests and the curious: what came, whether it came once and whole, and over which connections. */
+/** For tests and the curious: what came, whether it came once and whole, and over which connection. */
 window.edgewake = {
   tally,
-  feeds,
+  feed,
   finals,
+  vehicles,
   get stats() {
-    const { events, readings, results: rows, duplicates, replayed, missing, gapsSaid } = tally;
+    const { events, readings, results: rows, duplicates, missing } = tally;
     return {
-      events, readings, results: rows, duplicates, replayed, missing, gapsSaid: [...gapsSaid],
+      events, readings, results: rows, duplicates, missing, gaps: [...gaps.kept],
       series: Object.fromEntries(tally.series),
-      reconnects: feeds.reconnects,
+      reconnects: feed.reconnects,
       state: byId("connection").dataset.state,
-      streams: feeds.streams,
-      shown: { vehicles: vehicles.count, points: chart.points, windows: chart.windows, parts: parts.count },
+      streams: feed.streams,
+      shown: { vehicles: vehicles.count, drawn: vehicles.drawn, points: chart.points, windows: chart.windows, parts: parts.count },
     };
   },
 };

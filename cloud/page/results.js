@@ -1,11 +1,12 @@
-/* What the queries found: the busiest streets, the tiles over the map, and the newest rows of queries that users added. */
+/* What the queries found: the busiest streets, the tiles over the map, and the newest windows of queries that users added. */
 
 import { bound } from "./tally.js";
 import { byId, clock, make, number, say } from "./dom.js";
 
 export const STREETS_MAX = 8; /* rows of the top list */
 export const QUERIES_MAX = 6; /* user queries shown */
-export const ROWS_MAX = 5; /* newest rows shown of each */
+export const ROWS_MAX = 8; /* newest windows and groups shown of each */
+export const ROWS_KEPT = 64; /* of each query, so that a correction finds its row */
 export const COLUMNS_MAX = 8;
 
 /** The first column that holds a list of {item, count}, as a list or as JSON text. */
@@ -25,12 +26,36 @@ class Newest {
   }
 }
 
-export class Results {
+/** The newest revision of each (window, group) of one query. `keys`: its group columns; without them every text column is taken for one. */
+export class Windows {
   constructor() {
+    this.rows = new Map(); /* window and group as text -> row */
+    this.keys = null;
+  }
+
+  take(row) {
+    const keys = this.keys ?? Object.keys(row).filter((name) => name !== "query" && typeof row[name] === "string");
+    const id = JSON.stringify([row.window_start, row.window_end, ...keys.map((name) => row[name])]);
+    const known = this.rows.get(id);
+    if (known && known.revision > row.revision) return;
+    this.rows.delete(id); /* so that the order is that of the newest word */
+    this.rows.set(id, row);
+    bound(this.rows, ROWS_KEPT);
+  }
+
+  get newest() {
+    return [...this.rows.values()].sort((a, b) => b.window_end - a.window_end).slice(0, ROWS_MAX);
+  }
+}
+
+export class Results {
+  /** `finals`: query -> event time in ms up to which its windows are final. */
+  constructor(finals) {
+    this.finals = finals;
     this.streets = new Newest();
     this.distinct = new Newest();
     this.quantiles = new Newest();
-    this.own = new Map(); /* query -> newest rows */
+    this.own = new Map(); /* query -> Windows */
   }
 
   /** Keep a result row; `owned` for a query that is not one of ours. */
@@ -41,6 +66,22 @@ export class Results {
     else if (owned) this.#takeOwn(row);
   }
 
+  /** Show these queries of users and no others. `keysOf`: query -> its group columns, as far as they are known. */
+  show(queries, keysOf) {
+    for (const name of this.own.keys()) {
+      if (queries.includes(name)) continue;
+      this.own.delete(name);
+      this.ownChanged = true;
+    }
+    this.keysOf = keysOf;
+    for (const [name, windows] of this.own) windows.keys = keysOf[name] ?? null;
+  }
+
+  /** A watermark came: rows may have become final. */
+  finalChanged() {
+    this.ownChanged = true;
+  }
+
   render() {
     this.#renderTiles();
     this.#renderStreets();
@@ -48,9 +89,12 @@ export class Results {
   }
 
   #takeOwn(row) {
-    const rows = this.own.get(row.query) ?? [];
-    this.own.set(row.query, [row, ...rows].slice(0, ROWS_MAX));
-    bound(this.own, QUERIES_MAX);
+    if (!this.own.has(row.query)) {
+      this.own.set(row.query, new Windows());
+      this.own.get(row.query).keys = this.keysOf?.[row.query] ?? null;
+      bound(this.own, QUERIES_MAX);
+    }
+    this.own.get(row.query)?.take(row);
     this.ownChanged = true;
   }
 
@@ -83,19 +127,29 @@ export class Results {
   #renderOwn() {
     if (!this.ownChanged) return;
     this.ownChanged = false;
-    byId("queries-panel").hidden = false;
-    byId("queries").replaceChildren(...[...this.own].map(([name, rows]) => this.#ownTable(name, rows)));
+    if (byId("queries-panel").hidden !== (this.own.size === 0)) {
+      byId("queries-panel").hidden = this.own.size === 0;
+      window.dispatchEvent(new Event("resize")); /* the map has another height now */
+    }
+    byId("queries").replaceChildren(...[...this.own].map(([name, windows]) => this.#ownTable(name, windows.newest)));
   }
 
   #ownTable(name, rows) {
-    const columns = Object.keys(rows[0]).filter((column) => !["query", "revision", "final", "window_start"].includes(column)).slice(0, COLUMNS_MAX);
+    const hidden = ["query", "revision", "final", "window_start"];
+    const columns = Object.keys(rows[0]).filter((column) => !hidden.includes(column)).slice(0, COLUMNS_MAX);
     const table = make("table");
     table.append(make("caption", "", name));
     const head = table.createTHead().insertRow();
-    head.append(...columns.map((column) => make("th", "", column === "window_end" ? "until" : column)));
+    head.append(...[...columns.map((column) => (column === "window_end" ? "until" : column)), ""].map((text) => make("th", "", text)));
+    const body = table.createTBody();
     for (const row of rows) {
-      const line = table.insertRow();
+      const line = body.insertRow();
       for (const column of columns) line.insertCell().textContent = cell(column, row[column]);
+      const isFinal = row.window_end <= (this.finals[name] ?? -Infinity);
+      const state = line.insertCell();
+      state.textContent = isFinal ? "final" : "open";
+      state.title = isFinal ? "No reading can change this window any more" : `May still change; revision ${row.revision}`;
+      line.dataset.final = String(isFinal);
     }
     return table;
   }

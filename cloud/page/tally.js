@@ -5,7 +5,6 @@
 export const SERIES_MAX = 2_000; /* (stream, device, epoch) remembered; the oldest go first */
 export const ROWS_MAX = 2_000; /* results remembered, likewise */
 export const DELAYS_KEPT = 300;
-export const GAPS_KEPT = 20;
 
 /** Remove the oldest entries of a Map over `max`. */
 export function bound(map, max) {
@@ -23,24 +22,16 @@ export class Tally {
     this.readings = 0;
     this.results = 0;
     this.duplicates = 0; /* a reading again, or behind one that was already here */
-    this.replayed = 0; /* dropped because a Feed was replaced and began earlier, as it should */
     this.missing = 0; /* seq numbers that were jumped over */
-    this.gapsSaid = []; /* what the server told us is lost, newest last */
     this.series = new Map(); /* "stream device epoch" -> {first, last, count, missing} */
     this.rows = new Map(); /* results as text -> true */
     this.delays = [];
-    this.overlap = new Set(); /* streams whose Feed was replaced: repeats are expected */
   }
 
   /** Count one event; false: it was here before and must not be shown again. */
   take(event, now) {
     this.events++;
     return event.query ? this.#takeResult(event) : this.#takeReading(event, now);
-  }
-
-  gap(detail, now) {
-    this.gapsSaid.push({ at: now, ...detail });
-    if (this.gapsSaid.length > GAPS_KEPT) this.gapsSaid.shift();
   }
 
   /** Milliseconds from the device's clock to this page: {p50, p95}, or null before the first. */
@@ -68,9 +59,7 @@ export class Tally {
       bound(this.series, SERIES_MAX);
       return true;
     }
-    if (seq <= known.last) {
-      return this.#repeated(stream);
-    }
+    if (seq <= known.last) return this.#repeated();
     const jumped = seq - known.last - 1;
     known.missing += jumped;
     this.missing += jumped;
@@ -79,16 +68,15 @@ export class Tally {
     return true;
   }
 
-  #repeated(name) {
-    if (this.overlap.has(name)) this.replayed++;
-    else this.duplicates++;
+  #repeated() {
+    this.duplicates++;
     return false;
   }
 
   #takeResult(row) {
     this.results++;
     const text = JSON.stringify(row);
-    if (this.rows.has(text)) return this.#repeated(row.query);
+    if (this.rows.has(text)) return this.#repeated();
     this.rows.set(text, true);
     bound(this.rows, ROWS_MAX);
     return true;

@@ -1,11 +1,12 @@
-/* The live map: a marker for each vehicle of `vehicle_position`, its trail, and its details on a click.
+/* The live map: an arrow for each vehicle of `vehicle_position`, its trail, and its details on a click or a choice in the list.
 
    The basemap is /page/town.geojson (the simulated town), drawn as vectors under a graticule, so that it is readable without any
    tiles and for positions anywhere on earth. */
 
 import { byId, clock, make, number, onThemeChange, say, themeColour } from "./dom.js";
+import { VehicleLayer } from "./vehicle_layer.js";
 
-export const VEHICLES_MAX = 300; /* markers; the vehicle heard longest ago goes first */
+export const VEHICLES_MAX = 5_000; /* kept and drawn; the vehicle heard longest ago goes first, and the page says so */
 export const TRAIL_POINTS = 40; /* positions behind a vehicle */
 export const STALE_MS = 20_000; /* a vehicle not heard for so long fades */
 export const LABELS_MAX = 40; /* street names on the map */
@@ -45,7 +46,8 @@ export function roundStep(least) {
 
 export class Vehicles {
   constructor() {
-    this.vehicles = new Map(); /* device -> {reading, marker, arrow, trail, line, fresh} */
+    this.vehicles = new Map(); /* device -> {reading, from, trail, heardAt, colour, stale} */
+    this.dropped = 0; /* vehicles that were left out at VEHICLES_MAX */
     this.colouring = COLOURS.speed;
     this.selected = null;
     this.map = L.map("map", { preferCanvas: true, zoomControl: false, zoomSnap: 0.25, minZoom: 2, maxZoom: 19, worldCopyJump: true });
@@ -61,12 +63,15 @@ export class Vehicles {
     this.streets = [];
     this.placed = false;
     this.map.on("moveend", () => this.#drawGround());
-    /* Markers glide by a CSS transition; while the map zooms they must follow it at once. */
-    this.map.on("zoomstart", () => this.map.getContainer().classList.add("zooming"));
-    this.map.on("zoomend", () => requestAnimationFrame(() => this.map.getContainer().classList.remove("zooming")));
+    this.layer = new VehicleLayer(this.vehicles).addTo(this.map);
+    this.map.on("click", ({ containerPoint }) => this.#select(this.layer.at(containerPoint)));
+    this.map.on("mousemove", ({ containerPoint }) => this.#hover(this.layer.at(containerPoint)));
     this.map.on("zoomend", () => this.#restyle());
     byId("colour").addEventListener("change", (event) => this.#colourBy(event.target.value));
-    byId("details").querySelector("button").addEventListener("click", () => this.#select(null));
+    byId("details").querySelector("button").addEventListener("click", () => this.#close());
+    byId("details").addEventListener("keydown", ({ key }) => key === "Escape" && this.#close());
+    byId("vehicle").addEventListener("focus", () => this.#fillList());
+    byId("vehicle").addEventListener("change", ({ target }) => this.#select(target.value || null, { focus: true }));
     onThemeChange(() => this.#restyle());
     this.#colourBy("speed");
     this.#loadTown();
@@ -76,65 +81,39 @@ export class Vehicles {
     return this.vehicles.size;
   }
 
+  get drawn() {
+    return this.layer.drawn;
+  }
+
   /** Keep a reading of vehicle_position; drawn at the next `render`. */
   take(reading) {
     if (typeof reading.lat !== "number" || typeof reading.lon !== "number") return;
     const vehicle = this.vehicles.get(reading.device) ?? { trail: [] };
     this.vehicles.delete(reading.device); /* so that the map's order is the order in which they were heard */
     this.vehicles.set(reading.device, vehicle);
-    if (vehicle.reading) vehicle.trail.push([vehicle.reading.lat, vehicle.reading.lon]);
+    if (vehicle.reading) vehicle.trail.push((vehicle.from = [vehicle.reading.lat, vehicle.reading.lon]));
     if (vehicle.trail.length > TRAIL_POINTS) vehicle.trail.shift();
     vehicle.reading = reading;
     vehicle.heardAt = Date.now();
-    vehicle.fresh = true;
+    this.#paint(vehicle);
   }
 
   render(now) {
-    for (const [device, vehicle] of [...this.vehicles].slice(0, Math.max(0, this.count - VEHICLES_MAX))) {
-      vehicle.marker?.remove();
-      vehicle.line?.remove();
+    for (const device of [...this.vehicles.keys()].slice(0, Math.max(0, this.count - VEHICLES_MAX))) {
       this.vehicles.delete(device);
+      this.dropped++;
     }
-    for (const [device, vehicle] of this.vehicles) {
-      if (vehicle.fresh) this.#draw(device, vehicle);
-      vehicle.arrow.parentElement.classList.toggle("stale", now - vehicle.heardAt > STALE_MS);
-    }
+    for (const vehicle of this.vehicles.values()) vehicle.stale = now - vehicle.heardAt > STALE_MS;
     if (this.selected) this.#showDetails();
-    byId("map-waiting").hidden = this.count > 0;
+    byId("map-waiting").hidden = this.count > 0 && !this.dropped;
+    if (this.dropped) say(byId("map-waiting"), `only the ${VEHICLES_MAX.toLocaleString("en")} vehicles that were heard last are drawn`);
     if (!this.placed && this.count > 0) this.#place();
-  }
-
-  #draw(device, vehicle) {
-    const { lat, lon, heading_deg: heading } = vehicle.reading;
-    if (!vehicle.marker) this.#add(device, vehicle);
-    vehicle.marker.setLatLng([lat, lon]);
-    vehicle.line.setLatLngs(vehicle.trail);
-    /* Turn the short way round: 350° to 10° is +20°, not -340°. */
-    vehicle.angle += ((((heading ?? 0) - vehicle.angle) % 360) + 540) % 360 - 180;
-    vehicle.arrow.style.transform = `rotate(${vehicle.angle}deg)`;
-    this.#paint(vehicle);
-    vehicle.fresh = false;
-  }
-
-  #add(device, vehicle) {
-    const icon = make("div", "vehicle");
-    icon.append(make("i"), make("span", "", device));
-    vehicle.arrow = icon.firstChild;
-    vehicle.angle = vehicle.reading.heading_deg ?? 0;
-    vehicle.line = L.polyline([], { weight: 2.5, opacity: 0.55, interactive: false }).addTo(this.map);
-    vehicle.marker = L.marker([vehicle.reading.lat, vehicle.reading.lon], {
-      icon: L.divIcon({ html: icon, className: "vehicle-icon", iconSize: [26, 26] }),
-      title: device,
-    });
-    vehicle.marker.on("click", () => this.#select(device)).addTo(this.map);
   }
 
   #paint(vehicle) {
     const { field, ramp, from, to } = this.colouring;
     const value = vehicle.reading[field];
-    const colour = typeof value === "number" ? rampColour(ramp, (value - from) / (to - from)) : themeColour("--muted");
-    vehicle.arrow.style.setProperty("--colour", colour);
-    vehicle.line.setStyle({ color: colour });
+    vehicle.colour = typeof value === "number" ? rampColour(ramp, (value - from) / (to - from)) : themeColour("--muted");
   }
 
   #colourBy(name) {
@@ -142,19 +121,43 @@ export class Vehicles {
     const [low, high] = byId("ramp-ends").children;
     byId("ramp").style.background = `linear-gradient(to right, ${this.colouring.ramp.join(", ")})`;
     [low.textContent, high.textContent] = this.colouring.ends;
-    for (const vehicle of this.vehicles.values()) if (vehicle.marker) this.#paint(vehicle);
+    for (const vehicle of this.vehicles.values()) this.#paint(vehicle);
   }
 
-  #select(device) {
-    this.vehicles.get(this.selected)?.marker?.getElement()?.classList.remove("selected");
-    this.selected = device;
-    this.vehicles.get(device)?.marker?.getElement()?.classList.add("selected");
+  #select(device, { focus = false } = {}) {
+    this.selected = this.layer.selected = device;
     byId("details").hidden = device === null;
+    if (!device) return;
+    this.#fillList();
+    byId("vehicle").value = device;
+    this.#showDetails();
+    if (focus) byId("details").focus();
+  }
+
+  /* Back to where the choice was made, so that a keyboard goes on from there. */
+  #close() {
+    this.#select(null);
+    byId("vehicle").value = "";
+    byId("vehicle").focus();
+  }
+
+  #hover(device) {
+    this.layer.hovered = device;
+    byId("map").classList.toggle("over-vehicle", device !== null);
+  }
+
+  /* One stop for the Tab key however many vehicles there are. */
+  #fillList() {
+    const list = byId("vehicle");
+    const names = [...this.vehicles.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const chosen = list.value;
+    list.replaceChildren(new Option("none", ""), ...names.map((name) => new Option(name, name)));
+    if (this.vehicles.has(chosen)) list.value = chosen;
   }
 
   #showDetails() {
     const reading = this.vehicles.get(this.selected)?.reading;
-    if (!reading) return this.#select(null);
+    if (!reading) return this.#close();
     const [title, list] = [byId("details").querySelector("h3"), byId("details").querySelector("dl")];
     say(title, this.selected);
     DETAILS.forEach(([label, field, text], i) => {

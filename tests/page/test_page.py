@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.page.conftest import Visit
+from tests.page.conftest import PATIENCE_S, Visit
 from tests.page.world import AccessServer, Town, Writer
 from tests.services import wait_until
 
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests of the page."""
 
 MINUTE = 60_000
+IS_DRAWN = "(device) => window.edgewake?.vehicles.layer.points.has(device)"
 HAS_ALL = """(stats, wanted) => Object.entries(wanted).every(([key, last]) => stats.series[key]?.last >= last)"""
 
 
@@ -28,7 +31,7 @@ def _sent(writer: Writer, town: Town) -> dict[str, int]:
 async def test_vehicles_machine_and_parts_appear(visit: Visit, writer: Writer):
     with Town(writer, "appear"):
         await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 10 && stats.shown.parts >= 1")
-        await expect(visit.page.locator(".vehicle", has_text="appear-car-1")).to_have_count(1)
+        await visit.page.wait_for_function(IS_DRAWN, arg="appear-car-1")
         await visit.page.locator("#host").select_option("appear-host")
         await expect(visit.page.locator("#cpu")).to_have_text(re.compile(r"\d+ %"))
         await expect(visit.page.locator('tr[data-part="appear-part"]')).to_contain_text("4711")
@@ -42,7 +45,7 @@ async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(browser: Bro
     page = await browser.new_page()
     await page.goto(server.url)
     began = time.monotonic()
-    await expect(page.locator(".vehicle", has_text="quiet-car-2")).to_have_count(1)
+    await page.wait_for_function(IS_DRAWN, arg="quiet-car-2", timeout=PATIENCE_S * 1000)
     assert time.monotonic() - began < 12
     await page.close()
 
@@ -86,7 +89,7 @@ async def test_goes_on_without_gap_or_repeat_when_the_server_restarts(
     ours = {key: series for key, series in stats["series"].items() if f" {name}-" in key}
     assert {key: series["last"] for key, series in ours.items()} == _sent(writer, town)
     assert all(series["count"] == series["last"] - series["first"] + 1 for series in ours.values())
-    assert (stats["duplicates"], stats["missing"], stats["gapsSaid"], stats["state"]) == (0, 0, [], "live")
+    assert (stats["duplicates"], stats["missing"], stats["gaps"], stats["state"]) == (0, 0, [], "live")
     assert stats["reconnects"] >= 1
     assert [text for text in visit.complaints if "ERR_" not in text and "Failed to load resource" not in text] == []
 
@@ -96,8 +99,8 @@ async def test_goes_on_after_the_server_refused_for_a_while(visit: Visit, writer
     with Town(writer, "refused") as town:
         await visit.until("(stats) => Object.keys(stats.series).filter((key) => key.includes('refused')).length === 4")
         await visit.page.route("**/v1/events?*", lambda route: route.fulfill(status=503, body="later"))
-        await visit.page.evaluate("window.edgewake.feeds.feeds.forEach((feed) => feed.source.close() || feed.source.onerror())")
-        await expect(visit.page.locator("#connection")).to_contain_text("reconnecting in")
+        await visit.page.evaluate("window.edgewake.feed.source.close() || window.edgewake.feed.source.onerror()")
+        await expect(visit.page.locator("#connection")).to_contain_text("again in")
         seen = _sent(writer, town)
         await visit.page.unroute("**/v1/events?*")
         await visit.until(HAS_ALL, seen)
@@ -121,7 +124,11 @@ async def test_a_query_that_is_added_later_appears(visit: Visit, writer: Writer)
 async def test_a_click_on_a_vehicle_shows_its_details(visit: Visit, writer: Writer):
     with Town(writer, "click"):
         await visit.until("(stats) => Object.keys(stats.series).filter((key) => key.includes('click-car')).length === 3")
-        await visit.page.locator(".vehicle-icon", has_text="click-car-0").dispatch_event("click")
+        await visit.page.wait_for_function(IS_DRAWN, arg="click-car-0")
+        box = await visit.page.locator("#map").bounding_box()
+        assert box
+        x, y = await visit.page.evaluate("window.edgewake.vehicles.layer.points.get('click-car-0')")
+        await visit.page.mouse.click(box["x"] + x, box["y"] + y)
         await expect(visit.page.locator("#details")).to_contain_text("Market Street")
         await expect(visit.page.locator("#details h3")).to_have_text("click-car-0")
 
@@ -142,3 +149,126 @@ async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer)
     with Town(writer, "phone"):
         await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 3")
     assert await visit.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+async def test_a_thousand_vehicles_are_all_drawn_on_one_canvas(visit: Visit, writer: Writer):
+    for frame in range(2):
+        writer.fleet("thousand", 1_000, frame)
+    await visit.page.wait_for_function(IS_DRAWN, arg="thousand-999", timeout=PATIENCE_S * 1000)
+    drawn = await visit.page.evaluate(
+        "[...window.edgewake.vehicles.layer.points.keys()].filter((name) => name.startsWith('thousand-')).length"
+    )
+    assert drawn == 1_000
+    assert await visit.page.evaluate("document.querySelectorAll('#map *').length") < 1_000
+
+
+async def test_a_keyboard_reaches_a_vehicle_and_comes_back(visit: Visit, writer: Writer):
+    """From the theme's button a few Tabs lead to the list of vehicles, not one Tab a vehicle; Escape closes what a choice opened."""
+    with Town(writer, "keys", vehicles=30):
+        await visit.page.wait_for_function(IS_DRAWN, arg="keys-car-29", timeout=PATIENCE_S * 1000)
+        await visit.page.locator("#theme").focus()
+        for _ in range(12):
+            await visit.page.keyboard.press("Tab")
+            if await visit.page.evaluate("document.activeElement.id") == "vehicle":
+                break
+        assert await visit.page.evaluate("document.activeElement.id") == "vehicle"
+        await visit.page.locator("#vehicle").select_option("keys-car-7")
+        await expect(visit.page.locator("#details h3")).to_have_text("keys-car-7")
+        assert await visit.page.evaluate("document.activeElement.id") == "details"
+        await visit.page.keyboard.press("Escape")
+        await expect(visit.page.locator("#details")).to_be_hidden()
+        assert await visit.page.evaluate("document.activeElement.id") == "vehicle"
+
+
+async def test_a_screen_reader_hears_states_and_no_seconds(visit: Visit, server: AccessServer, writer: Writer):
+    with Town(writer, "spoken"):
+        await visit.until("(stats) => stats.state === 'live'")
+        await visit.page.evaluate(
+            "window.spoken = []; new MutationObserver(() => window.spoken.push(document.getElementById('connection-spoken').textContent))"
+            ".observe(document.getElementById('connection-spoken'), {childList: true, characterData: true, subtree: true})"
+        )
+        server.process.kill()
+        await expect(visit.page.locator("#connection-seen")).to_contain_text("the server is away")
+        server.start()
+        await visit.until("(stats) => stats.state === 'live'")
+    spoken = await visit.page.evaluate("window.spoken")
+    assert spoken
+    assert spoken[-1] == "live"
+    assert [text for text in spoken if "again in" in text] == []
+    assert len(spoken) <= 8, "it is read out again and again"
+
+
+async def test_queries_may_come_and_go_for_ever(visit: Visit, writer: Writer):
+    """More queries than one subscription holds, one after the other: the newest is followed, removed ones leave, nothing reconnects."""
+    with Town(writer, "many"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3")
+        for i in range(18):
+            writer.register(f"many_{i}")
+            await visit.until("(stats, name) => stats.streams.includes(name)", f"many_{i}")
+            writer.result(f"many_{i}", 0, MINUTE, device="d", n=i)
+            await expect(visit.page.locator("#queries table", has_text=f"many_{i}")).to_have_count(1)
+            writer.remove(f"many_{i}")
+            await visit.until("(stats, name) => !stats.streams.includes(name)", f"many_{i}")
+            await expect(visit.page.locator("#queries table", has_text=f"many_{i}")).to_have_count(0)
+        opened = _connections(visit)
+        asked = len([url for url in visit.requests if url.endswith("/v1/streams")])
+        wait_for = asked + 3
+        while len([url for url in visit.requests if url.endswith("/v1/streams")]) < wait_for:
+            await visit.page.wait_for_timeout(50)
+        assert _connections(visit) == opened, "it reconnects although nothing changed"
+    stats = await visit.stats()
+    assert (stats["duplicates"], stats["missing"], stats["reconnects"]) == (0, 0, 0)
+
+
+def _connections(visit: Visit) -> int:
+    return len([url for url in visit.requests if "/v1/events?" in url])
+
+
+async def test_a_position_that_is_refused_costs_minutes_and_not_the_life_of_the_page(visit: Visit, writer: Writer):
+    """The page was opened long ago; it begins again a few minutes back from now."""
+    with Town(writer, "forgotten"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3")
+        await visit.page.route("**/v1/events?*last_event_id*", lambda route: route.fulfill(status=400, body="{}"))
+        later_ms = 3_600_000
+        await visit.page.evaluate("(ms) => { const now = Date.now; Date.now = () => now() + ms; }", later_ms)
+        await visit.page.evaluate(
+            "window.edgewake.feed.heardAt = Date.now(); window.edgewake.feed.source.close(); window.edgewake.feed.source.onerror()"
+        )
+        await visit.until("(stats) => stats.gaps.some(({ reason }) => reason === 'refused')")
+        with_from = [url for url in visit.requests if "/v1/events?" in url]
+        async with visit.page.expect_request(lambda request: "/v1/events?" in request.url and "last_event_id" not in request.url) as again:
+            pass
+        asked = parse_qs(urlsplit((await again.value).url).query)["from"][0]
+        assert datetime.fromisoformat(asked).timestamp() > time.time() + later_ms / 1000 - 200, with_from[-1]
+
+
+async def test_a_machine_that_slept_for_hours_is_not_sent_hours(visit: Visit, server: AccessServer, writer: Writer):
+    with Town(writer, "slept"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3")
+        server.process.kill()
+        await visit.until("(stats) => stats.state === 'reconnecting'")
+        await visit.page.evaluate("window.edgewake.feed.heardAt -= 7200_000")
+        server.start()
+        await visit.until("(stats) => stats.state === 'live'")
+        await expect(visit.page.locator("#gaps-newest")).to_contain_text("this page was away for 2 h")
+
+
+async def test_a_gap_says_what_is_lost_and_how_much(visit: Visit, writer: Writer):
+    writer.reading("vehicle_position", "lossy", lat=53.2, lon=-6.1)
+    writer.gap("vehicle_position", "lossy", count=17, reason="quota")
+    await expect(visit.page.locator("#gaps-newest")).to_contain_text("17 readings of vehicle_position from lossy lost: the device was full")
+    await visit.page.locator("#gaps summary").click()
+    await expect(visit.page.locator("#gaps-list li").first).to_contain_text("17 readings")
+
+
+async def test_a_users_query_shows_one_row_per_window_and_group_and_marks_what_is_final(visit: Visit, writer: Writer):
+    writer.register("counted")
+    await visit.until("(stats) => stats.streams.includes('counted')")
+    for n in (1, 2, 3):
+        writer.result("counted", 0, MINUTE, device="car-19", n=n)
+    writer.result("counted", MINUTE, 2 * MINUTE, device="car-19", n=1)
+    writer.watermark("counted", MINUTE)
+    table = visit.page.locator("#queries table", has_text="counted")
+    await expect(table.locator("tbody tr")).to_have_count(2)
+    await expect(table.locator('tbody tr[data-final="true"]')).to_contain_text("3")
+    await expect(table.locator('tbody tr[data-final="false"]')).to_contain_text("open")

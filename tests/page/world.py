@@ -18,10 +18,10 @@ import orjson
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
-from edgewake.protocol.frame import Frame
+from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.frame import encode as encode_frame
 from edgewake.protocol.query import Registration
-from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, result_key
+from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, KIND_WATERMARK, WATERMARK_KEY, result_key, watermark_value
 from edgewake.protocol.stream import FieldInfo, Stream, types_of
 from tests.services import Process, free_ports, part
 
@@ -63,6 +63,44 @@ class Writer:
                 topics.query_topic(query), result_key(window_start, window_end, group), orjson.dumps(row), {KIND_HEADER: KIND_RESULT}
             )
 
+    def fleet(self, name: str, vehicles: int, turn: int) -> None:
+        """A reading of each of many vehicles, in one transaction."""
+        with self._lock:
+            now = time.time_ns() // 1_000_000
+            fields = {"lat": 53.2, "lon": -6.1 + turn / 1000, "speed_kmh": 30.0, "heading_deg": 90.0}
+            self._declare("vehicle_position", {field: [value] for field, value in fields.items()})
+            self._producer.begin_transaction()
+            for i in range(vehicles):
+                columns = {**{field: [value] for field, value in fields.items()}, "lat": [53.0 + i / vehicles]}
+                body = encode_frame(Frame(1, turn + 1, turn + 1, [now], columns))
+                device = f"{name}-{i}"
+                value = record.encode(
+                    device=device, stream="vehicle_position", mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body
+                )
+                self._producer.produce(topics.stream_topic("vehicle_position"), key=device, value=value)
+            self._producer.commit_transaction(30)
+
+    def gap(self, stream: str, device: str, *, count: int, reason: str) -> None:
+        """A gap frame of a device, after what it sent."""
+        with self._lock:
+            now = time.time_ns() // 1_000_000
+            seq = self.sent.get((stream, device), 0) + 1
+            self.sent[stream, device] = seq + count - 1
+            body = encode_frame(Frame(1, seq, seq, [], {}, gap=Gap(reason, count)))
+            value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body)
+            self._commit(topics.stream_topic(stream), device.encode(), value, {})
+
+    def watermark(self, query: str, until_ms: int) -> None:
+        """Windows that end until then are final."""
+        with self._lock:
+            value = watermark_value(query, until_ms, next(self._revisions))
+            self._commit(topics.query_topic(query), WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK})
+
+    def remove(self, query: str) -> None:
+        """Remove a query's registration, as the operations API does."""
+        with self._lock:
+            self._commit(topics.QUERIES, query.encode(), None, {})
+
     def register(self, query: str) -> None:
         """Make a query known and its topic."""
         registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
@@ -77,7 +115,7 @@ class Writer:
             fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
             self._commit(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode(), {})
 
-    def _commit(self, topic: str, key: bytes, value: bytes, headers: Mapping[str, bytes]) -> None:
+    def _commit(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> None:
         self._producer.begin_transaction()
         self._producer.produce(topic, key=key, value=value, headers=list(headers.items()))
         self._producer.commit_transaction(30)

@@ -1,0 +1,29 @@
+/* Looks every two seconds which streams and queries there are, and says why it cannot. */
+
+export const LIST_EVERY_MS = 2_000;
+export const STREAMS_MAX = 16; /* of one subscription, as the server allows */
+
+export class StreamList {
+  /** `onList(list)` gets GET /v1/streams; `problem` says in words why there is none. */
+  constructor(onList) {
+    this.onList = onList;
+    this.problem = "";
+    this.#lookAgain();
+  }
+
+  async #lookAgain() {
+    this.problem = await this.#ask();
+    setTimeout(() => this.#lookAgain(), LIST_EVERY_MS);
+  }
+
+  async #ask() {
+    try {
+      const answer = await fetch("/v1/streams");
+      if (!answer.ok) return `the server answers ${answer.status}`;
+      this.onList((await answer.json()).streams);
+      return "";
+    } catch {
+      return "the server is away";
+    }
+  }
+}
