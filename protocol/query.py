@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from edgewake.protocol.topics import query_topic
+
 
 class Registration(BaseModel):
     """A registered query (key on `ew.queries`: name; a tombstone removes it)."""
@@ -17,7 +19,25 @@ class Registration(BaseModel):
     """The whole .sql file, header included."""
     paused: bool = False
     registered_at: int
-    """ms since 1970 UTC."""
+    """ms since 1970 UTC; tells this registration from others of the name."""
+    claim: str = ""
+    """What stands for it on `ew.streams`, where it must have its name before it is registered (`claim_of`)."""
+
+    @property
+    def topic(self) -> str:
+        """Kafka topic of its results."""
+        return query_topic(self.name, self.registered_at)
+
+
+def claim_of(registered_at: int, writer: str) -> str:
+    """A claim to a name that no other writer makes: two may register a name in the same millisecond."""
+    return f"{registered_at}-{writer}"
+
+
+def claimed_at(claim: str) -> int | None:
+    """When a claim was made, ms since 1970; None where it is none of ours."""
+    text = claim.partition("-")[0]
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 class QueryState(StrEnum):

@@ -1,4 +1,4 @@
-"""What a query's topic `ew.q.<query>` holds: results and watermarks, as JSON.
+"""What a query's topic `ew.q.<query>.<n>` holds: results and watermarks, as JSON.
 
 A result is flat: the query's SELECT columns by their names, beside
 

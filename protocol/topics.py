@@ -10,10 +10,10 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
     ew.up              records as the bridges took them, repeats and disorder included
     ew.s.<stream>      the same records, each frame once and in order per device: what everybody reads
-    ew.q.<query>       results and watermarks of a query; one partition
+    ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms); one partition
     ew.dead            dead letters: value = the bytes as they came, headers = why and from where
     ew.sequence *      the sequencer's place per (device, epoch, stream); same partitions as ew.up
-    ew.streams *       stream catalogue, key = stream
+    ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
@@ -108,6 +108,14 @@ def stream_topic(stream: str) -> str:
     return STREAM_PREFIX + stream
 
 
-def query_topic(query: str) -> str:
-    """Kafka topic of a query's results."""
-    return QUERY_PREFIX + query
+def query_topic(query: str, registered_at: int) -> str:
+    """Kafka topic of the results of one registration of a query. Registered anew it has another one, so results never mix."""
+    return f"{QUERY_PREFIX}{query}.{registered_at}"
+
+
+def parse_query_topic(topic: str) -> tuple[str, int] | None:
+    """The query and the time of its registration; None where it is no topic of results."""
+    name, _, registered_at = topic.removeprefix(QUERY_PREFIX).rpartition(".")
+    if not topic.startswith(QUERY_PREFIX) or not is_stream(name) or not (registered_at.isascii() and registered_at.isdigit()):
+        return None
+    return name, int(registered_at)

@@ -89,7 +89,7 @@ class QueryFeed:
 
     def __init__(self, config: KafkaConfig) -> None:
         self.name = unique("query")
-        self.topic = topics.query_topic(self.name)
+        self.topic = topics.query_topic(self.name, 1)
         topic_admin.ensure_topics(config, [self.topic])
         self._producer = clients.transactional_producer(config, f"tx-{self.name}")
         self._producer.init_transactions(30)

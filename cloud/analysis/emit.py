@@ -56,21 +56,24 @@ def watermark(query: Query, top: int | None) -> int | None:
 
 def results(rows: Iterable[Row], queries: Sequence[Registered], ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
     """The results of the batch."""
-    by_id = {registered.id: registered.query for registered in queries}
+    by_id = {registered.id: registered for registered in queries}
     groups: dict[tuple[int, int, int, str], dict[int, Row]] = {}
     for row in rows:
         groups.setdefault((row["query"], row["window_start"], row["window_end"], row["key"]), {})[row["part"]] = row
     for (query_id, start, end, key), parts in groups.items():
-        query = by_id.get(query_id)
-        before = None if query is None else watermark(query, batch.top_before)
-        if query is None or (before is not None and end <= before):
+        registered = by_id.get(query_id)
+        if registered is None:
+            continue
+        query = registered.query
+        before = watermark(query, batch.top_before)
+        if before is not None and end <= before:
             continue
         after = watermark(query, batch.top)
         group = orjson.loads(key)
         value = {"query": query.name, "window_start": start, "window_end": end, **group}
         value |= {aggregate.name: _value(aggregate, parts, ranks) for aggregate in query.aggregates}
         value |= {"revision": batch.revision, "final": after is not None and end <= after}
-        yield Output(topics.query_topic(query.name), result.result_key(start, end, group), orjson.dumps(value), result.KIND_RESULT)
+        yield Output(registered.topic, result.result_key(start, end, group), orjson.dumps(value), result.KIND_RESULT)
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
@@ -80,7 +83,7 @@ def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
         before, after = watermark(query, batch.top_before), watermark(query, batch.top)
         if after is not None and after != before:
             value = result.watermark_value(query.name, after, batch.revision)
-            yield Output(topics.query_topic(query.name), result.WATERMARK_KEY, value, result.KIND_WATERMARK)
+            yield Output(registered.topic, result.WATERMARK_KEY, value, result.KIND_WATERMARK)
 
 
 def late_readings(counts: Iterable[tuple[int, int, int]], queries: Sequence[Registered], batch: Batch) -> Mapping[str, Counter[int]]:

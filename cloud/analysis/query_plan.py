@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from edgewake.cloud.analysis.expressions import Expression, Kind, fields_of
+from edgewake.protocol.topics import query_topic
 
 NUMBERS_PER_TAG: Final = 2
 """Double slots of a tag. Measured: one and two cost the same, four cost a tenth more."""
@@ -103,3 +104,8 @@ class Registered:
     def label(self) -> str:
         """What stands for it in the lane's record."""
         return f"{self.query.name}@{self.registered_at}"
+
+    @property
+    def topic(self) -> str:
+        """Kafka topic of its results."""
+        return query_topic(self.query.name, self.registered_at)

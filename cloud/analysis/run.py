@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -34,8 +34,8 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.heartbeat import Heartbeat
-from edgewake.protocol.query import Progress, QueryState, Registration
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.query import Progress, QueryState, Registration, claim_of
+from edgewake.protocol.stream import FieldType, NameKind, Stream
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -154,15 +154,34 @@ class Analysis:
         """Once in the life of data_dir: whoever removes one of them does not get it back."""
         known = self._config.data_dir / "built_in_queries.json"
         done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
-        for name, text in built_in().items():
-            if name not in done and name not in self._tables.registrations:
-                registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
-                self._tables.registrations[name] = registration
-                self._producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
+        now_ms = self._clock.now_ms()
+        wanted = [
+            Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, "analysis"))
+            for name, text in built_in().items()
+            if name not in done and name not in self._tables.registrations
+        ]
+        for registration in self._claimed(wanted):
+            self._tables.registrations[registration.name] = registration
+            self._producer.produce(topics.QUERIES, registration.model_dump_json().encode(), registration.name)
         if self._producer.flush(10) > 0:
             raise Unavailable("the built-in queries could not be registered")
         known.parent.mkdir(parents=True, exist_ok=True)
         known.write_bytes(orjson.dumps(sorted(done | set(built_in()))))
+
+    def _claimed(self, wanted: Sequence[Registration]) -> list[Registration]:
+        """Those that got their names: on `ew.streams` the first claim has a name, of a stream or of a query. Raises Unavailable."""
+        for one in wanted:
+            row = Stream(name=one.name, kind=NameKind.QUERY, claim=one.claim)
+            self._producer.produce(topics.STREAMS, row.model_dump_json().encode(), one.name)
+        if self._producer.flush(10) > 0:
+            raise Unavailable("the names of the built-in queries could not be claimed")
+        for reader in self._readers:
+            reader.read_all()
+        names = self._tables.names
+        for one in wanted:
+            if names[one.name].claim != one.claim:
+                log.warning("built-in query %s: its name is taken", one.name, extra={"event": "query.name_taken"})
+        return [one for one in wanted if names[one.name].claim == one.claim]
 
     def _wanted(self) -> tuple[dict[str, Standing], dict[LaneKey, Job]]:
         found = standings(self._tables, self._failed)
@@ -211,7 +230,7 @@ class Analysis:
         for registered in job.queries:
             self._said.pop(registered.query.name, None)
         try:
-            names = [topics.query_topic(registered.query.name) for registered in job.queries]
+            names = [registered.topic for registered in job.queries]
             topic_admin.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
             lane.start()
         except (Unavailable, KafkaException, PySparkException) as error:

@@ -70,3 +70,13 @@ def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, 
         except KafkaException as error:
             if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
                 raise _refused_or_away(name, error.args[0]) from error
+
+
+def delete_topics(client: AdminClient, names: Iterable[str]) -> None:
+    """Delete topics; one that is gone already is no error. Raises Unavailable or LocalError."""
+    for name, future in client.delete_topics(list(names), request_timeout=METADATA_TIMEOUT_S).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _refused_or_away(name, error.args[0]) from error

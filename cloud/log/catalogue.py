@@ -1,5 +1,8 @@
 """Which streams and queries there are: Kafka's topics, and what the compacted tables say of them.
 
+Each registration of a query has a topic of its own; a query's name stands for the topic of its present registration, and after it was
+removed for that of its last one, until that is deleted.
+
 Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was just added is found within a second.
 """
 
@@ -10,7 +13,7 @@ import contextlib
 import difflib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -184,7 +187,8 @@ class Catalogue:
             metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
         except KafkaException as error:
             raise Unavailable(error.args[0].str()) from error
-        return {topic.name: topic for topic in _topics_of({name: len(entry.partitions) for name, entry in metadata.items()})}
+        registered_at = {name: row.get("registered_at") for name, row in self._rows[topics.QUERIES].items()}
+        return topics_of({name: len(entry.partitions) for name, entry in metadata.items()}, registered_at)
 
     def _table(self, table: str) -> TableReader:
         rows = self._rows[table]
@@ -213,13 +217,26 @@ class Catalogue:
         }
 
 
-def _topics_of(partitions: Mapping[str, int]) -> Iterator[Topic]:
-    """Streams and queries among all topics. Names are one space; should both exist, the stream wins."""
-    for prefix, is_query in ((topics.QUERY_PREFIX, True), (topics.STREAM_PREFIX, False)):
-        for topic, count in partitions.items():
-            name = topic.removeprefix(prefix)
-            if name != topic and count and is_stream(name):
-                yield Topic(name, topic, is_query, count)
+def topics_of(partitions: Mapping[str, int], registered_at: Mapping[str, Any]) -> dict[str, Topic]:
+    """Streams and queries among all topics, by name. `registered_at`: of the queries that are registered.
+
+    A registered query and a stream never have one name (`ew.streams` decides); a stream may have that of a query that was removed.
+    """
+    found: dict[str, Topic] = {}
+    newest: dict[str, int] = {}
+    for topic, count in partitions.items():
+        parsed = topics.parse_query_topic(topic)
+        if parsed is None or not count:
+            continue
+        name, at = parsed
+        if at == registered_at.get(name, at) and at >= newest.get(name, 0):
+            newest[name] = at
+            found[name] = Topic(name, topic, True, count)
+    for topic, count in partitions.items():
+        name = topic.removeprefix(topics.STREAM_PREFIX)
+        if name != topic and count and is_stream(name) and name not in registered_at:
+            found[name] = Topic(name, topic, False, count)
+    return found
 
 
 T = TypeVar("T")

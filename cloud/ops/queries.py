@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message
 from pydantic import BaseModel
 
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.retired_queries import RetiredQueries, is_dead
+from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import QueryError, Unavailable
-from edgewake.protocol.query import Progress, QueryState, Registration
-from edgewake.protocol.stream import Stream
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.names import is_reserved
+from edgewake.protocol.query import Progress, QueryState, Registration, claim_of
+from edgewake.protocol.stream import NameKind, Stream
+
+log = logging.getLogger("edgewake.ops")
 
 QUERIES_MAX: Final = 200
 """Registered queries; each has a topic and costs the analysis."""
 TEXT_CHARS_MAX: Final = 65_536
-WRITE_TIMEOUT_S: Final = 10.0
-APPLIED_TIMEOUT_S: Final = 5.0
-"""How long a writer waits to read his own write from the table."""
 
 
 class QueryView(BaseModel):
@@ -71,7 +72,7 @@ def view(registration: Registration, progress: Progress | None, access_urls: Seq
             "name": registration.name,
             "paused": registration.paused,
             "registered_at": registration.registered_at,
-            "topic": topics.query_topic(registration.name),
+            "topic": registration.topic,
             "events_path": path,
             "events_urls": [url.rstrip("/") + path for url in access_urls],
             "text": registration.text if with_text else None,
@@ -91,16 +92,31 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 
 
 class Registry:
-    """Writes to `ew.queries`. One change at a time, so that two people cannot take the same name."""
+    """Writes to `ew.queries`. A query has its name once its claim on `ew.streams` came first there: so no stream has it, and of two
+    processes that register one name at once only one succeeds.
+    """
 
-    def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock, check: Check, access_urls: Sequence[str]) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        writer: TableWriter,
+        tables: OpsTables,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        check: Check,
+        access_urls: Sequence[str],
+    ) -> None:
+        """`new_id` gives text that no other process gives."""
+        self._new_id = new_id
         self._config = config
+        self._writer = writer
         self._tables = tables
         self._clock = clock
         self._check = check
         self._access_urls = access_urls
-        self._producer = clients.producer(config, "ops-queries", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
-        self._thread = ThreadPoolExecutor(1, "ops-registry")
+        self._admin = clients.admin(config)
+        self._retired = RetiredQueries()
         self._turn = asyncio.Lock()
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
@@ -110,8 +126,6 @@ class Registry:
                 name = self._check(text, self._tables.streams).name
             except QueryError as error:
                 raise Problem(422, "query_refused", str(error), line=_line(str(error))) from error
-            if name in self._tables.streams:
-                raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
             existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False
@@ -119,10 +133,28 @@ class Registry:
                 raise Problem(409, "name_taken", f"query {name!r} is registered with another text; remove it first, or use another name")
             if len(self._tables.queries) >= QUERIES_MAX:
                 raise Problem(409, "too_many_queries", f"{QUERIES_MAX} queries are registered, no more; remove one first")
-            registration = Registration(name=name, text=text, registered_at=self._clock.now_ms())
-            await self._blocking(lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, topics.query_topic(name)]))
-            await self._write(name, registration)
+            now_ms = self._clock.now_ms()
+            registration = Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, self._new_id()))
+            await self._claim(registration)
+            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, registration.topic]))
+            await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
+
+    async def _claim(self, registration: Registration) -> None:
+        """Take the name, or raise Problem(409)."""
+        name, now_ms = registration.name, self._clock.now_ms()
+        row = self._tables.names.get(name)
+        if is_reserved(name):
+            raise Problem(409, "name_taken", f"{name!r} is reserved for the system; a query needs a name of its own")
+        if row is not None and row.kind is NameKind.STREAM:
+            raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
+        if row is not None and not is_dead(row, self._tables.queries, now_ms):
+            raise Problem(409, "name_taken", f"a query {name!r} is being registered by somebody else; look again in some seconds")
+        revision = 0 if row is None else row.revision + 1
+        await self._writer.write(topics.STREAMS, name, Stream(name=name, kind=NameKind.QUERY, claim=registration.claim, revision=revision))
+        row = self._tables.names.get(name)
+        if row is None or row.claim != registration.claim:
+            raise Problem(409, "name_taken", f"{name!r} was taken by somebody else at the same time; use another name")
 
     async def set_paused(self, name: str, paused: bool) -> QueryView:
         """Pause or resume. Raises Problem(404) or Unavailable."""
@@ -130,14 +162,32 @@ class Registry:
             registration = self.get(name)
             if registration.paused != paused:
                 registration = registration.model_copy(update={"paused": paused})
-                await self._write(name, registration)
+                await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True)
 
     async def remove(self, name: str) -> None:
-        """Remove it; its results stay until they are too old. Raises Problem(404) or Unavailable."""
+        """Remove it; its results can be read for another hour. Raises Problem(404) or Unavailable."""
         async with self._turn:
             self.get(name)
-            await self._write(name, None)
+            await self._writer.write(topics.QUERIES, name, None)
+            await self._release(name)
+
+    async def _release(self, name: str) -> None:
+        row = self._tables.names.get(name)
+        if row is not None and row.kind is NameKind.QUERY:
+            await self._writer.write(topics.STREAMS, name, None)
+
+    async def clean_up(self) -> None:
+        """Delete topics of queries that were removed long ago, and release names that were claimed for nothing. Raises Unavailable."""
+        async with self._turn:
+            names = await self._writer.blocking(lambda: metadata.partition_counts(self._admin))
+            gone = self._retired.deletable(names, self._tables.queries, self._clock.monotonic_s())
+            if gone:
+                await self._writer.blocking(lambda: topic_admin.delete_topics(self._admin, gone))
+                log.info("deleted the results of %d removed queries", len(gone), extra={"event": "queries.deleted", "topics": gone})
+            for row in list(self._tables.names.values()):
+                if is_dead(row, self._tables.queries, self._clock.now_ms()):
+                    await self._release(row.name)
 
     def get(self, name: str) -> Registration:
         """A registration. Raises Problem(404)."""
@@ -149,36 +199,6 @@ class Registry:
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
         """The query as it stands."""
         return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
-
-    async def _write(self, name: str, registration: Registration | None) -> None:
-        value = None if registration is None else registration.model_dump_json().encode()
-        await self._blocking(lambda: self._produce(name, value))
-        deadline = self._clock.monotonic_s() + APPLIED_TIMEOUT_S
-        while self._tables.queries.get(name) != registration and self._clock.monotonic_s() < deadline:
-            await self._clock.sleep(0.02)
-
-    def _produce(self, name: str, value: bytes | None) -> None:
-        failed: list[KafkaError] = []
-
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
-        try:
-            self._producer.produce(topics.QUERIES, key=name, value=value, partition=0, on_delivery=on_delivery)
-            left = self._producer.flush(WRITE_TIMEOUT_S + 1)
-        except (KafkaException, BufferError) as error:
-            raise Unavailable(f"query {name}: {error}") from error
-        if failed or left:
-            raise Unavailable(f"query {name}: {failed[0].str() if failed else 'Kafka did not confirm it in time'}")
-
-    def _blocking(self, work: Callable[[], None]) -> Awaitable[None]:
-        return asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    def close(self) -> None:
-        """Leave."""
-        self._producer.flush(1)
-        self._thread.shutdown()
 
 
 _LINE: Final = re.compile(r"\bline (\d+)", re.IGNORECASE)

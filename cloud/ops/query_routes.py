@@ -45,7 +45,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/queries/{name}", status_code=204)
     async def remove(name: QueryName) -> None:
-        """Remove a query; its results stay until they are too old."""
+        """Remove a query; its results can be read for another hour."""
         await registry.remove(name)
 
     @routes.post("/v1/queries/{name}/pause")

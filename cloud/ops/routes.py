@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.auth import Tickets
+from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
@@ -51,6 +52,7 @@ class Services:
 
     tables: OpsTables
     registry: Registry
+    editor: CatalogueEditor
     lookup: KafkaLookup
     letters: DeadLetterIndex
     ring: EventRing

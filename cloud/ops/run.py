@@ -17,6 +17,7 @@ from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.auth import Tickets, read_key
+from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
@@ -24,16 +25,20 @@ from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.routes import Services
+from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.stream import Stream
 
 logger = logging.getLogger("edgewake.ops")
 
 SWEEP_EVERY_S: Final = 2.0
 """Between looks for devices and parts that fell silent."""
+CLEAN_UP_EVERY_S: Final = 30.0
+"""Between looks for what removed queries left behind."""
 
 
 class OpsConfig(config.Config):
@@ -77,17 +82,28 @@ async def run(settings: OpsConfig) -> None:
 
     reader = Reader(settings.kafka, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
     lookup, letters = KafkaLookup(settings.kafka, clock), DeadLetterIndex()
-    registry = Registry(settings.kafka, tables, clock, _check, settings.access_urls)
+    writer = TableWriter(settings.kafka, tables, clock)
+    registry = Registry(
+        settings.kafka,
+        writer,
+        tables,
+        clock=clock,
+        new_id=lambda: secrets.token_hex(4),
+        check=_check,
+        access_urls=settings.access_urls,
+    )
+    editor = CatalogueEditor(writer, tables, clock)
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables, clock.now_ms))
     services = Services(
-        tables, registry, lookup, letters, ring, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready
+        tables, registry, editor, lookup, letters, ring, Tickets(clock, lambda: secrets.token_urlsafe(24)), clock, metrics, reader.ready
     )
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(reader.run(), name="reader"),
                 tasks.create_task(_sweep(tables, ring, clock), name="sweep"),
+                tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
@@ -97,7 +113,7 @@ async def run(settings: OpsConfig) -> None:
                 task.cancel()
     finally:
         await lookup.close()
-        registry.close()
+        writer.close()
 
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
@@ -111,6 +127,16 @@ async def _sweep(tables: OpsTables, ring: EventRing, clock: Clock) -> None:
     while True:
         await clock.sleep(SWEEP_EVERY_S)
         ring.publish(tables.sweep(now=clock.now_ms()))
+
+
+async def _clean_up(registry: Registry, reader: Reader, clock: Clock) -> None:
+    await reader.ready.wait()
+    while True:
+        try:
+            await registry.clean_up()
+        except Unavailable as error:
+            logger.debug("not cleaned up: %s", error)
+        await clock.sleep(CLEAN_UP_EVERY_S)
 
 
 async def _close_at(stop: asyncio.Event, ring: EventRing) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from edgewake.cloud.ops.catalogue_editor import StreamChange
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
@@ -49,7 +50,7 @@ def _view(tables: OpsTables, stream: Stream) -> StreamView:
 
 
 def router(services: Services) -> APIRouter:
-    """List and show streams."""
+    """List, show and change streams."""
     routes = APIRouter(tags=["streams"])
     tables = services.tables
 
@@ -66,5 +67,10 @@ def router(services: Services) -> APIRouter:
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
         return _view(tables, found)
+
+    @routes.patch("/v1/streams/{name}")
+    async def change(name: QueryName, body: StreamChange) -> StreamView:
+        """Decide a field's type or unit, or describe the stream. After it, another type than the decided one is refused for good."""
+        return _view(tables, await services.editor.change(name, body))
 
     return routes

@@ -87,10 +87,13 @@ class OpsTables:
     dead: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason since this process started."""
     unreadable: int = 0
+    read_to: dict[str, int] = field(default_factory=dict)
+    """Offset of the last record of each table that was taken in, readable or not."""
     _presences: dict[str, Presence] = field(default_factory=dict)
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Take a record in; the events that it is."""
+        self.read_to[change.topic] = max(change.offset, self.read_to.get(change.topic, -1))
         try:
             return list(self._apply(change, now))
         except (ValidationError, ValueError, KeyError, TypeError):

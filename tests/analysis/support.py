@@ -106,7 +106,7 @@ class Analysis:
         """The one lane of these queries, not started."""
         types = {stream.name: {name: info.type for name, info in stream.fields.items()} for stream in streams}
         (job,) = jobs_of(queries, types).values()
-        topic_admin.ensure_topics(self.config.kafka, [topics.query_topic(each.query.name) for each in queries])
+        topic_admin.ensure_topics(self.config.kafka, [each.topic for each in queries])
         return Lane(self.session, self.config, job, SystemClock())
 
     def with_config(self, **changes: Any) -> Analysis:
@@ -186,14 +186,21 @@ def read(config: KafkaConfig, topic: str) -> list[Read]:
     return found
 
 
+def emitted(config: KafkaConfig, query: str) -> list[Read]:
+    """All records of a query's last registration."""
+    client = clients.admin(config)
+    found = [parsed for name in client.list_topics(timeout=10).topics if (parsed := topics.parse_query_topic(name)) and parsed[0] == query]
+    return read(config, topics.query_topic(*max(found))) if found else []
+
+
 def results(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
     """Every result of a query, each revision."""
-    return [row.value for row in read(config, topics.query_topic(query)) if row.kind == b"result"]
+    return [row.value for row in emitted(config, query) if row.kind == b"result"]
 
 
 def watermarks(config: KafkaConfig, query: str) -> list[int]:
     """What a query announced."""
-    return [row.value["watermark"] for row in read(config, topics.query_topic(query)) if row.kind == b"watermark"]
+    return [row.value["watermark"] for row in emitted(config, query) if row.kind == b"watermark"]
 
 
 def truth(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:

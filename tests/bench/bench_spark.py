@@ -100,7 +100,7 @@ class Bench:
         names = [f"{stream}_{i}" for i in range(queries)]
         registered = [Registered(parse(text.format(name, stream, WINDOWS[i]), catalogue), 1) for i, name in enumerate(names)]
         (job,) = jobs_of(registered, {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}).values()
-        topic_admin.ensure_topics(self._config.kafka, [topics.query_topic(name) for name in names])
+        topic_admin.ensure_topics(self._config.kafka, [topics.query_topic(name, 1) for name in names])
         return self._run(job, batches)
 
     def summary_seconds(self, stream: str) -> float:

@@ -36,6 +36,7 @@ class Writer:
         self.sent: dict[tuple[str, str], int] = {}
         self._revisions = itertools.count(1)
         self._declared: set[str] = set()
+        self._queries: dict[str, Registration] = {}
         self._lock = threading.Lock()
         self._producer = clients.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
         self._producer.init_transactions(30)
@@ -60,7 +61,7 @@ class Writer:
             row = {"query": query, "window_start": window_start, "window_end": window_end, **columns, "revision": next(self._revisions)}
             group = {name: value for name, value in columns.items() if isinstance(value, str)}
             self._commit(
-                topics.query_topic(query), result_key(window_start, window_end, group), orjson.dumps(row), {KIND_HEADER: KIND_RESULT}
+                self._queries[query].topic, result_key(window_start, window_end, group), orjson.dumps(row), {KIND_HEADER: KIND_RESULT}
             )
 
     def fleet(self, name: str, vehicles: int, turn: int) -> None:
@@ -104,8 +105,9 @@ class Writer:
     def register(self, query: str) -> None:
         """Make a query known and its topic."""
         registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
-        topic_admin.ensure_topics(self.config, [topics.query_topic(query)])
+        topic_admin.ensure_topics(self.config, [registration.topic])
         with self._lock:
+            self._queries[query] = registration
             self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
