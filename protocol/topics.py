@@ -5,6 +5,7 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
+    ew/bridges/<bridge>          beats and last will of a bridge, for the other bridges; no device may read or write here
 
 Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
@@ -13,6 +14,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms); one partition
     ew.dead            dead letters: value = the bytes as they came, headers = why and from where
     ew.sequence *      the sequencer's place per (device, epoch, stream); same partitions as ew.up
+    ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
     ew.queries *       registered queries, key = query
@@ -34,10 +36,13 @@ from edgewake.protocol.names import is_device, is_stream
 ROOT: Final = "ew/v1"
 UP_FILTER: Final = f"{ROOT}/+/up/+"
 STATUS_FILTER: Final = f"{ROOT}/+/status"
+BRIDGE_PREFIX: Final = "ew/bridges/"
+BRIDGES_FILTER: Final = BRIDGE_PREFIX + "+"
 
 UP: Final = "ew.up"
 DEAD: Final = "ew.dead"
 SEQUENCE: Final = "ew.sequence"
+BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 QUERIES: Final = "ew.queries"
@@ -49,8 +54,8 @@ LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
 QUERY_PREFIX: Final = "ew.q."
 
-COMPACTED: Final = frozenset({SEQUENCE, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES, LATE})
+COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES, LATE})
 """Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one."""
 
 
@@ -67,6 +72,11 @@ def ack(device: str) -> str:
 def status(device: str) -> str:
     """MQTT topic of a device's birth, status and last will."""
     return f"{ROOT}/{device}/status"
+
+
+def bridge(name: str) -> str:
+    """MQTT topic of a bridge's beats."""
+    return BRIDGE_PREFIX + name
 
 
 def belongs_to(topic: str, device: str) -> bool:

@@ -1,4 +1,5 @@
-"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless; any number run side by side.
+"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless; any number run side by side,
+and when one is gone another adopts its session (`watch`).
 
     publish ─ admit ─┬─ ew.up ────┐
                      ├─ ew.dead ──┼─ Kafka's confirmation ─ PUBACK to the broker + Ack to the device
@@ -22,6 +23,7 @@ import mqtt5
 from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Answer, Delivery, InFlight
+from edgewake.cloud.bridge.adoption import Adoption
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
@@ -29,6 +31,8 @@ from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerable, record_of, too_large
+from edgewake.cloud.bridge.register import Register
+from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Later
@@ -39,6 +43,7 @@ from edgewake.protocol.mqtt import Unreadable
 log = logging.getLogger("edgewake.bridge")
 
 SHARED: Final = ("$share/bridge/" + topics.UP_FILTER, "$share/bridge/" + topics.STATUS_FILTER)
+FILTERS: Final = (*SHARED, topics.BRIDGES_FILTER)
 PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a latency."""
 IDLE_S: Final = 0.1
@@ -59,60 +64,89 @@ class Bridge:
         producer: Producer,
         alone: Callable[[], Producer],
         catalogue: Catalogue,
+        register: Register,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._config = config
+        self._register = register
         self._catalogue = catalogue
         self._clock = clock
         self.metrics = BridgeMetrics()
-        # Twice the broker's own bound: only QoS 0, which it does not count, and bytes ever stop the reading.
+        # The window of our own session and the one of a session that we adopt; QoS 0 and bytes, which the broker does not count, may stop
+        # the reading before.
         self._in_flight = InFlight(messages_max=2 * config.inflight_messages_max, bytes_max=config.inflight_bytes_max)
-        self._ledger = AckLedger()
         self._writer = KafkaWriter(producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large)
         self._answers: list[Answer] = []
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._seen_changes = 0
+        self._is_paused = self._is_draining = False
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
         self.source = MqttSource(
             config.mqtt,
-            client_id=config.name,
-            filters=SHARED,
+            client_id=client_id(config.name),
+            filters=FILTERS,
+            will=last_will(config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
-            on_connected=self._on_connected,
             backoff=Backoff(rng),
             clock=clock,
         )
+        self.watch = Watch(
+            config.name,
+            source=self.source,
+            register=register,
+            new_adoption=self._new_adoption,
+            on_ended=self._on_session_ended,
+            clock=clock,
+        )
+
+    def _new_adoption(self, session: str) -> Adoption:
+        return Adoption(
+            self._config.mqtt,
+            client_id=client_id(session),
+            filters=FILTERS,
+            receive_max=self._config.inflight_messages_max,
+            on_publish=self._on_publish,
+            clock=self._clock,
+        )
+
+    def _on_session_ended(self, session: str) -> None:
+        self._writer.write(KafkaRecord(topics.BRIDGES, self._register.key(session), None, [], self._clock.now_ms()), None)
+
+    def register_again(self) -> None:
+        """Our row is gone: we were taken for dead. Write it again."""
+        key, value = self._register.row()
+        self._writer.write(KafkaRecord(topics.BRIDGES, key, value, [], self._clock.now_ms()), None)
 
     # In: from the broker to Kafka's client
 
-    def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
-        self._ledger.connected(session_present=connack.session_present)
-
-    def _on_publish(self, packet: mqtt5.PublishPacket | Unreadable) -> None:
+    def _on_publish(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable) -> None:
+        if packet.topic.startswith(topics.BRIDGE_PREFIX):
+            self.watch.on_beat(packet.head if isinstance(packet, Unreadable) else packet.payload)
+            return
         fingerprint = hash(packet.head if isinstance(packet, Unreadable) else packet.payload)
-        if (known := self._ledger.readopt(packet.packet_id, fingerprint)) is not None:
+        if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
         else:
-            self._accept(packet, fingerprint)
+            self._accept(ledger, packet, fingerprint)
         self._work.set()
 
-    def _accept(self, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
+    def _accept(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
         received_at = self._clock.now_ms()
         size = packet.size if isinstance(packet, Unreadable) else len(packet.payload)
         delivery = Delivery(
             packet.packet_id, packet.response_topic, packet.correlation_data, size, self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
         if delivery.packet_id is not None:
-            self._ledger.add(delivery)
+            ledger.add(delivery)
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
-        if not self.source.is_paused:
+        if not self._is_paused:
             self._pause_where_full()
 
     def _admitted(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int) -> bool:
@@ -128,7 +162,7 @@ class Bridge:
             record = self._refused(packet, delivery, why.refusal, received_at)
         except Rejected as why:
             record = self._refused(packet, delivery, why, received_at)
-        delivery.bytes = len(record.value)
+        delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
         self._writer.write(record, delivery)
         return True
@@ -162,10 +196,16 @@ class Bridge:
     def _pause_where_full(self) -> None:
         if self._in_flight.is_full:
             self.metrics.waits["full"] += 1
-            self.source.pause()
+            self._set_reading(False)
         elif self._writer.is_blocked:
             self.metrics.waits["queue"] += 1
-            self.source.pause()
+            self._set_reading(False)
+
+    def _set_reading(self, wanted: bool) -> None:
+        self._is_paused = not wanted
+        self.source.set_reading(wanted)
+        if self.watch.adoption is not None:
+            self.watch.adoption.set_reading(wanted)
 
     # Out: from Kafka's confirmations to the broker
 
@@ -197,9 +237,11 @@ class Bridge:
         """Send what is owed to devices and to the broker, in one write."""
         answers, self._answers = self._answers, []
         packets = [_answer_packet(one) for one in answers]
-        packets += [mqtt5.PubAckPacket(packet_id).write() for packet_id in self._ledger.pubacks()]
+        packets += _pubacks(self.source.ledger)
         if packets:
             self.source.write(b"".join(packets))
+        if (adoption := self.watch.adoption) is not None and (packets := _pubacks(adoption.ledger)):
+            adoption.write(b"".join(packets))
 
     async def pump(self) -> None:
         """Look for confirmations, answer, and let the broker go on when there is room. Raises LocalError when Kafka refuses for good."""
@@ -218,8 +260,8 @@ class Bridge:
         self._polled_s = self._clock.monotonic_s()
         self._writer.poll()
         self._send_answers()
-        if self.source.is_paused and self._in_flight.has_room and not self._writer.is_blocked:
-            self.source.resume()
+        if self._is_paused and not self._is_draining and self._in_flight.has_room and not self._writer.is_blocked:
+            self._set_reading(True)
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes
             self._admit_parked()
@@ -229,17 +271,28 @@ class Bridge:
         self.metrics.inflight_messages, self.metrics.inflight_bytes = self._in_flight.messages, self._in_flight.bytes
         self.metrics.connections = self.source.connections
         self.metrics.sent_alone = self._writer.sent_alone
+        self.metrics.others, self.metrics.adopted = self.watch.others, self.watch.adopted
 
     async def drain(self) -> None:
         """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""
-        self.source.pause()
+        self._is_draining = True
+        self._set_reading(False)
         deadline_s = self._clock.monotonic_s() + DRAIN_S
         while self._in_flight.messages and self._clock.monotonic_s() < deadline_s:
             self.step()
-            self.source.pause()
             await asyncio.sleep(PUMP_S)
         self.step()
+        self.watch.farewell()
         self.source.disconnect()
+
+
+def client_id(bridge: str) -> str:
+    """A bridge's client id: no device can have it, for a device's name holds no colon."""
+    return f"bridge:{bridge}"
+
+
+def _pubacks(ledger: AckLedger) -> list[bytes]:
+    return [mqtt5.PubAckPacket(packet_id).write() for packet_id in ledger.pubacks()]
 
 
 def _answer_packet(answer: Answer) -> bytes:

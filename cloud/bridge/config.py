@@ -28,18 +28,26 @@ class MqttConfig(Config):
     """PEM of our own certificate, for mutual TLS."""
     key_file: Path | None = None
     """PEM of its key."""
-    keepalive_s: int = Field(default=20, ge=5, le=3600)
+    keepalive_s: int = Field(default=5, ge=2, le=3600)
     """Seconds between pings; a connection that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
-    session_expiry_s: int = Field(default=300, ge=1)
-    """Seconds that the broker keeps this bridge's share of the messages while it is away. Longer than a restart; but Mosquitto goes on
-    dealing to a bridge that is away, and until this has passed its share reaches the others only when the devices send it again."""
+    session_expiry_s: int = Field(default=7 * 86_400, ge=1)
+    """Seconds that the broker keeps this bridge's session, and what it confirmed to devices by PUBACK, while no bridge at all lives. While
+    one does, it adopts the session of another that is gone within seconds."""
+    site: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+    """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None: host:port."""
+
+    @property
+    def site_name(self) -> str:
+        """The broker's name in the register of sessions."""
+        return self.site or f"{self.host}:{self.port}"
 
 
 class BridgeConfig(Config):
     """One bridge; any number run side by side under different names."""
 
     name: str = Field(default="bridge-1", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """MQTT client id and Kafka client id; stable, so that a restart gets back what was not acknowledged."""
+    """Name in logs, Kafka and the broker (client id `bridge:<name>`); stable, so that a restart gets back what was not acknowledged. Of two
+    processes of one name the one that started first ends."""
     mqtt: MqttConfig = MqttConfig()
     """[mqtt]"""
     kafka: KafkaConfig = KafkaConfig()

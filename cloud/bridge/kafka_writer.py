@@ -108,7 +108,7 @@ class KafkaWriter:
         if error.code() not in _TOO_LARGE:
             self.fail(f"Kafka refuses a record for {record.topic}: {error.str()}")
         elif is_alone:
-            self._on_too_large(record, delivery, f"{len(record.value)} bytes: {error.str()}")
+            self._on_too_large(record, delivery, f"{len(record.value or b'')} bytes: {error.str()}")
         else:
             self.sent_alone += 1
             self._alone = self._alone or self._make_alone()

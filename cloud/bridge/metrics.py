@@ -28,6 +28,10 @@ class BridgeMetrics:
     inflight_messages: int = 0
     inflight_bytes: int = 0
     connections: int = 0
+    others: int = 0
+    """Other bridges on this broker that live."""
+    adopted: int = 0
+    """Sessions of dead bridges that this one emptied and ended."""
     readopted: int = 0
     """Messages that the broker sent again while they were on their way to Kafka, or already there: produced once."""
     sent_alone: int = 0
@@ -42,6 +46,8 @@ class BridgeMetrics:
         yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
         yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
         yield gauge("edgewake_bridge_mqtt_connections", "Connections made to the broker", self.connections)
+        yield gauge("edgewake_bridge_others", "Other bridges on this broker that live", self.others)
+        yield counter("edgewake_bridge_adopted", "Sessions of dead bridges that were emptied and ended", "kind", {"session": self.adopted})
         yield counter(
             "edgewake_bridge_readopted", "Messages the broker sent again that were in flight already", "kind", {"message": self.readopted}
         )

@@ -21,6 +21,9 @@ _PUBLISHES: Final = (mqtt5.PublishPacket, Unreadable)
 OnPublish: TypeAlias = Callable[[mqtt5.PublishPacket | Unreadable], None]
 OnConnected: TypeAlias = Callable[[mqtt5.ConnAckPacket], None]
 
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Seconds for TCP, TLS and CONNACK together; then the attempt is given up."""
+
 
 class Connection(asyncio.Protocol):
     """A connection that says `hello` (a CONNECT packet). `connected`, `subscribed` and `lost` are futures; `lost` only ever fails.
@@ -36,7 +39,9 @@ class Connection(asyncio.Protocol):
         self.unsubscribed: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
         self.heard_s = clock.monotonic_s()
+        self.pings = 0
         self.pongs = 0
+        """Answers to pings: the broker had handled all that we sent before ping n when this reaches n."""
         self._hello = hello
         self._on_connected = on_connected
         self._on_publish = on_publish
@@ -86,6 +91,12 @@ class Connection(asyncio.Protocol):
             case mqtt5.DisconnectPacket():
                 raise RemoteError(f"the broker disconnects: {packet.reason_code!s} {packet.reason_str or ''}")
 
+    async def open(self, config: MqttConfig, tls: ssl.SSLContext | None) -> mqtt5.ConnAckPacket:
+        """Connect, and wait for the broker's CONNACK. Raises OSError, TimeoutError, RemoteError."""
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await asyncio.get_running_loop().create_connection(lambda: self, config.host, config.port, ssl=tls)
+            return await self.connected
+
     def subscribe(self, filters: Sequence[str]) -> None:
         """Ask for these; `subscribed` is done when the broker agreed."""
         wanted = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for pattern in filters]
@@ -97,6 +108,7 @@ class Connection(asyncio.Protocol):
 
     def ping(self) -> None:
         """Ask for a sign of life; `pongs` counts the answers."""
+        self.pings += 1
         self.write(mqtt5.PingReqPacket().write())
 
     # life

@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import mqtt5
 
+from edgewake.cloud.bridge.ack_ledger import AckLedger
 from edgewake.cloud.bridge.config import MqttConfig
-from edgewake.cloud.bridge.mqtt_connection import Connection, OnConnected, OnPublish, password_of, tls_of
+from edgewake.cloud.bridge.mqtt_connection import Connection, OnPublish, password_of, tls_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.mqtt import Unreadable
 
 log = logging.getLogger("edgewake.bridge.mqtt")
 
-CONNECT_TIMEOUT_S: Final = 10.0
-"""Seconds for TCP, TLS and CONNACK together; then the attempt is given up."""
 STABLE_S: Final = 10.0
 """Seconds that a connection must last before the next failure counts as the first one again: two processes of one name that take the
 session from each other then wait longer each time."""
 
 
 class MqttSource:
-    """Keeps one subscribed connection alive. `write` sends bytes on it; `pause` and `resume` stop and start reading."""
+    """Keeps one subscribed connection alive. `write` sends bytes on it; `set_reading` stops and starts reading."""
 
     def __init__(
         self,
@@ -38,9 +39,9 @@ class MqttSource:
         *,
         client_id: str,
         filters: Sequence[str],
+        will: mqtt5.Will,
         receive_max: int,
-        on_publish: OnPublish,
-        on_connected: OnConnected,
+        on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
         backoff: Backoff,
         clock: Clock,
     ) -> None:
@@ -48,8 +49,9 @@ class MqttSource:
         self._client_id = client_id
         self._filters = filters
         self._receive_max = receive_max
-        self._on_publish = on_publish
-        self._on_connected = on_connected
+        self._will = will
+        self.ledger = AckLedger()
+        self._on_publish: OnPublish = partial(on_publish, self.ledger)
         self._backoff = backoff
         self._clock = clock
         self._tls = tls_of(config)
@@ -76,16 +78,16 @@ class MqttSource:
     async def _live(self) -> None:
         connection = Connection(self._connect_packet(), on_connected=self._on_connected, on_publish=self._on_publish, clock=self._clock)
         try:
-            await self._open(connection)
+            await self._serve(connection)
         except BaseException:
-            connection.give_up(RemoteError("not opened"))
+            connection.give_up(RemoteError("ended"))
             raise
 
-    async def _open(self, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: connection, self._config.host, self._config.port, ssl=self._tls)
-            connack = await connection.connected
+    def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
+        self.ledger.connected(session_present=connack.session_present)
+
+    async def _serve(self, connection: Connection) -> None:
+        connack = await connection.open(self._config, self._tls)
         self._connection = connection
         keepalive_s = connack.server_keep_alive or self._config.keepalive_s
         connection.subscribe(self._filters)
@@ -120,6 +122,7 @@ class MqttSource:
             username=self._config.username,
             password=self._password,
             clean_start=False,
+            will=self._will,
             keep_alive=self._config.keepalive_s,
             session_expiry_interval=self._config.session_expiry_s,
             receive_max=self._receive_max,
@@ -130,20 +133,10 @@ class MqttSource:
         if self._connection is not None:
             self._connection.write(data)
 
-    def pause(self) -> None:
-        """Read no more; the broker's own buffers fill, then its queue."""
-        self._paused = True
+    def set_reading(self, wanted: bool) -> None:
+        """Stop reading, so that the broker's own buffers fill and then its queue; or start again."""
+        self._paused = not wanted
         self._pause_or_resume()
-
-    def resume(self) -> None:
-        """Read again."""
-        self._paused = False
-        self._pause_or_resume()
-
-    @property
-    def is_paused(self) -> bool:
-        """Is reading stopped?"""
-        return self._paused
 
     def _pause_or_resume(self) -> None:
         if self._connection is not None:

@@ -25,7 +25,8 @@ class KafkaRecord(NamedTuple):
 
     topic: str
     key: str
-    value: bytes
+    value: bytes | None
+    """None deletes the key's row in a compacted topic."""
     headers: list[tuple[str, bytes]]
     timestamp: int
     """Milliseconds since 1970, when the message came."""
@@ -63,7 +64,8 @@ def dead_letter(message: Envelope | Unreadable, refusal: Rejected, *, part: str,
 def too_large(record: KafkaRecord, detail: str, *, part: str) -> KafkaRecord | None:
     """The dead letter for a record that Kafka refuses by its size; None where it is one already and cut to its smallest."""
     if record.topic == topics.DEAD:
-        return record._replace(value=record.value[:TRUNCATED_BYTES]) if len(record.value) > TRUNCATED_BYTES else None
+        value = record.value or b""
+        return record._replace(value=value[:TRUNCATED_BYTES]) if len(value) > TRUNCATED_BYTES else None
     letter = DeadLetter(
         reason=RejectReason.OVERSIZE,
         detail=detail,

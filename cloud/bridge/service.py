@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from edgewake.cloud import metrics
 from edgewake.cloud.bridge.bridge import Bridge
@@ -17,25 +17,28 @@ from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import LocalError, Unavailable
 
 log = logging.getLogger("edgewake.bridge")
 
 FOLLOW_S: Final = 0.05
-"""Seconds between looks at the stream catalogue."""
+"""Seconds between looks at the stream catalogue and at the register of bridges."""
 FOLLOW_AWAITED_S: Final = 0.002
-"""The same while messages wait for it."""
+"""The same while messages wait for the catalogue."""
 BATCH_BYTES_MAX: Final = 1_000_000
 """Bytes of a batch of records; librdkafka's default."""
 BATCH_HEAD_BYTES: Final = 1024
 """Bytes that Kafka counts in a batch besides what librdkafka counts; 61 for the head, and room."""
-_WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS)
+REGISTER_S: Final = 10.0
+"""Seconds for Kafka to confirm our row in the register."""
+_WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS, topics.BRIDGES)
 
 
 async def run(
@@ -43,15 +46,17 @@ async def run(
 ) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
     catalogue = Catalogue(clock.monotonic_s)
-    opened = await _unless_stopped(_open_kafka(config, catalogue, clock, Backoff(rng)), stop)
+    register = Register(site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}")
+    opened = await _unless_stopped(_open_kafka(config, catalogue, register, clock, Backoff(rng)), stop)
     if opened is None:
         return
-    table, batch_bytes = opened
+    tables, batch_bytes = opened
     bridge = Bridge(
         config,
         producer=clients.producer(config.kafka, config.name, **PRODUCER, **{"batch.size": batch_bytes}),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE),
         catalogue=catalogue,
+        register=register,
         clock=clock,
         rng=rng,
     )
@@ -61,7 +66,8 @@ async def run(
             pump = tasks.create_task(bridge.pump(), name="pump")
             others = [
                 tasks.create_task(bridge.source.run(), name="mqtt"),
-                tasks.create_task(_follow(table, catalogue, clock), name="catalogue"),
+                tasks.create_task(bridge.watch.run(), name="watch"),
+                tasks.create_task(_follow(tables, bridge, catalogue, register, clock), name="tables"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
             ]
             await stop.wait()
@@ -70,15 +76,18 @@ async def run(
             for task in others:
                 task.cancel()
     finally:
-        table.close()
+        for table in tables:
+            table.close()
 
 
-async def _open_kafka(config: BridgeConfig, catalogue: Catalogue, clock: Clock, backoff: Backoff) -> tuple[TableReader, int]:
-    """Make our topics, read the catalogue, and find how large a batch may be, however long Kafka is away."""
+async def _open_kafka(
+    config: BridgeConfig, catalogue: Catalogue, register: Register, clock: Clock, backoff: Backoff
+) -> tuple[Sequence[TableReader], int]:
+    """Make our topics, register, read the tables, and find how large a batch may be, however long Kafka is away."""
     is_logged = False
     while True:
         try:
-            return await asyncio.to_thread(_open_kafka_once, config, catalogue)
+            return await asyncio.to_thread(_open_kafka_once, config, catalogue, register)
         except Unavailable as error:
             if not is_logged:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
@@ -86,16 +95,31 @@ async def _open_kafka(config: BridgeConfig, catalogue: Catalogue, clock: Clock, 
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue) -> tuple[TableReader, int]:
+def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register) -> tuple[Sequence[TableReader], int]:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     batch_bytes = _batch_bytes(config.kafka)
-    table = TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow)
+    _write_row(config, *register.row())
+    tables = [
+        TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow),
+        TableReader(config.kafka, f"{config.name}-bridges", topics.BRIDGES, on_change=register.follow),
+    ]
     try:
-        table.read_all()
+        for table in tables:
+            table.read_all()
     except Unavailable:
-        table.close()
+        for table in tables:
+            table.close()
         raise
-    return table, batch_bytes
+    return tables, batch_bytes
+
+
+def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
+    """Register before the broker keeps a session for us: a session that nobody knows would be dealt messages for ever."""
+    client = clients.producer(config.kafka, f"{config.name}-register", **{"message.timeout.ms": int(REGISTER_S * 1000), "linger.ms": 0})
+    failed: list[KafkaError] = []
+    client.produce(topics.BRIDGES, value, key, on_delivery=lambda error, _message: failed.append(error) if error else None)
+    if client.flush(REGISTER_S + 1) or failed:
+        raise Unavailable(f"topic {topics.BRIDGES}: {failed[0].str() if failed else 'no answer'}")
 
 
 def _batch_bytes(config: KafkaConfig) -> int:
@@ -122,9 +146,17 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
     return None
 
 
-async def _follow(table: TableReader, catalogue: Catalogue, clock: Clock) -> None:
+async def _follow(tables: Sequence[TableReader], bridge: Bridge, catalogue: Catalogue, register: Register, clock: Clock) -> None:
+    """Keep up with the catalogue and the register. Raises LocalError when another process has started under our name."""
+    registered_s = clock.monotonic_s() - REGISTER_S
     while True:
-        table.poll(0)
+        for table in tables:
+            table.poll(0)
+        if register.has_twin:
+            raise LocalError("another bridge has started under our name: give each its own, or stop this one for good")
+        if register.is_missing and clock.monotonic_s() - registered_s > REGISTER_S:
+            registered_s = clock.monotonic_s()
+            bridge.register_again()
         await clock.sleep(FOLLOW_AWAITED_S if catalogue.is_awaited else FOLLOW_S)
 
 

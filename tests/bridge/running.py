@@ -42,9 +42,9 @@ class World:
         """How to reach Kafka."""
         return KafkaConfig(bootstrap=self.node.bootstrap)
 
-    def bridge(self, name: str, **keys: object) -> Process:
-        """A bridge that serves."""
-        return self._part("bridge", name, f"[mqtt]\nport = {self.broker.port}\n", keys)
+    def bridge(self, name: str, *, site: str = "here", **keys: object) -> Process:
+        """A bridge that serves. Bridges of one site adopt each other's sessions."""
+        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n', keys)
 
     def sequencer(self, name: str = "sequencer-1", **keys: object) -> Process:
         """A sequencer that serves."""
@@ -55,7 +55,7 @@ class World:
         lines = [f'name = "{name}"', f"metrics_port = {self.ports[name]}", *(f"{key} = {value}" for key, value in keys.items())]
         file = self.folder / f"{name}.toml"
         file.write_text("\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n')
-        process = part(command, file, self.folder / f"{name}.log")
+        process = part(command, file, self.folder / f"{len(self.parts)}-{name}.log")
         self.parts.append(process)
         start(process)
         return process
@@ -114,6 +114,8 @@ class Device(asyncio.Protocol):
         self.acks: dict[int, Ack] = {}
         self.postponed: dict[int, Later] = {}
         self.waiting: dict[int, float] = {}
+        self.confirmed: set[int] = set()
+        """Packet ids that the broker confirmed by PUBACK."""
         self._window, self._resend_s = window, resend_s
         self._transport: asyncio.Transport | None = None
         self._subscribed = False
@@ -155,7 +157,7 @@ class Device(asyncio.Protocol):
             qos=mqtt5.QoS.AT_LEAST_ONCE,
             packet_id=packet_id,
             content_type=content_type,
-            response_topic=more.pop("response_topic", topics.ack(self.name)),
+            response_topic=cast(str | None, more.pop("response_topic", topics.ack(self.name))),
             correlation_data=correlation,
         )
         self._transport.write(packet.write())
@@ -210,6 +212,8 @@ class Device(asyncio.Protocol):
                 case mqtt5.SubAckPacket():
                     self._subscribed = True
                     self.waiting = dict.fromkeys(self.waiting, float("-inf"))
+                case mqtt5.PubAckPacket():
+                    self.confirmed.add(packet.packet_id)
                 case mqtt5.PublishPacket():
                     number = int(packet.correlation_data or b"0")
                     answer = decode_answer(packet.payload)

@@ -150,6 +150,7 @@ class Client:
     client_id: str = ""
     protocol: int = paho.MQTTv5
     session_s: int | None = None
+    """Seconds that the broker keeps the session; one that it has already is then continued."""
     codes: dict[int, int] = field(default_factory=dict)
     topics: list[str] = field(default_factory=list)
     connected: threading.Event = field(default_factory=threading.Event)
@@ -168,7 +169,12 @@ class Client:
         if self.session_s is not None:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = self.session_s
-        self.mqtt.connect("127.0.0.1", self.site.ports[self.group], properties=properties)
+        self.mqtt.connect(
+            "127.0.0.1",
+            self.site.ports[self.group],
+            clean_start=False if self.session_s is not None else paho.MQTT_CLEAN_START_FIRST_ONLY,
+            properties=properties,
+        )
         self.mqtt.loop_start()
         assert self.connected.wait(60)
         return self

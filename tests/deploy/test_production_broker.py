@@ -42,7 +42,16 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "topic",
-    ["ew/v1/dev-b/up/weather", "ew/v1/dev-b/status", "ew/v1/dev-a/ack", "ew/v1/dev-b/ack", "ew/v1/dev-a/up/a/b", "other", "ew/v1/pub/x"],
+    [
+        "ew/v1/dev-b/up/weather",
+        "ew/v1/dev-b/status",
+        "ew/v1/dev-a/ack",
+        "ew/v1/dev-b/ack",
+        "ew/v1/dev-a/up/a/b",
+        "other",
+        "ew/v1/pub/x",
+        "ew/bridges/bridge-1",
+    ],
 )
 def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
     with Client(site, "dev-a") as device:
@@ -51,8 +60,9 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
 
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
     with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+"):
+        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+", "ew/bridges/+"):
             device.subscribe(topic)
+        bridge.publish("ew/bridges/bridge-1")
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
         other.publish("ew/v1/dev-b/up/weather")
         bridge.publish("ew/v1/dev-b/ack")
@@ -84,6 +94,25 @@ def test_a_new_bridge_needs_no_change_of_the_rules(site: Site) -> None:
         assert device.publish("ew/v1/dev-a/up/weather") == SUCCESS
         assert bridge.publish("ew/v1/dev-a/ack") in TAKEN
         wait_until(lambda: bridge.topics, "it hears the device", timeout_s=60)
+
+
+def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_confirmed_to_devices(site: Site) -> None:
+    """With its own certificate and the other's client id; no device can name that, for its client id is its certificate's name."""
+    dead = Client(site, "bridge-1", "bridges", client_id="bridge:dead", session_s=1000)
+    with dead:
+        dead.subscribe("$share/orphans/ew/v1/+/up/+")
+    with Client(site, "dev-a", client_id="bridge:dead") as device:
+        for _ in range(3):
+            assert device.publish("ew/v1/dev-a/up/weather") in TAKEN
+    with Client(site, "bridge-17", "bridges", client_id="bridge:dead", session_s=1000) as heir:
+        wait_until(lambda: len(heir.topics) == 3, "what was kept for the dead bridge", timeout_s=60)
+
+
+def test_bridges_hear_each_others_beats(site: Site) -> None:
+    with Client(site, "bridge-1", "bridges") as one, Client(site, "bridge-17", "bridges") as other:
+        one.subscribe("ew/bridges/+")
+        assert other.publish("ew/bridges/bridge-17") in TAKEN
+        wait_until(lambda: one.topics == ["ew/bridges/bridge-17"], "a beat", timeout_s=60)
 
 
 def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(site: Site) -> None:

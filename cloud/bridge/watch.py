@@ -1,0 +1,102 @@
+"""Beats for this bridge, hears the beats of the others, and adopts the session of one that is gone. The shell around `presence`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import mqtt5
+
+from edgewake.cloud.bridge.adoption import Adoption
+from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
+from edgewake.cloud.bridge.register import Register
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RemoteError
+
+log = logging.getLogger("edgewake.bridge.watch")
+
+
+def last_will(bridge: str) -> mqtt5.Will:
+    """What the broker publishes for a bridge whose connection breaks."""
+    return mqtt5.Will(topics.bridge(bridge), payload=Beat(bridge, (bridge,), is_last=True).encode())
+
+
+class Watch:
+    """One adoption at a time, so that a bridge holds at most its own window and one more."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        source: MqttSource,
+        register: Register,
+        new_adoption: Callable[[str], Adoption],
+        on_ended: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._source = source
+        self._register = register
+        self._new_adoption = new_adoption
+        self._on_ended = on_ended
+        self._clock = clock
+        self._presence = Presence(name)
+        self._adopting: str | None = None
+        self.adoption: Adoption | None = None
+        self.adopted = 0
+        """Sessions of others that were emptied and ended."""
+        self.adopted_messages = 0
+
+    def on_beat(self, payload: bytes) -> None:
+        """A publish on a topic of the bridges."""
+        if (beat := Beat.decode(payload)) is not None:
+            self._presence.heard(beat)
+
+    @property
+    def others(self) -> int:
+        """How many other bridges live."""
+        return len(self._presence.others())
+
+    async def run(self) -> None:
+        """Beat and look after the others, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._beat()
+                if self._adopting is None and (orphan := self._presence.orphan(self._register.sessions)) is not None:
+                    self._adopting = orphan
+                    self._beat()  # at once, so that nobody else tries
+                    tasks.create_task(self._adopt(orphan), name=f"adopt {orphan}")
+                await self._clock.sleep(BEAT_S)
+
+    def _beat(self, *, is_last: bool = False) -> None:
+        sessions = (self._name,) if self._adopting is None else (self._name, self._adopting)
+        payload = Beat(self._name, sessions, is_last=is_last).encode()
+        self._source.write(mqtt5.PublishPacket(topics.bridge(self._name), payload).write())
+
+    async def _adopt(self, session: str) -> None:
+        log.warning("bridge %s is gone: adopting its session", session, extra={"event": "bridge.adopting", "session": session})
+        adoption = self.adoption = self._new_adoption(session)
+        try:
+            was_there = await adoption.run()
+        except (OSError, TimeoutError, RemoteError) as error:
+            self._presence.postpone(session)
+            text = str(error) or type(error).__name__
+            log.warning("bridge %s: not adopted: %s", session, text, extra={"event": "bridge.not_adopted", "session": session})
+        else:
+            self._presence.forget(session)
+            self.adopted += was_there
+            self.adopted_messages += adoption.received
+            self._on_ended(session)
+            log.info(
+                "adopted bridge %s: %d messages were waiting", session, adoption.received,
+                extra={"event": "bridge.adopted", "session": session, "messages": adoption.received},
+            )  # fmt: skip
+        finally:
+            self._adopting = self.adoption = None
+
+    def farewell(self) -> None:
+        """We end in order: another bridge may adopt at once what is dealt to us from now on."""
+        self._beat(is_last=True)
