@@ -7,7 +7,7 @@
 #   DIR/broker/      what the broker reads: server.crt and server.key, the authorities' certificates and their revocation lists
 #   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
-#   DIR/keys/        cursor.key, ops.key: secrets of the cloud parts
+#   DIR/keys/        cursor.key, lease.key, ops.key: secrets of the cloud parts
 #
 #   certificates.sh DIR --bridge bridge-1 car-07    issue, or renew
 #   certificates.sh DIR --revoke car-07             revoke; hand the new list to the broker as docs/production.md says
@@ -124,6 +124,7 @@ authority bridges
 sign devices broker/server "Edgewake broker" "extendedKeyUsage=serverAuth
 subjectAltName=$server_names"
 key cursor.key "1 $(openssl rand -hex 32)"
+key lease.key "$(openssl rand -hex 32)"
 key ops.key "ew_$(openssl rand -hex 20)"
 while [ $# -gt 0 ]; do
     case $1 in

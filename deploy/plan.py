@@ -90,6 +90,11 @@ class Plan:
         return self.data / "secrets" / "cursor.key"
 
     @property
+    def lease_key_file(self) -> Path:
+        """Keys that endpoints of leases are encrypted with."""
+        return self.data / "secrets" / "lease.key"
+
+    @property
     def ops_key_file(self) -> Path:
         """The key of the operations API."""
         return self.data / "secrets" / "ops.key"
@@ -153,6 +158,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "host": "127.0.0.1",
             "port": ports.push,
             "cursor_key_file": str(plan.cursor_key_file),
+            "lease_key_file": str(plan.lease_key_file),
             "allow_hosts": ["127.0.0.1"],
             "kafka": kafka,
         },

@@ -47,6 +47,11 @@ def cursor_key() -> str:
     return f"1 {secrets.token_hex(32)}\n"
 
 
+def lease_key() -> str:
+    """A line `hexkey`: the key that endpoints of leases are encrypted with in Kafka."""
+    return f"{secrets.token_hex(32)}\n"
+
+
 def ops_key() -> str:
     """An API key that survives a copy by double click."""
     return f"ew_{secrets.token_hex(20)}\n"

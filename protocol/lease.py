@@ -1,9 +1,12 @@
-"""A lease: a sleeping client's subscription and cursor, held by the push proxy (`ew.leases`, key: lease id)."""
+"""What a client asks of the push proxy: a lease with its subscription, endpoint and wake policy.
+
+How a lease is stored is `edgewake.protocol.lease_record`.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -86,6 +89,12 @@ class WakePolicy(BaseModel):
     """Events put into the wake-up, as far as 3 KB go."""
 
 
+TTL_S: Final = (60, 30 * 86_400)
+"""Least and most seconds that a lease lives without being renewed."""
+TTL_DEFAULT_S: Final = 7 * 86_400
+"""The default retention of streams: what a client slept through for longer is gone."""
+
+
 class LeaseRequest(BaseModel):
     """Body of POST /v1/leases."""
 
@@ -95,55 +104,19 @@ class LeaseRequest(BaseModel):
     cursor: str
     endpoint: Webhook
     wake: WakePolicy = WakePolicy()
-    ttl_s: Annotated[int, Field(ge=60, le=2_592_000)] = 604_800
-    """Life of the lease; at its end it is dropped and said in the metrics. Default 7 days, the default retention of streams."""
+    ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] = TTL_DEFAULT_S
+    """Life of the lease; each PATCH starts it anew, at its end the lease is dropped."""
 
 
-class PendingWake(BaseModel):
-    """A wake-up fixed before its first attempt, so that every attempt, by whichever proxy, has the same id and the same bytes."""
+class LeaseChange(BaseModel):
+    """Body of PATCH /v1/leases/{id}: what is left out stays, and the lease's life starts anew."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    number: int
-    """1 for the lease's first wake-up; the webhook-id is made of lease id and number."""
-    body: str
-    """The JSON that is signed and sent, at most 3 KB."""
-    to: str
-    """Cursor after the last event that it counts."""
-    count: int
-    """Events between the client's cursor and `to`."""
-    capped: bool = False
-    """There are more than `count`."""
-    made_at: int
-
-
-class Lease(BaseModel):
-    """A lease as it is kept. The cursor moves on only after the wake-up that covers it was taken by the endpoint."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    token_hash: str
-    """SHA-256 of the bearer token that may read or end the lease."""
-    request: LeaseRequest
-    secret: str
-    created_at: int
-    expires_at: int
-    wakes: int = 0
-    last_wake_at: int | None = None
-    failures: int = 0
-    """Failed wake-ups in a row."""
-    failing_since: int | None = None
-    """When the first of them failed; None: none did."""
-    disabled: str | None = None
-    """Why the endpoint is not tried any more (410, too many failures); None while it is."""
-    woken_to: str | None = None
-    """Cursor up to which the client was told; None before the first wake-up."""
-    waiting: int = 0
-    """Events between the client's cursor and `woken_to`."""
-    waiting_capped: bool = False
-    """There are more than `waiting`."""
-    pending: PendingWake | None = None
-    """The wake-up that is being tried; None between wake-ups."""
-    retry_at: int | None = None
-    """When `pending` is tried again, ms since 1970 UTC; None: now."""
+    cursor: str | None = None
+    """Where the client goes on: what was counted before is forgotten, and a wake-up that was due for it is not sent."""
+    endpoint: Webhook | None = None
+    wake: WakePolicy | None = None
+    ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] | None = None
+    enabled: Literal[True] | None = None
+    """Call the endpoint again after it was given up; a new endpoint does that too."""

@@ -21,7 +21,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.sketches *      minute summaries, key = stream|field|minute
-    ew.leases *        leases of sleeping clients, key = lease id
+    ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
+    ew.reads           which of these clients read at the moment, key = lease id
     ew.late            readings that came after their window was final, counted
 """
 
@@ -50,13 +51,14 @@ PROGRESS: Final = "ew.progress"
 LANES: Final = "ew.lanes"
 SKETCHES: Final = "ew.sketches"
 LEASES: Final = "ew.leases"
+LEASE_READS: Final = "ew.reads"
 LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
 QUERY_PREFIX: Final = "ew.q."
 
 COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES, LATE})
-"""Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one."""
+SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LATE})
+"""Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one, leases a fixed number."""
 
 
 def up(device: str, stream: str) -> str:

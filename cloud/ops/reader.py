@@ -22,7 +22,7 @@ from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.ops.tables import PARTS_STREAM, Change, TopicOffsets
-from edgewake.protocol import topics
+from edgewake.protocol import lease_record, topics
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.ops")
@@ -54,7 +54,7 @@ class Reader:
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
-        self._unread = set(TABLES)
+        self._unread: set[tuple[str, int]] = {(topic, 0) for topic in TABLES}
         self._assigned: list[TopicPartition] = []
         self.ready = asyncio.Event()
 
@@ -81,10 +81,13 @@ class Reader:
 
     def _read(self) -> None:
         topic_admin.ensure_topics(self._config, [*TABLES, topics.DEAD, topics.UP])
+        topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
         settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 100}
         consumer = clients.consumer(self._config, "ops-tables", **settings)
         try:
-            self._assigned = [TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in TABLES]
+            counts = {topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES}
+            self._assigned = [TopicPartition(topic, p, OFFSET_BEGINNING) for topic, count in counts.items() for p in range(count)]
+            self._unread = {(place.topic, place.partition) for place in self._assigned}
             self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
             consumer.assign(self._assigned)
             looked_at = float("-inf")
@@ -112,7 +115,7 @@ class Reader:
             if error is None:
                 changes.append(_change(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._unread.discard(message.topic())
+                self._unread.discard((message.topic(), message.partition()))
         if changes:
             self._tell(self._on_changes, changes)
         if not self._unread and not self.ready.is_set():

@@ -11,7 +11,7 @@ from sse_starlette import EventSourceResponse
 from edgewake.cloud.ops.auth import TICKET_LIFE_S
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, Services, page_of
 from edgewake.cloud.ops.tables import PartView
-from edgewake.protocol.lease import Lease
+from edgewake.protocol.lease_record import Lease, LeaseState
 
 
 class LeaseView(BaseModel):
@@ -24,11 +24,16 @@ class LeaseView(BaseModel):
     """Host of the endpoint; its path may be a secret."""
     created_at: int
     expires_at: int
+    state: LeaseState
+    count: int
+    """Events after its client's cursor, as of its last wake-up."""
     wakes: int
     last_wake_at: int | None
-    waiting: int
+    unanswered: int
+    """Wake-ups since its client last resumed."""
     failures: int
-    retry_at: int | None
+    due_at: int | None
+    """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
     disabled: str | None
 
 
@@ -40,10 +45,8 @@ class Ticket(BaseModel):
 
 
 def _lease_view(lease: Lease) -> LeaseView:
-    shown = lease.model_dump(include=set(LeaseView.model_fields) - {"streams", "where", "endpoint"})
-    request = lease.request
-    streams = list(request.subscription.streams)
-    return LeaseView(**shown, streams=streams, where=request.subscription.where, endpoint=request.endpoint.url.host or "")
+    values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("streams", "endpoint")}
+    return LeaseView(**values, streams=list(lease.streams), endpoint=lease.endpoint_host)
 
 
 def router(services: Services) -> APIRouter:

@@ -15,11 +15,11 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.devices import DeviceView, Presence, view
+from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
-from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen, DeviceStatus
-from edgewake.protocol.lease import Lease
+from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
@@ -106,7 +106,7 @@ class OpsTables:
                 self._stream(change)
                 return ()
             case topics.LEASES:
-                _keep(self.leases, Lease, change.key, change.value)
+                self._lease(change)
                 return ()
             case topics.DEVICES:
                 return self._device(change, now)
@@ -126,6 +126,12 @@ class OpsTables:
             self.streams[change.key] = row
         else:
             self.streams.pop(change.key, None)
+
+    def _lease(self, change: Change) -> None:
+        if change.value is None:
+            self.leases.pop(change.key, None)
+        else:
+            self.leases[change.key] = lease_record.decode(change.value)
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.rpartition("|")

@@ -1,59 +1,65 @@
-"""The proxy's HTTP face: leases are made, looked at and ended."""
+"""The proxy's HTTP side: leases are made, looked at, changed and ended. Any proxy may be asked (`edgewake.cloud.push.peers`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
 from edgewake.cloud import web
 from edgewake.cloud.push.endpoint import EndpointRefused
-from edgewake.cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
+from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.watchers import TooManyFilters
 from edgewake.cloud.web import Problem
-from edgewake.protocol.errors import CursorError, FilterError
-from edgewake.protocol.lease import Lease, LeaseRequest, Subscription, WakePolicy
+from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
+from edgewake.protocol.lease_record import Lease, LeaseState
 
 BODY_BYTES_MAX = 32 * 1024
 """Bytes of a request: a cursor of 4 KB, a filter and an address. Over it: 413."""
 
 
 class LeaseView(BaseModel):
-    """A lease as its holder sees it."""
+    """A lease as its client sees it. Times are ms since 1970 UTC."""
 
     id: str
+    state: LeaseState
     subscription: Subscription
     cursor: str
-    url: str
+    endpoint_host: str
     wake: WakePolicy
+    ttl_s: int
     created_at: int
     expires_at: int
+    unseen_count: int
+    """Events after the cursor, as far as they are counted."""
+    due_at: int | None
+    """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
     wakes: int
     last_wake_at: int | None
+    unanswered: int
+    """Wake-ups since the client last resumed."""
     failures: int
-    retry_at: int | None
     disabled: str | None
 
 
 class GrantedView(LeaseView):
-    """A new lease. `token` and `secret` are said here and never again."""
+    """A lease that was asked for, with what no other answer contains."""
 
     token: str
-    secret: str | None
-    """whsec_…, to verify wake-ups with; null where the request brought one."""
+    """For the header `Authorization: Bearer`, and with the id (`ID.TOKEN`) for `Edgewake-Lease`."""
+    secret: str
+    """whsec_…, to verify wake-ups with."""
 
 
-def _view(lease: Lease) -> dict[str, Any]:
-    kept = lease.model_dump(include={"id", "created_at", "expires_at", "wakes", "last_wake_at", "failures", "retry_at", "disabled"})
-    request = lease.request
-    return kept | {
-        "subscription": request.subscription,
-        "cursor": request.cursor,
-        "url": str(request.endpoint.url),
-        "wake": request.wake,
-    }
+def _view(proxy: Proxy, lease: Lease) -> dict[str, Any]:
+    values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("subscription", "unseen_count")}
+    return values | {"subscription": lease.subscription, "unseen_count": max(lease.count, proxy.unseen(lease.id).count)}
 
 
 _bearer = HTTPBearer(auto_error=False, description="The token of the lease")
@@ -66,32 +72,49 @@ def _token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_
 
 
 Token = Annotated[str, Depends(_token)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=16,
+        max_length=128,
+        description="Chosen by you, unguessable, e.g. a UUID. A request repeated with it gets the lease of before, another 409.",
+    ),
+]
 
 
-def make_app(proxy: Proxy, registry: CollectorRegistry) -> FastAPI:
-    """The application around a proxy."""
+def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progress: Callable[[], str]) -> FastAPI:
+    """The application around a proxy. `progress` says what a proxy that is not ready waits for."""
     app = FastAPI(title="Edgewake push proxy", version="1", description=__doc__)
     web.install(app)
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     _answer_refusals(app)
+    _pass_on(app, peers)
 
-    @app.post("/v1/leases", status_code=201)
-    async def grant(body: LeaseRequest, response: Response) -> GrantedView:
-        """Take a client over. 201 says: the lease is kept, and from your cursor on nothing is missed."""
+    @app.post("/v1/leases", status_code=201, responses={200: {"model": GrantedView, "description": "A repeated request."}})
+    async def grant(body: LeaseRequest, response: Response, idempotency_key: IdempotencyKey = None) -> GrantedView:
+        """Take a client over. When this is answered the lease is stored, and from your cursor on nothing is missed."""
         try:
-            granted = await proxy.grant(body)
+            granted = await proxy.grant(body, idempotency_key)
         except ValueError as error:  # the secret
             raise Problem(422, "secret", str(error)) from error
         except LookupError as error:
             raise Problem(422, "unknown_stream", str(error.args[0])) from error
         response.headers["Location"] = f"/v1/leases/{granted.lease.id}"
-        secret = granted.lease.secret if granted.secret_made else None
-        return GrantedView(**_view(granted.lease), token=granted.token, secret=secret)
+        response.status_code = 201 if granted.is_new else 200
+        return GrantedView(**_view(proxy, granted.lease), token=granted.endpoint.token, secret=granted.endpoint.secret)
 
     @app.get("/v1/leases/{lease_id}")
     async def look(lease_id: str, token: Token) -> LeaseView:
         """The lease as it stands."""
-        return LeaseView(**_view(proxy.get(lease_id, token)))
+        return LeaseView(**_view(proxy, proxy.get(lease_id, token)))
+
+    @app.patch("/v1/leases/{lease_id}")
+    async def change(lease_id: str, body: LeaseChange, token: Token) -> LeaseView:
+        """Change the lease and renew its life: an empty object only renews it. With `cursor` you go to sleep again there."""
+        try:
+            return LeaseView(**_view(proxy, await proxy.change(lease_id, token, body)))
+        except ValueError as error:  # the secret
+            raise Problem(422, "secret", str(error)) from error
 
     @app.delete("/v1/leases/{lease_id}", status_code=204)
     async def end(lease_id: str, token: Token) -> None:
@@ -104,8 +127,8 @@ def make_app(proxy: Proxy, registry: CollectorRegistry) -> FastAPI:
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> dict[str, str]:
-        if not proxy.active:
-            raise Problem(503, "standby", "another proxy has the leases, or Kafka is away")
+        if not proxy.is_ready:
+            raise Problem(503, "not_ready", progress())
         return {"status": "ready"}
 
     @app.get("/metrics", include_in_schema=False)
@@ -115,10 +138,34 @@ def make_app(proxy: Proxy, registry: CollectorRegistry) -> FastAPI:
     return app
 
 
+def _pass_on(app: FastAPI, peers: Peers) -> None:
+    """Pass a request for another proxy's lease on to it, once."""
+
+    @app.exception_handler(Elsewhere)
+    async def elsewhere(request: Request, error: Elsewhere) -> Response:
+        try:
+            url = None if FORWARDED in request.headers else await peers.url_of(error.partition)
+            if url is None:
+                raise Unavailable("the lease is being taken over by another proxy")
+            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            answer = await peers.forward(url, request.method, target, request.headers, await request.body())
+        except Unavailable as away:
+            return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()
+        return Response(answer.content, answer.status_code, passed_back(answer))
+
+
 def _answer_refusals(app: FastAPI) -> None:
     @app.exception_handler(Standby)
     async def standby(_: Request, error: Standby) -> Response:
         return Problem(503, "standby", str(error), headers={"Retry-After": "2"}).response()
+
+    @app.exception_handler(KeyUsedBefore)
+    async def used_before(_: Request, error: KeyUsedBefore) -> Response:
+        return Problem(409, "idempotency_key", str(error)).response()
+
+    @app.exception_handler(TooManyFilters)
+    async def too_many_filters(_: Request, error: TooManyFilters) -> Response:
+        return Problem(429, "too_many_filters", str(error), headers={"Retry-After": "60"}).response()
 
     @app.exception_handler(TooManyLeases)
     async def too_many(_: Request, error: TooManyLeases) -> Response:

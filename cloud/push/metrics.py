@@ -9,7 +9,7 @@ class Metrics:
     """One set per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.active = Gauge("edgewake_push_active", "1 while this proxy has the leases", registry=registry)
+        self.partitions = Gauge("edgewake_push_partitions", "Partitions of leases that this proxy has", registry=registry)
         self.leases = Gauge("edgewake_push_leases", "Leases tended", registry=registry)
         self.granted = Counter("edgewake_push_leases_granted", "Leases granted", registry=registry)
         self.expired = Counter("edgewake_push_leases_expired", "Leases dropped at their end", registry=registry)

@@ -17,11 +17,14 @@ from pydantic import Field
 from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
+from edgewake.cloud.push import sealing
 from edgewake.cloud.push.app import make_app
-from edgewake.cloud.push.hub_watch import HubWatch
-from edgewake.cloud.push.leases import Membership
+from edgewake.cloud.push.lease_member import Membership
+from edgewake.cloud.push.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
+from edgewake.cloud.push.watchers import Watchers
 from edgewake.cloud.push.webhook import Caller
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
@@ -38,7 +41,9 @@ class PushConfig(config.Config):
     """What a push proxy needs to know."""
 
     name: str = "push-1"
-    """Name of this proxy; another one with the same name takes its place at once."""
+    """Name of this proxy; another one with the same name takes over its leases at once."""
+    url: str | None = None
+    """Where other proxies reach this one, e.g. "http://push-1:8703"; by default `host` and `port`."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=8703, ge=0, le=65_535)
@@ -47,12 +52,15 @@ class PushConfig(config.Config):
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     cursor_key_file: Path
     """Keys that sign cursors: the access servers' file, read again when it changes."""
+    lease_key_file: Path
+    """Keys that endpoints and secrets are encrypted with in Kafka: 64 hex digits a line, the same for all proxies. The first encrypts, all
+    decrypt. Without a key that some lease was encrypted with the proxy does not start."""
     allow_hosts: tuple[str, ...] = ()
     """Endpoint hosts that may have any address and port and plain http. Empty in production."""
     ca_file: Path | None = None
     """Certificates to trust beside the system's, PEM, for endpoints with a private authority."""
-    leases_max: int = Field(default=10_000, ge=1)
-    """Leases at most; one more is answered 429."""
+    leases_max: int = Field(default=100_000, ge=1)
+    """Leases of this proxy at most, some 2 KB of memory each; one more is answered 429."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -69,28 +77,34 @@ async def run(settings: PushConfig) -> None:
     web.stop_on_signals(stop)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
     listener = web.bind(settings.host, settings.port)
+    own_url = settings.url or f"http://{settings.host}:{settings.port}"
     clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
+    sealer = sealing.load(settings.lease_key_file, os.urandom)
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
     keys = KeyFile(settings.cursor_key_file)
-    watch = HubWatch(settings.kafka, keys.codec, clock, name=settings.name)
-    proxy = Proxy(watch, caller, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=Metrics(registry))
-    member = Membership(settings.kafka, settings.name, on_owned=proxy.owned, on_lost=proxy.lost, rng=rng)
+    watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name)
+    proxy = Proxy(watch, caller, sealer, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=Metrics(registry))
+    member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng)
+    reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
+    peers = Peers(settings.kafka, clock, own_url)
+    app = make_app(proxy, peers, registry, progress=lambda: _progress(member, proxy))
+    parts = {"membership": member.run(), "reads": reads.run(), "watch": watch.run(), "cursor-keys": keys.run(clock), "leases": proxy.run()}
     try:
         async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(member.run(), name="membership"),
-                tasks.create_task(watch.run(), name="watch"),
-                tasks.create_task(keys.run(clock), name="cursor-keys"),
-                tasks.create_task(proxy.watch_over(), name="leases"),
-            ]
-            await web.serve(
-                HostCheck(make_app(proxy, registry), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
-            )
+            background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in parts.items()]
+            await web.serve(HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings))
             for task in background:
                 task.cancel()
     finally:
         await proxy.close()
         await caller.close()
+        await peers.close()
+
+
+def _progress(member: Membership, proxy: Proxy) -> str:
+    if member.partitions_reading:
+        return f"reading {member.partitions_reading} partitions of leases, {member.records_read} records so far"
+    return "taking leases over" if proxy.partitions else "other proxies have the leases, or Kafka is away"
 
 
 def _say_ready(settings: PushConfig) -> None:

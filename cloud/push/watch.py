@@ -1,54 +1,31 @@
-"""The port through which the proxy reads what a sleeping client does not.
+"""The port through which the proxy learns of what sleeping clients have not seen.
 
-`Watch.open` checks a subscription and its cursor and stands there; `Watched.next` waits for what comes after. The adapter to the hub of
-the access tier is `edgewake.cloud.push.hub_watch`.
+A lease has a Counter; `Watch.add` lets it count from a cursor on, and from then on the counter itself says how many events there are and
+calls when that matters. The adapter that reads the log is `edgewake.cloud.push.watchers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from edgewake.cloud.push.tally import Counter
 from edgewake.protocol.lease import Subscription
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What came between the place before and `cursor`."""
-
-    cursor: str
-    count: int = 0
-    """Events that the subscription wants."""
-    previews: Sequence[Mapping[str, Any]] = ()
-    """The first of them."""
-    first_at: int | None = None
-    """When the first of them entered the cloud, ms since 1970 UTC; None where unknown."""
-    gap: bool = False
-    """Part of the range is lost."""
-    more: bool = False
-    """More is there already."""
-
-
-class Watched(Protocol):
-    """One subscription from one place on. Not shared."""
-
-    async def next(self, *, previews_max: int) -> Seen:
-        """Wait until the place moves. May be cancelled: what was not returned comes again. Raises Unavailable: then open anew."""
-
-    def skip_to_end(self) -> str:
-        """Go to the end as it is now, without reading; the cursor of it. Raises Unavailable."""
-
-    def close(self) -> None:
-        """Leave."""
-
-
 class Watch(Protocol):
-    """Opens subscriptions."""
+    """Counts for many leases at once."""
 
-    async def open(self, subscription: Subscription, cursor: str) -> Watched:
-        """Stand at `cursor`.
+    async def check(self, subscription: Subscription, cursor: str) -> None:
+        """May a lease have this subscription and cursor?
 
-        Raises CursorError, FilterError, LookupError (an unknown stream) or Unavailable. A cursor older than what is kept is no
-        error: the first `next` says `gap`.
+        Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or Unavailable.
         """
+
+    def add(self, counter: Counter, cursor: str) -> None:
+        """Count from `cursor` on. What cannot be resumed is reported by `counter.fail`, a cursor that is too old by its gap."""
+
+    def remove(self, counter: Counter) -> None:
+        """Count no more."""
+
+    def cursor(self, counter: Counter) -> str | None:
+        """Up to where it has counted; None while it is being brought to the live end."""

@@ -3,10 +3,11 @@
 Body, at most BODY_BYTES_MAX:
 
     {"type":"edgewake.wake","timestamp":"2026-…Z","lease":"…","cursor":"v1.…","count":3,"capped":false,"gap":false,
-     "streams":["…"],"events":[{…}]}
+     "urgency":"normal","again":0,"streams":["…"],"events":[{…}]}
 
-`cursor` is the client's own, from which it resumes; `count` events wait after it (more when `capped`); `gap` says that part of the
-range is no longer kept. Attempts of one wake-up have the same webhook-id and the same body, so that a receiver can drop repeats.
+`cursor` is the client's own, from which it resumes; `count` events are after it (more when `capped`); `gap` says that part of the range
+is no longer kept; `again` is how often the client was woken since it last resumed. Attempts of one wake-up have the same webhook-id and
+the same body, so that a receiver can drop repeats.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ import asyncio
 import base64
 import binascii
 import ssl
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -28,6 +27,7 @@ import orjson
 from standardwebhooks.webhooks import Webhook
 
 from edgewake.cloud.push import endpoint as endpoints
+from edgewake.cloud.push.wake_queue import CALLS_MAX
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -38,10 +38,6 @@ TIMEOUT_S: Final = 15.0
 """For the whole call. Standard Webhooks: 15 to 30 s."""
 CONNECT_TIMEOUT_S: Final = 3.0
 """For a connection to one of an endpoint's addresses; ADDRESSES_MAX of them stay below TIMEOUT_S."""
-CALLS_MAX: Final = 256
-"""Calls at once. More wait their turn."""
-CALLS_PER_HOST_MAX: Final = 4
-"""Calls at once to one host, so that a host that hangs holds few of CALLS_MAX."""
 SECRET_BYTES: Final = (24, 64)
 """Least and most bytes of a secret (Standard Webhooks)."""
 
@@ -95,7 +91,7 @@ def make_secret(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def wake_body(facts: Mapping[str, Any], previews: Sequence[Mapping[str, Any]], *, at_ms: int) -> str:
-    """The body with as many previews as fit. `facts`: lease, cursor, count, capped, gap, streams.
+    """The body with as many previews as fit. `facts`: lease, cursor, count, capped, gap, urgency, again, streams.
 
     A cursor over so many partitions that it does not fit is left out (null): the client has it.
     """
@@ -161,8 +157,6 @@ class Caller:
         self._allow_hosts = frozenset(allow_hosts)
         self._resolver = resolver
         self._timeout_s = timeout_s
-        self._all = asyncio.Semaphore(CALLS_MAX)
-        self._hosts: dict[str, _HostTurn] = defaultdict(_HostTurn)
         # No pool: a kept connection would escape the check of the address. No proxy from the environment: it would resolve for us.
         self._client = httpx.AsyncClient(
             verify=tls or ssl.create_default_context(),
@@ -172,15 +166,17 @@ class Caller:
             limits=httpx.Limits(max_connections=CALLS_MAX, max_keepalive_connections=0),
         )
 
-    async def check(self, url: str) -> None:
-        """May this endpoint be called? Raises EndpointRefused or Unavailable."""
-        await endpoints.resolve(endpoints.parse(url, self._allow_hosts), self._resolver)
+    async def check(self, url: str) -> str:
+        """The host of an endpoint that may be called. Raises EndpointRefused or Unavailable."""
+        target = endpoints.parse(url, self._allow_hosts)
+        await endpoints.resolve(target, self._resolver)
+        return target.host
 
     async def call(self, url: str, wake: Signed) -> Outcome:
         """Make one call; never raises for what the endpoint does."""
         try:
             target = endpoints.parse(url, self._allow_hosts)
-            async with self._turn(target.host), asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._timeout_s):
                 return await self._post_to_any(target, await endpoints.resolve(target, self._resolver), wake)
         except (endpoints.EndpointRefused, Unavailable) as error:
             # Refused now, after it was accepted once: a resolver that answers differently inside and outside may do so for a moment.
@@ -210,25 +206,6 @@ class Caller:
         ) as response:
             return outcome(response.status_code, response.headers.get("retry-after"), now_ms=self._clock.now_ms())
 
-    @asynccontextmanager
-    async def _turn(self, host: str) -> AsyncIterator[None]:
-        """A place among the calls to one host, then among all; a host without calls is forgotten."""
-        turn = self._hosts[host]
-        turn.users += 1
-        try:
-            async with turn.free, self._all:
-                yield
-        finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._hosts[host]
-
     async def close(self) -> None:
         """Leave."""
         await self._client.aclose()
-
-
-class _HostTurn:
-    def __init__(self) -> None:
-        self.free = asyncio.Semaphore(CALLS_PER_HOST_MAX)
-        self.users = 0

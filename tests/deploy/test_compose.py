@@ -95,7 +95,7 @@ SECRETS = {
     "bridge-2": {"bridges/bridge-2.key"},
     "access-1": {"keys/cursor.key"},
     "access-2": {"keys/cursor.key"},
-    "push": {"keys/cursor.key"},
+    "push": {"keys/cursor.key", "keys/lease.key"},
     "ops": {"keys/ops.key"},
 }
 """Who reads which secret; who is not here reads none."""

@@ -66,8 +66,9 @@ def running(name: str, settings: dict[str, object], folder: Path) -> Iterator[tu
 
 
 def test_every_part_starts_under_a_uid_without_a_name(kafka: Kafka, mosquitto: Mosquitto, spark_jars: Path, folder: Path) -> None:
-    cursor_key, ops_key = folder / "cursor.key", folder / "ops.key"
-    for path, text in ((cursor_key, secret_files.cursor_key()), (ops_key, secret_files.ops_key())):
+    cursor_key, lease_key, ops_key = (folder / f"{name}.key" for name in ("cursor", "lease", "ops"))
+    texts = {cursor_key: secret_files.cursor_key(), lease_key: secret_files.lease_key(), ops_key: secret_files.ops_key()}
+    for path, text in texts.items():
         path.write_text(text)
         os.chown(path, UID, UID)
         path.chmod(0o600)
@@ -78,7 +79,7 @@ def test_every_part_starts_under_a_uid_without_a_name(kafka: Kafka, mosquitto: M
         "sequencer": {"name": "nameless-1"} | where,
         "analysis": {"data_dir": str(folder / "analysis"), "jars_dir": str(spark_jars)} | where,
         "access": {"name": "nameless-1", "port": access, "cursor_key_file": str(cursor_key)} | where,
-        "push": {"name": "nameless-1", "port": push, "cursor_key_file": str(cursor_key)} | where,
+        "push": {"name": "nameless-1", "port": push, "cursor_key_file": str(cursor_key), "lease_key_file": str(lease_key)} | where,
         "ops": {"port": ops, "key_file": str(ops_key), "access_urls": [f"http://127.0.0.1:{access}"]} | where,
     }
     with ExitStack() as stack:

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
-from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.lease import Lease
+from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
@@ -172,10 +172,10 @@ def test_a_stream_shows_its_fields_and_its_place_in_kafka(ops: Ops, writer: Writ
 
 def test_a_lease_is_shown_without_what_wakes_or_reads_in_its_name(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     kept: Lease = lease(unique("lease"))
-    writer.put(topics.LEASES, kept.id, kept.model_dump_json().encode())
+    writer.put(topics.LEASES, kept.id, lease_record.encode(kept))
     page = eventually(lambda: ops.client.get("/v1/leases", params={"limit": 500}), lambda p: kept.id in [item["id"] for item in p["items"]])
     text = json.dumps(page)
-    assert kept.secret not in text
+    assert kept.sealed not in text
     assert kept.token_hash not in text
     assert "/hook" not in text
     writer.put(topics.LEASES, kept.id, None)

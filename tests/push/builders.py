@@ -1,23 +1,86 @@
-"""Values for tests, with defaults."""
+"""Values for tests, with defaults, and a clock that stands still until it is told to go on."""
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import itertools
 from typing import Any
 
-from edgewake.protocol.lease import Lease, LeaseRequest, Subscription, WakePolicy, Webhook
+from edgewake.cloud.push.sealing import Endpoint, Sealer
+from edgewake.protocol.lease import LeaseRequest, Subscription, WakePolicy, Webhook
+from edgewake.protocol.lease_read import hash_token
+from edgewake.protocol.lease_record import Lease
 
 NOW = 1_790_000_000_000
 SECRET = "whsec_" + "A" * 32
+TOKEN = "0" * 48
+KEY = bytes(range(32))
+IDS = itertools.count(1)
 
 
-def request(*streams: str, url: str = "http://127.0.0.1:9/hook", cursor: str = "v1.x", **more: Any) -> LeaseRequest:
+def random_bytes(count: int) -> bytes:
+    """Bytes that never come twice."""
+    return next(IDS).to_bytes(count, "big")
+
+
+def sealer(*keys: bytes) -> Sealer:
+    """A sealer with test keys."""
+    return Sealer(list(keys) or [KEY], random_bytes)
+
+
+def request(*streams: str, url: str = "http://127.0.0.1:9/hook", cursor: str = "c0", **more: Any) -> LeaseRequest:
     """A request for a lease."""
     subscription = Subscription(streams=streams or ("s",), where=more.pop("where", None))
     wake = WakePolicy(**more.pop("wake", {}))
     return LeaseRequest(subscription=subscription, cursor=cursor, endpoint=Webhook(url=url), wake=wake, **more)
 
 
-def lease(lease_id: str, **more: Any) -> Lease:
+def lease(lease_id: str, *, url: str = "http://127.0.0.1:9/hook", seals: Sealer | None = None, **more: Any) -> Lease:
     """A lease that ends in 2100."""
-    defaults = {"token_hash": "0" * 64, "request": request(), "secret": SECRET, "created_at": NOW, "expires_at": 4_102_444_800_000}
+    wake = more.pop("wake", {})
+    defaults = {
+        "token_hash": hash_token(TOKEN),
+        "request_hash": "",
+        "streams": ("s",),
+        "cursor": "c0",
+        "endpoint_host": "127.0.0.1",
+        "sealed": (seals or sealer()).seal(lease_id, Endpoint(url, SECRET, TOKEN)),
+        "wake": wake if isinstance(wake, WakePolicy) else WakePolicy(**wake),
+        "ttl_s": 604_800,
+        "created_at": NOW,
+        "expires_at": 4_102_444_800_000,
+    }
     return Lease(id=lease_id, **{**defaults, **more})
+
+
+class ManualClock:
+    """A clock that moves only by `advance`; who sleeps is woken when its time has come."""
+
+    def __init__(self, now_ms: int = NOW) -> None:
+        self._now_s = 0.0
+        self._began_ms = now_ms
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def now_ms(self) -> int:
+        return self._began_ms + round(self._now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now_s + seconds, next(self._order), waits))
+        await waits
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now_s += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._now_s:
+            waits = heapq.heappop(self._sleepers)[2]
+            if not waits.done():
+                waits.set_result(None)

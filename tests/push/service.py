@@ -65,7 +65,10 @@ def serving(name: str, bootstrap: str, directory: Path, **more: object) -> Itera
     keys = directory / "cursor.keys"
     if not keys.exists():
         keys.write_text(f"1 {'ab' * 32}\n")
-    lines = [f'name = "{name}-1"', f"port = {port}", f'cursor_key_file = "{keys}"']
+    lease_keys = directory / "lease.keys"
+    lease_keys.write_text("cd" * 32 + "\n")
+    lines = [f'name = "{more.pop("name", f"{name}-1")}"', f"port = {port}", f'cursor_key_file = "{keys}"']
+    lines += [f'lease_key_file = "{lease_keys}"'] if name == "push" else []
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     config = directory / f"{name}-{port}.toml"
     config.write_text("\n".join(lines) + f'\n[kafka]\nbootstrap = "{bootstrap}"\n')

@@ -10,34 +10,40 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.push.endpoint import EndpointRefused
+from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.proxy import NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
-from edgewake.cloud.push.watch import Seen
+from edgewake.cloud.push.wake_queue import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.webhook import Caller
-from edgewake.protocol.clock import Clock, FakeClock, SystemClock
-from edgewake.protocol.errors import CursorError
-from edgewake.protocol.lease import Lease, LeaseRequest, Subscription
-from tests.push.builders import lease, request
+from edgewake.protocol import lease_record
+from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
+from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, Webhook
+from edgewake.protocol.lease_read import LeaseRead, hash_token
+from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState
+from tests.push.builders import ManualClock, lease, random_bytes, request, sealer
 from tests.push.receiver import Receiver, receiving
-
-
-class Died(Exception):
-    """The process is gone."""
 
 
 @dataclass
 class MemoryStore:
-    """A table of leases that can die before or after any of its writes."""
+    """All partitions of a table of leases, which can die before or after any of its writes."""
 
+    clock: Clock
     leases: dict[str, Lease] = field(default_factory=dict)
     writes: int = 0
     dies_at: tuple[int, str] | None = None
     dead: asyncio.Event = field(default_factory=asyncio.Event)
+    proved_at: float = float("-inf")
+    is_away: bool = False
 
     async def put(self, lease: Lease) -> None:
         await self._write(lease.id, lease)
@@ -45,13 +51,17 @@ class MemoryStore:
     async def remove(self, lease_id: str) -> None:
         await self._write(lease_id, None)
 
-    async def _write(self, key: str, kept: Lease | None) -> None:
+    async def _write(self, key: str, stored: Lease | None) -> None:
+        if self.is_away:
+            raise Unavailable("Kafka is away")
         self.writes += 1
         await self._maybe_die("before")
-        if kept is None:
+        await asyncio.sleep(0)
+        if stored is None:
             self.leases.pop(key, None)
         else:
-            self.leases[key] = Lease.model_validate_json(kept.model_dump_json())
+            self.leases[key] = lease_record.decode(lease_record.encode(stored))
+        self.proved_at = self.clock.monotonic_s()
         await self._maybe_die("after")
 
     async def _maybe_die(self, when: str) -> None:
@@ -64,48 +74,55 @@ class MemoryStore:
 
 
 class MemoryLog:
-    """A log of events 1, 2, 3 …; a cursor is `c<number of events passed>`."""
+    """A log of events 1, 2, 3 …, seen at once; a cursor is `c<number of events passed>`."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.events = 0
         self.earliest = 0
-        self.open_watches = 0
-        self.news = asyncio.Event()
+        self.tally = Tally(None)
+        self._clock = clock
 
     def add(self, count: int = 1) -> None:
-        self.events += count
-        self.news.set()
-        self.news = asyncio.Event()
+        for _ in range(count):
+            self.events += 1
+            self.tally.add(_event(self.events), self._clock.now_ms())
 
-    async def open(self, subscription: Subscription, cursor: str) -> MemoryWatched:
+    async def check(self, subscription: Subscription, cursor: str) -> None:
         if not cursor.startswith("c"):
             raise CursorError("garbage", "not a cursor")
-        self.open_watches += 1
-        return MemoryWatched(self, int(cursor[1:]))
+
+    def add_counter(self, counter: Counter, cursor: str) -> None:
+        at = int(cursor[1:])
+        if at < self.earliest:
+            at = self.earliest
+            counter.mark_gap()
+        for n in range(at, self.events):
+            if not counter.is_fed:
+                counter.see(_event(n + 1), self._clock.now_ms())
+        counter.set_swept(self.events - at, is_final=True)
+        counter.attach(self.tally)
+        counter.on_change(counter.lease_id)
 
 
 @dataclass
-class MemoryWatched:
+class MemoryWatch:
     log: MemoryLog
-    at: int
 
-    async def next(self, *, previews_max: int) -> Seen:
-        while self.at >= self.log.events and self.at >= self.log.earliest:
-            await self.log.news.wait()
-        gap = self.at < self.log.earliest
-        self.at = max(self.at, self.log.earliest)
-        end = min(self.log.events, self.at + 4000)
-        previews = [{"n": n + 1} for n in range(self.at, end)[: max(0, previews_max)]]
-        seen = Seen(f"c{end}", end - self.at, previews, None, gap, end < self.log.events)
-        self.at = end
-        return seen
+    async def check(self, subscription: Subscription, cursor: str) -> None:
+        await self.log.check(subscription, cursor)
 
-    def close(self) -> None:
-        self.log.open_watches -= 1
+    def add(self, counter: Counter, cursor: str) -> None:
+        self.log.add_counter(counter, cursor)
 
-    def skip_to_end(self) -> str:
-        self.at = self.log.events
-        return f"c{self.at}"
+    def remove(self, counter: Counter) -> None:
+        counter.detach()
+
+    def cursor(self, counter: Counter) -> str | None:
+        return f"c{self.log.events}"
+
+
+def _event(n: int) -> Event:
+    return Event(DATA, {"n": n}, orjson.dumps({"n": n}))
 
 
 @dataclass
@@ -118,45 +135,60 @@ class World:
     clock: Clock
     proxy: Proxy
 
-    async def grant(self, *, cursor: str = "c0", **more: Any) -> Any:
+    async def grant(self, *, cursor: str = "c0", idempotency_key: str | None = None, **more: Any) -> Any:
         more.setdefault("wake", {"min_interval_s": 0})
-        return await self.proxy.grant(request(url=self.receiver.url, cursor=cursor, **more))
+        return await self.proxy.grant(request(url=self.receiver.url, cursor=cursor, **more), idempotency_key)
+
+    def reads(self, granted: Any, *, cursor: str | None = None, **more: Any) -> None:
+        """The client reads by SSE."""
+        read = {"token_hash": hash_token(granted.endpoint.token), "at": self.clock.now_ms(), "streams": ("s",), "cursor": cursor} | more
+        self.proxy.client_reads(granted.lease.id, LeaseRead(**read))
 
 
 @asynccontextmanager
 async def calling(clock: Clock) -> AsyncIterator[Caller]:
-    caller = Caller(clock, allow_hosts=["127.0.0.1"])
+    caller = Caller(clock, allow_hosts=["127.0.0.1", "localhost"])
     try:
         yield caller
     finally:
         await caller.close()
 
 
-def make_proxy(log: MemoryLog, clock: Clock, caller: Caller, **more: Any) -> Proxy:
-    numbers = itertools.count(1)
-    return Proxy(
-        log,
+@asynccontextmanager
+async def proxying(log: MemoryLog, store: MemoryStore, clock: Clock, caller: Caller, **more: Any) -> AsyncIterator[Proxy]:
+    """A running proxy that has all partitions."""
+    partitions = more.pop("partitions", range(PARTITIONS))
+    proxy = Proxy(
+        MemoryWatch(log),
         caller,
+        more.pop("sealer", sealer()),
         clock,
         rng=random.Random(1),
-        random_bytes=lambda n: next(numbers).to_bytes(n, "big"),
+        random_bytes=random_bytes,
         leases_max=more.pop("leases_max", 10),
         metrics=Metrics(CollectorRegistry()),
     )
+    running = asyncio.create_task(proxy.run())
+    for number in partitions:
+        proxy.partition_owned(number, {key: lease for key, lease in store.leases.items() if lease.partition == number}, store)
+    try:
+        await until(lambda: proxy.is_ready or not partitions or running.done())
+        yield proxy
+    finally:
+        running.cancel()
+        await proxy.close()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 @asynccontextmanager
-async def world(clock: Clock | None = None, **more: Any) -> AsyncIterator[World]:
+async def world(clock: Clock | None = None, *leases: Lease, **more: Any) -> AsyncIterator[World]:
     clock = clock or SystemClock()
     async with receiving() as receiver, calling(clock) as caller:
-        log, store = MemoryLog(), MemoryStore()
-        proxy = make_proxy(log, clock, caller, **more)
-        proxy.owned({}, store)
-        try:
+        log, store = MemoryLog(clock), MemoryStore(clock)
+        store.leases |= {lease.id: lease for lease in leases}
+        async with proxying(log, store, clock, caller, **more) as proxy:
             yield World(log, store, receiver, clock, proxy)
-        finally:
-            await proxy.close()
-            assert log.open_watches == 0
+        assert log.tally.counters == set()
 
 
 def kept(world: World) -> Lease:
@@ -170,24 +202,58 @@ async def until(condition: Any, what: str = "the condition holds") -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_lease_is_kept_before_it_is_granted_and_an_event_wakes() -> None:
+async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) -> None:
+    """Let time jump from one time at which something is due to the next until the condition holds."""
+    clock, tending = w.clock, w.proxy._tending
+    assert isinstance(clock, ManualClock)
+    end = clock.monotonic_s() + within_s
+    async with asyncio.timeout(20):
+        await settle(w)
+        while not condition():
+            at = tending._agenda.next_at()
+            assert at is not None, "nothing will happen any more"
+            clock.advance(max(0.0, (at - clock.now_ms()) / 1000))
+            assert clock.monotonic_s() <= end, "it has not happened in time"
+            await settle(w)
+
+
+async def settle(w: World) -> None:
+    """Let everything happen that is due."""
+    tending = w.proxy._tending
+    quiet = 0
+    while quiet < 3:
+        await asyncio.sleep(0.0005)
+        busy = tending._changed or any(tended.is_waking for tended in tending.leases.values())
+        quiet = 0 if busy else quiet + 1
+
+
+async def test_a_lease_is_stored_before_it_is_granted_and_an_event_wakes() -> None:
     async with world() as w:
         granted = await w.grant()
         assert kept(w) == granted.lease
         w.log.add()
         (call,) = await w.receiver.got(1)
-        body = call.verified(granted.lease.secret)
-        facts = {name: body[name] for name in ("type", "lease", "cursor", "count", "capped", "gap", "streams", "events")}
-        assert facts == {
+        body = call.verified(granted.endpoint.secret)
+        body.pop("timestamp")
+        assert body == {
             "type": "edgewake.wake",
             "lease": granted.lease.id,
             "cursor": "c0",
             "count": 1,
             "capped": False,
             "gap": False,
+            "urgency": "normal",
+            "again": 0,
             "streams": ["s"],
             "events": [{"n": 1}],
         }
+
+
+async def test_what_is_stored_names_neither_address_nor_secret_nor_token() -> None:
+    async with world() as w:
+        granted = await w.grant()
+        stored = lease_record.encode(kept(w)).decode()
+        assert not any(part in stored for part in ("/hook", granted.endpoint.secret, granted.endpoint.token))
 
 
 async def test_events_that_came_before_the_lease_wake_too() -> None:
@@ -198,37 +264,134 @@ async def test_events_that_came_before_the_lease_wake_too() -> None:
         assert b'"count":2' in call.body
 
 
-async def test_the_place_moves_only_after_the_wake_up_was_taken() -> None:
-    async with world(FakeClock()) as w:
-        places: list[str | None] = []
-        w.receiver.answer = lambda n: (places.append(kept(w).woken_to), (500 if n < 3 else 200, {}))[1]
+async def test_a_lease_is_notified_only_after_the_wake_up_was_taken() -> None:
+    async with world(ManualClock()) as w:
+        states: list[LeaseState] = []
+        w.receiver.answer = lambda n: (states.append(kept(w).state), (500 if n < 3 else 200, {}))[1]
         await w.grant()
         w.log.add()
-        await until(lambda: kept(w).woken_to == "c1")
-        assert places == [None] * 4
+        await pass_time(w, lambda: kept(w).state is LeaseState.NOTIFIED, within_s=3600)
+        assert states == [LeaseState.CALLING] * 4
         assert {call.id for call in w.receiver.calls} == {f"msg_{kept(w).id}_1"}
         assert len({call.body for call in w.receiver.calls}) == 1
+        assert (kept(w).counted_to, kept(w).count) == ("c1", 1)
 
 
-async def test_later_wake_ups_count_everything_after_the_clients_cursor() -> None:
-    async with world() as w:
+# One pending wake-up
+
+
+async def test_a_client_that_does_not_resume_is_woken_again_after_a_minute_ten_minutes_an_hour_whatever_comes() -> None:
+    async with world(ManualClock()) as w:
         granted = await w.grant()
-        for n in range(1, 4):
+        times: list[int] = []
+        w.receiver.answer = lambda _: (times.append(w.clock.now_ms()), (200, {}))[1]
+        w.log.add()
+        await settle(w)
+        for _ in range(100):
             w.log.add()
-            await w.receiver.got(n)
-        bodies = [call.verified(granted.lease.secret) for call in w.receiver.calls]
-        assert [(body["count"], body["cursor"]) for body in bodies] == [(1, "c0"), (2, "c0"), (3, "c0")]
-        assert len({call.id for call in w.receiver.calls}) == 3
+            await settle(w)
+        assert len(times) == 1
+        await pass_time(w, lambda: len(times) == 4, within_s=3 * 3600)
+        waits_s = [round((later - earlier) / 1000) for earlier, later in itertools.pairwise(times)]
+        assert all(base <= wait <= base * 1.1 for wait, base in zip(waits_s, (60, 600, 3600), strict=True))
+        bodies = [call.signed(granted.endpoint.secret) for call in w.receiver.calls]
+        assert [(body["count"], body["again"], body["cursor"]) for body in bodies] == [
+            (1, 0, "c0"),
+            (101, 1, "c0"),
+            (101, 2, "c0"),
+            (101, 3, "c0"),
+        ]
+        assert len({call.id for call in w.receiver.calls}) == 4
 
 
-async def test_more_than_is_counted_is_said_and_not_told_again() -> None:
+async def test_a_client_that_reads_is_not_woken() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        w.reads(granted)
+        w.log.add(5)
+        await settle(w)
+        assert (kept(w).state, w.receiver.connections) == (LeaseState.PAUSED, 0)
+
+
+async def test_resuming_ends_the_wake_ups_and_going_without_a_word_begins_them_where_the_client_resumed() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        w.log.add(2)
+        await settle(w)
+        w.reads(granted, cursor="c2")
+        w.log.add(3)
+        for _ in range(5):
+            w.clock.advance(60)
+            await settle(w)
+            w.reads(granted)
+        assert len(w.receiver.calls) == 1
+        await pass_time(w, lambda: len(w.receiver.calls) == 2, within_s=PAUSE_S + 1)
+        body = w.receiver.calls[1].signed(granted.endpoint.secret)
+        assert (body["count"], body["cursor"], body["again"]) == (3, "c2", 0)
+
+
+async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_what_comes_after() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        w.log.add(2)
+        await settle(w)
+        w.reads(granted, cursor="c2")
+        await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(cursor="c2"))
+        await settle(w)
+        assert (kept(w).state, len(w.receiver.calls)) == (LeaseState.WAITING, 1)
+        w.log.add()
+        await settle(w)
+        assert w.receiver.calls[1].signed(granted.endpoint.secret)["count"] == 1
+
+
+async def test_a_client_that_reads_with_another_token_or_long_ago_or_other_streams_moves_nothing() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        w.reads(granted, token_hash=hash_token("other"))
+        w.reads(granted, at=w.clock.now_ms() - PAUSE_S * 1000 - 1)
+        await settle(w)
+        assert kept(w).state is LeaseState.WAITING
+        w.reads(granted, streams=("t",), cursor="c7")
+        await settle(w)
+        assert (kept(w).state, kept(w).cursor) == (LeaseState.PAUSED, "c0")
+
+
+async def test_a_client_that_comes_back_during_its_call_is_not_called_again() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+
+        def answer(_: int) -> tuple[int, dict[str, str]]:
+            w.reads(granted, cursor="c1")
+            return 503, {}
+
+        w.receiver.answer = answer
+        w.log.add()
+        await pass_time(w, lambda: kept(w).state is LeaseState.PAUSED, within_s=1)
+        await pass_time(w, lambda: kept(w).state is LeaseState.WAITING, within_s=PAUSE_S + 1)
+        assert len(w.receiver.calls) == 1
+
+
+async def test_nobody_is_woken_in_quiet_hours_and_everybody_at_their_end() -> None:
+    """NOW is 14:13 UTC."""
+    async with world(ManualClock()) as w:
+        times: list[int] = []
+        w.receiver.answer = lambda _: (times.append(w.clock.now_ms()), (200, {}))[1]
+        await w.grant(wake={"quiet": {"start": "14:00", "end": "14:45"}})
+        w.log.add()
+        await pass_time(w, lambda: bool(times), within_s=3600)
+        assert (times[0] // 60_000) % (24 * 60) == 14 * 60 + 45
+
+
+# What is lost, far behind, or too much
+
+
+async def test_more_than_is_counted_is_said() -> None:
     async with world() as w:
         w.log.add(COUNT_MAX * 3)
         granted = await w.grant()
         (call,) = await w.receiver.got(1)
-        body = call.verified(granted.lease.secret)
-        assert (COUNT_MAX <= body["count"] < COUNT_MAX * 3, body["capped"]) == (True, True)
-        await until(lambda: kept(w).woken_to == f"c{COUNT_MAX * 3}")
+        body = call.verified(granted.endpoint.secret)
+        assert (body["count"], body["capped"]) == (COUNT_MAX, True)
 
 
 async def test_a_lost_range_is_told_as_a_gap() -> None:
@@ -236,62 +399,88 @@ async def test_a_lost_range_is_told_as_a_gap() -> None:
         w.log.events = w.log.earliest = 50
         granted = await w.grant(cursor="c10", wake={"min_events": 5})
         (call,) = await w.receiver.got(1)
-        assert call.verified(granted.lease.secret)["gap"] is True
+        assert call.verified(granted.endpoint.secret)["gap"] is True
 
 
-async def test_a_client_that_is_far_behind_is_told_how_far_and_not_only_of_the_first_batch() -> None:
-    async with world() as w:
-        w.log.add(9000)
-        granted = await w.grant()
-        (call,) = await w.receiver.got(1)
-        assert call.verified(granted.lease.secret)["count"] == 9000
+# Endpoints that fail
 
 
 async def test_an_endpoint_that_is_gone_is_called_once_and_never_again() -> None:
-    async with world(FakeClock()) as w:
+    async with world(ManualClock()) as w:
         w.receiver.answer = lambda _: (410, {})
         granted = await w.grant()
         w.log.add()
-        await until(lambda: kept(w).disabled == "the endpoint answered 410")
+        await settle(w)
+        assert kept(w).disabled == "the endpoint answered 410"
         w.log.add(5)
-        await asyncio.sleep(0.05)
+        w.clock.advance(86_400)
+        await settle(w)
         assert len(w.receiver.calls) == 1
-        assert w.proxy.get(granted.lease.id, granted.token).disabled == "the endpoint answered 410"
+        assert w.proxy.get(granted.lease.id, granted.endpoint.token).state is LeaseState.DISABLED
 
 
+@pytest.mark.parametrize("change", [{"enabled": True}, {"endpoint": "same"}])
+async def test_an_endpoint_that_was_given_up_can_be_called_again(change: dict[str, Any]) -> None:
+    async with world(ManualClock()) as w:
+        w.receiver.answer = lambda n: (410 if n == 0 else 200, {})
+        granted = await w.grant()
+        w.log.add()
+        await settle(w)
+        if "endpoint" in change:
+            change = {"endpoint": Webhook(url=w.receiver.url)}
+        await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(**change))
+        await settle(w)
+        assert (kept(w).state, len(w.receiver.calls)) == (LeaseState.NOTIFIED, 2)
+        w.receiver.calls[1].signed(granted.endpoint.secret)
+
+
+@pytest.mark.parametrize("status", [404, 503])
 @pytest.mark.parametrize("more", [{}, {"retry-after": "0"}, {"retry-after": "1"}, {"retry-after": "999999999"}])
-async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_for_and_then_given_up(more: dict[str, str]) -> None:
-    clock = FakeClock()
-    async with world(clock) as w:
+async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_for(status: int, more: dict[str, str]) -> None:
+    async with world(ManualClock()) as w:
         times: list[int] = []
-        w.receiver.answer = lambda _: (times.append(clock.now_ms()), (503, more))[1]
+        w.receiver.answer = lambda _: (times.append(w.clock.now_ms()), (status, more))[1]
         await w.grant(ttl_s=2_000_000)
         w.log.add()
-        await until(lambda: kept(w).disabled is not None)
+        await pass_time(w, lambda: kept(w).disabled is not None)
         assert times[-1] - times[0] >= GIVE_UP_AFTER_S * 1000
         assert GIVE_UP_TRIES_MIN <= len(times) <= 15
 
 
 async def test_retry_after_is_kept() -> None:
-    clock = FakeClock()
-    async with world(clock) as w:
+    async with world(ManualClock()) as w:
         times: list[int] = []
-        w.receiver.answer = lambda n: (times.append(clock.now_ms()), (429, {"retry-after": "100"}) if n == 0 else (200, {}))[1]
+        w.receiver.answer = lambda n: (times.append(w.clock.now_ms()), (429, {"retry-after": "100"}) if n == 0 else (200, {}))[1]
         await w.grant()
         w.log.add()
-        await w.receiver.got(2)
+        await pass_time(w, lambda: len(times) == 2, within_s=120)
         assert 100_000 <= times[1] - times[0] <= 110_000
 
 
+async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
+    async with world(leases_max=100) as w, receiving() as healthy:
+        w.receiver.answer = lambda _: None
+        for _ in range(CALLS_PER_HOST_MAX + 10):
+            await w.grant()
+        w.log.add()
+        await w.receiver.got(CALLS_PER_HOST_MAX)
+        await w.proxy.grant(request(url=healthy.url.replace("127.0.0.1", "localhost"), cursor="c0"))
+        await healthy.got(1, timeout_s=5)
+        assert w.receiver.connections == CALLS_PER_HOST_MAX
+
+
+# Ending
+
+
 async def test_after_the_end_was_answered_no_wake_up_is_started() -> None:
-    async with world() as w:
+    async with world(ManualClock()) as w:
         granted = await w.grant()
-        await w.proxy.end(granted.lease.id, granted.token)
+        await w.proxy.end(granted.lease.id, granted.endpoint.token)
         w.log.add(5)
-        await asyncio.sleep(0.1)
+        await settle(w)
         assert (w.receiver.connections, w.store.leases) == (0, {})
         with pytest.raises(NoSuchLease):
-            w.proxy.get(granted.lease.id, granted.token)
+            w.proxy.get(granted.lease.id, granted.endpoint.token)
 
 
 async def test_a_lease_can_be_ended_while_its_call_hangs() -> None:
@@ -301,27 +490,84 @@ async def test_a_lease_can_be_ended_while_its_call_hangs() -> None:
         w.log.add()
         await w.receiver.got(1)
         async with asyncio.timeout(2):
-            await w.proxy.end(granted.lease.id, granted.token)
+            await w.proxy.end(granted.lease.id, granted.endpoint.token)
+
+
+async def test_a_lease_that_could_not_be_ended_goes_on() -> None:
+    async with world() as w:
+        granted = await w.grant()
+        w.store.is_away = True
+        with pytest.raises(Unavailable):
+            await w.proxy.end(granted.lease.id, granted.endpoint.token)
+        w.store.is_away = False
+        w.log.add()
+        await w.receiver.got(1)
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "0" * 48])
-async def test_a_lease_is_for_who_holds_its_token(token: str) -> None:
+async def test_a_lease_is_for_who_has_its_token(token: str) -> None:
     async with world() as w:
         granted = await w.grant()
         with pytest.raises(NoSuchLease):
             w.proxy.get(granted.lease.id, token)
         with pytest.raises(NoSuchLease):
+            await w.proxy.change(granted.lease.id, token, LeaseChange())
+        with pytest.raises(NoSuchLease):
             await w.proxy.end(granted.lease.id, token)
         assert len(w.store.leases) == 1
 
 
-async def test_a_lease_that_is_over_is_dropped() -> None:
-    async with world() as w:
-        over = lease("over", request=request(url=w.receiver.url, cursor="c0"), expires_at=1)
-        w.store.leases["over"] = over
-        w.proxy.owned({"over": over}, w.store)
+async def test_a_lease_that_is_over_is_deleted() -> None:
+    async with world(ManualClock(), lease("over", expires_at=1)) as w:
         await until(lambda: not w.store.leases)
         assert w.receiver.connections == 0
+
+
+async def test_a_lease_lives_on_as_long_as_it_is_renewed() -> None:
+    async with world(ManualClock()) as w:
+        granted = await w.grant(ttl_s=100)
+        for _ in range(5):
+            w.clock.advance(90)
+            await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange())
+            await settle(w)
+        assert kept(w).expires_at == w.clock.now_ms() + 100_000
+        await pass_time(w, lambda: not w.store.leases, within_s=101)
+
+
+# Asking twice
+
+
+async def test_a_request_repeated_with_its_key_gets_the_same_lease_and_the_same_token() -> None:
+    async with world() as w:
+        first = await w.grant(idempotency_key="k" * 16)
+        again = await w.grant(idempotency_key="k" * 16)
+        assert (again.lease.id, again.endpoint, first.is_new, again.is_new) == (first.lease.id, first.endpoint, True, False)
+        assert len(w.store.leases) == 1
+
+
+async def test_two_requests_with_one_key_at_the_same_time_make_one_lease() -> None:
+    async with world() as w:
+        granted = await asyncio.gather(*(w.grant(idempotency_key="k" * 16) for _ in range(10)))
+        assert {one.endpoint for one in granted} == {granted[0].endpoint}
+        assert sum(one.is_new for one in granted) == len(w.store.leases) == 1
+        assert not w.proxy._granting
+
+
+async def test_another_request_with_a_key_that_was_used_is_refused() -> None:
+    async with world() as w:
+        await w.grant(idempotency_key="k" * 16)
+        with pytest.raises(KeyUsedBefore):
+            await w.grant(idempotency_key="k" * 16, ttl_s=100)
+        assert len(w.store.leases) == 1
+
+
+async def test_without_a_key_two_requests_make_two_leases() -> None:
+    """The control."""
+    async with world() as w:
+        assert (await w.grant()).lease.id != (await w.grant()).lease.id
+
+
+# What is refused
 
 
 async def test_what_cannot_be_granted_leaves_nothing_behind() -> None:
@@ -330,7 +576,10 @@ async def test_what_cannot_be_granted_leaves_nothing_behind() -> None:
             await w.grant(cursor="x")
         with pytest.raises(EndpointRefused):
             await w.proxy.grant(request(url="http://10.0.0.1/", cursor="c0"))
-        assert w.store.leases == {}
+        w.store.is_away = True
+        with pytest.raises(Unavailable):
+            await w.grant()
+        assert (w.store.leases, w.proxy._tending.leases) == ({}, {})
 
 
 async def test_leases_are_bounded() -> None:
@@ -341,62 +590,106 @@ async def test_leases_are_bounded() -> None:
             await w.grant()
 
 
-async def test_a_proxy_that_stands_by_grants_nothing() -> None:
+async def test_a_change_that_is_refused_changes_nothing() -> None:
     async with world() as w:
-        w.proxy.lost()
-        with pytest.raises(Standby):
-            await w.grant()
-
-
-async def test_a_proxy_that_loses_the_leases_stops_calling() -> None:
-    async with world() as w:
-        await w.grant()
-        w.proxy.lost()
-        w.log.add()
-        await asyncio.sleep(0.1)
-        assert w.receiver.connections == 0
-
-
-@pytest.mark.parametrize(("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")])
-async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
-    """Writes: 1 the lease, 2 the fixed wake-up, 3 its place, 4 and 5 the same of the second wake-up."""
-    async with receiving() as receiver, calling(SystemClock()) as caller:
-        log, store, clock = MemoryLog(), MemoryStore(dies_at=(at, when)), SystemClock()
-        first = make_proxy(log, clock, caller)
-        first.owned({}, store)
-        granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))
-        log.add()
-        feeding = asyncio.create_task(_feed_second(receiver, log))
-        await asyncio.wait_for(store.dead.wait(), 10)
-        await first.close()
-        granted = granting.done() and not granting.cancelled()
-        granting.cancel()
-        store.dies_at = None
-        second = make_proxy(log, clock, caller)
-        second.owned(dict(store.leases), store)
-        try:
-            if not store.leases:
-                assert not granted  # then the client was told nothing, and sleeps not
-                return
-            await until(lambda: all(lease.woken_to == "c2" for lease in store.leases.values()))
-        finally:
-            await second.close()
-            await asyncio.wait_for(feeding, 5) if store.leases else feeding.cancel()
-        (only,) = store.leases.values()
-        bodies: dict[str, set[bytes]] = {}
-        for call in receiver.calls:
-            call.verified(only.secret)
-            bodies.setdefault(call.id, set()).add(call.body)
-        assert all(len(same) == 1 for same in bodies.values())
-        assert len(receiver.calls) - len(bodies) <= 1
-        assert b'"count":2' in receiver.calls[-1].body
-
-
-async def _feed_second(receiver: Receiver, log: MemoryLog) -> None:
-    await receiver.got(1)
-    log.add()
+        granted = await w.grant()
+        inner, no_secret = Webhook(url="http://10.0.0.1/"), Webhook(url=w.receiver.url, secret="no")
+        for change in ({"endpoint": inner}, {"cursor": "x"}, {"endpoint": no_secret}):
+            with pytest.raises((EndpointRefused, CursorError, ValueError)):
+                await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(**change))
+        w.store.is_away = True
+        with pytest.raises(Unavailable):
+            await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(ttl_s=100))
+        assert w.proxy.get(granted.lease.id, granted.endpoint.token) == granted.lease == kept(w)
 
 
 def test_a_request_refuses_what_it_does_not_know() -> None:
     with pytest.raises(ValueError, match="extra_forbidden"):
         LeaseRequest.model_validate(request().model_dump(mode="json") | {"more": 1})
+
+
+# Who has the leases
+
+
+async def test_a_proxy_without_partitions_grants_nothing() -> None:
+    async with world(partitions=()) as w:
+        with pytest.raises(Standby):
+            await w.grant()
+
+
+async def test_a_lease_of_another_partition_is_elsewhere_and_new_ones_are_made_at_home() -> None:
+    async with world(partitions=(0, 1)) as w:
+        for _ in range(5):
+            assert (await w.grant()).lease.partition in (0, 1)
+        far = next(f"{n:024x}" for n in range(100) if lease_record.partition_of(f"{n:024x}") == 5)
+        with pytest.raises(Elsewhere) as found:
+            w.proxy.get(far, "token")
+        assert found.value.partition == 5
+
+
+async def test_a_proxy_that_loses_a_partition_stops_calling_for_it_and_for_no_other() -> None:
+    async with world(ManualClock()) as w:
+        granted = [await w.grant() for _ in range(6)]
+        gone = granted[0].lease.partition
+        w.proxy.partition_lost(gone)
+        w.log.add()
+        await settle(w)
+        woken = {orjson.loads(call.body)["lease"] for call in w.receiver.calls}
+        assert woken == {one.lease.id for one in granted if one.lease.partition != gone}
+
+
+async def test_a_proxy_that_has_not_proved_for_seconds_that_a_lease_is_its_own_writes_before_it_calls() -> None:
+    async with world(ManualClock()) as w:
+        proofs: list[float] = []
+        w.receiver.answer = lambda n: (proofs.append(w.clock.monotonic_s() - w.store.proved_at), (500 if n < 4 else 200, {}))[1]
+        await w.grant()
+        w.log.add()
+        await pass_time(w, lambda: kept(w).state is LeaseState.NOTIFIED)
+        assert len(proofs) == 5
+        assert max(proofs) == 0
+
+
+async def test_a_lease_whose_key_is_missing_ends_the_proxy_and_stays() -> None:
+    clock = ManualClock()
+    async with calling(clock) as caller:
+        store = MemoryStore(clock, {"1": lease("1", seals=sealer(bytes(32)))})
+        async with proxying(MemoryLog(clock), store, clock, caller) as proxy:
+            assert not proxy.is_ready
+            with pytest.raises(ConfigError, match="which are not in lease_key_file"):
+                await proxy.run()
+        assert set(store.leases) == {"1"}
+
+
+@pytest.mark.parametrize(("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")])
+async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
+    """Writes: 1 the lease, 2 the fixed wake-up, 3 its acceptance, 4 and 5 the same of the second wake-up, a minute later."""
+    clock = ManualClock()
+    async with receiving() as receiver, calling(clock) as caller:
+        log, store = MemoryLog(clock), MemoryStore(clock, dies_at=(at, when))
+        async with proxying(log, store, clock, caller) as first:
+            granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))
+            log.add()
+            async with asyncio.timeout(10):
+                while not store.dead.is_set():
+                    clock.advance(5)
+                    await asyncio.sleep(0.01)
+            granted = granting.done() and not granting.cancelled()
+            granting.cancel()
+        store.dies_at = None
+        async with proxying(log, store, clock, caller):
+            if not store.leases:
+                assert not granted  # then the client was answered nothing, and does not sleep
+                return
+            (only,) = store.leases.values()
+            async with asyncio.timeout(10):
+                while store.leases[only.id].wakes < 2:
+                    clock.advance(5)
+                    await asyncio.sleep(0.01)
+        opened = sealer().open(only.id, only.sealed)
+        bodies: dict[str, set[bytes]] = {}
+        for call in receiver.calls:
+            assert orjson.loads(call.body)["lease"] == only.id
+            bodies.setdefault(call.id, set()).add(call.body)
+        assert opened.url == receiver.url
+        assert all(len(same) == 1 for same in bodies.values())
+        assert len(receiver.calls) - len(bodies) <= 1

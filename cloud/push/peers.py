@@ -1,0 +1,84 @@
+"""Which proxy has a lease, and how a request gets there.
+
+A client may ask any proxy. One that does not own the lease's partition passes the request on, once, to the one that does: Kafka's group
+coordinator knows each member's partitions, and a member's client id says where it is reached (`NAME@URL`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import httpx
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.lease_member import GROUP
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+FORWARDED: Final = "edgewake-forwarded-by"
+"""Header of a request that was passed on; it is not passed on again."""
+KNOWN_S: Final = 1.0
+"""How long an answer of the coordinator is good for."""
+ASK_TIMEOUT_S: Final = 4.0
+FORWARD_TIMEOUT_S: Final = 20.0
+_HEADERS: Final = ("authorization", "content-type", "idempotency-key")
+_ANSWER_HEADERS: Final = ("content-type", "location", "retry-after", "www-authenticate")
+
+
+class Peers:
+    """The other proxies."""
+
+    def __init__(self, config: KafkaConfig, clock: Clock, own_url: str) -> None:
+        self._clock = clock
+        self._own_url = own_url
+        self._admin: AdminClient = clients.admin(config)
+        self._known: dict[int, str] = {}
+        self._asked_at = float("-inf")
+        self._asking = asyncio.Lock()
+        self._client = httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, trust_env=False)
+
+    async def url_of(self, partition: int) -> str | None:
+        """Where the owner of a partition is reached; None where there is none or it is this proxy. Raises Unavailable."""
+        async with self._asking:
+            if self._clock.monotonic_s() - self._asked_at > KNOWN_S:
+                self._known = await self._ask()
+                self._asked_at = self._clock.monotonic_s()
+        url = self._known.get(partition)
+        return None if url == self._own_url else url
+
+    async def _ask(self) -> dict[int, str]:
+        try:
+            asked = self._admin.describe_consumer_groups([GROUP], request_timeout=ASK_TIMEOUT_S)[GROUP]
+            group = await asyncio.wrap_future(asked)
+        except KafkaException as error:
+            raise Unavailable(f"leases: {error.args[0].str()}") from error
+        return {
+            assigned.partition: member.client_id.partition("@")[2]
+            for member in group.members
+            if member.assignment is not None
+            for assigned in member.assignment.topic_partitions
+            if assigned.topic == topics.LEASES
+        }
+
+    async def forward(self, url: str, method: str, target: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+        """Pass a request on; raises Unavailable."""
+        passed = {name: headers[name] for name in _HEADERS if name in headers} | {FORWARDED: self._own_url}
+        try:
+            return await self._client.request(method, url + target, headers=passed, content=body)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the proxy at {url} does not answer: {type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Leave."""
+        await self._client.aclose()
+
+
+def passed_back(answer: httpx.Response) -> dict[str, str]:
+    """The headers of an answer that go back to the client."""
+    return {name: answer.headers[name] for name in _ANSWER_HEADERS if name in answer.headers}

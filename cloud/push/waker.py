@@ -1,0 +1,141 @@
+"""Wake-ups: made, stored, called, and what the answer means for the lease.
+
+1. the wake-up (number, body, up to where it counts) is stored in Kafka;
+2. the endpoint is called, again and again if need be, always with the same id and body;
+3. only when it was taken is the lease notified, in Kafka.
+
+A proxy that dies between any two is followed by one that reads the lease and repeats the step. So a wake-up may come twice, with the same
+webhook-id, and none is lost. The client's own cursor is never changed here.
+
+*Ownership is checked before each call*: by the write of step 1, or by another one where that is longer ago than PROOF_S. What remains is
+a proxy that is frozen between this check and the call itself: when it wakes up it may send one wake-up that its successor sent too (with
+the same id), or one for a lease that was ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Final
+
+from edgewake.cloud.log.filter import compile_select
+from edgewake.cloud.push import lease_state, sealing, webhook
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.sealing import Sealer
+from edgewake.cloud.push.tending import Tended, Tending
+from edgewake.cloud.push.wake_policy import Unseen
+from edgewake.cloud.push.wake_queue import WakeQueue
+from edgewake.cloud.push.watch import Watch
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
+
+log = logging.getLogger("edgewake.push")
+
+PROOF_S: Final = 2.0
+"""A proxy that proved so long ago that a partition is its own proves it again, by a write, before it calls an endpoint. Well below the
+time after which a silent proxy's leases are given to another."""
+
+
+class Waker:
+    """Calls the endpoints of leases whose wake-up is due."""
+
+    def __init__(self, watch: Watch, caller: webhook.Caller, sealer: Sealer, clock: Clock, *, rng: random.Random, metrics: Metrics) -> None:
+        self._watch = watch
+        self._caller = caller
+        self._sealer = sealer
+        self._clock = clock
+        self._rng = rng
+        self._metrics = metrics
+        self._queue = WakeQueue()
+        self.tending: Tending
+
+    def let_wake(self, tended: Tended) -> None:
+        """A lease's wake-up is due: let it wait for its call."""
+        self._queue.add(tended.lease.id, tended.lease.endpoint_host)
+
+    def begin_calls(self) -> None:
+        """Begin as many calls as may be open."""
+        while (found := self._queue.begin()) is not None:
+            lease_id, host = found
+            tended = self.tending.leases.get(lease_id)
+            if tended is None:
+                self._queue.end(host)
+            else:
+                tended.call = self.tending.spawn(self._wake(tended, host), f"wake-{lease_id}")
+
+    async def _wake(self, tended: Tended, host: str) -> None:
+        try:
+            if tended.lease.state is LeaseState.DUE:
+                await self._call(tended)
+        finally:
+            tended.is_waking, tended.call = False, None
+            self._queue.end(host)
+            self.tending.look_at(tended.lease.id)
+
+    async def _call(self, tended: Tended) -> None:
+        is_stored = tended.lease.pending is not None
+        tended.lease = lease_state.tried_again(tended.lease) if is_stored else self._with_wake_up(tended)
+        pending = tended.lease.pending
+        assert pending is not None
+        await self._store_unless_proved(tended, is_stored=is_stored)
+        if tended.lease.pending is not pending:
+            return  # the client came back while it was being stored
+        try:
+            endpoint = self._sealer.open(tended.lease.id, tended.lease.sealed)
+        except sealing.Damaged as error:
+            await self._finish(tended, lease_state.gone(tended.lease, why=str(error)))
+            return
+        signed = webhook.Signed(endpoint.secret, f"msg_{tended.lease.id}_{pending.number}", pending.body)
+        outcome = await self._caller.call(endpoint.url, signed)
+        self._metrics.calls.labels(type(outcome).__name__.lower()).inc()
+        if tended.lease.pending is not pending:
+            return  # the client came back while it was being called
+        now = self._clock.now_ms()
+        match outcome:
+            case webhook.Taken():
+                self._metrics.wakes.inc()
+                await self._finish(tended, lease_state.accepted(tended.lease, now=now, rng=self._rng))
+            case webhook.Gone(why):
+                await self._finish(tended, lease_state.gone(tended.lease, why=why))
+            case webhook.Failed(why, retry_after_s):
+                failed = lease_state.failed(tended.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng)
+                log.info("lease %s: %s", failed.id, why, extra={"event": "push.call_failed", "failures": failed.failures})
+                await self._finish(tended, failed)
+
+    def _with_wake_up(self, tended: Tended) -> Lease:
+        """The lease with a wake-up for what it has not seen."""
+        lease, counter, now = tended.lease, tended.counter, self._clock.now_ms()
+        unseen = Unseen(lease.count, None, lease.gap) if counter is None else counter.unseen
+        previews = [] if counter is None else counter.previews
+        if previews and lease.select is not None:
+            project = compile_select(lease.select)
+            previews = [project(fields) for fields in previews]
+        facts = {
+            "lease": lease.id,
+            "cursor": lease.cursor,
+            "count": unseen.count,
+            "capped": unseen.capped,
+            "gap": unseen.gap,
+            "urgency": lease.wake.urgency,
+            "again": lease.unanswered,
+            "streams": list(lease.streams),
+        }
+        pending = PendingWake(number=lease.wakes + 1, body=webhook.wake_body(facts, previews, at_ms=now), made_at=now)
+        counted_to = None if counter is None else self._watch.cursor(counter)
+        if counted_to is None:
+            return lease_state.stored(lease, pending, counted_to=lease.counted_to, count=lease.count, gap=lease.gap)
+        return lease_state.stored(lease, pending, counted_to=counted_to, count=unseen.count, gap=unseen.gap)
+
+    async def _store_unless_proved(self, tended: Tended, *, is_stored: bool) -> None:
+        """Before a call: the wake-up is stored, and the lease is ours as of PROOF_S ago at most."""
+        partition = self.tending.partitions.get(tended.partition)
+        proved_at = float("-inf") if partition is None else partition.writer.proved_at
+        if not is_stored or self._clock.monotonic_s() - proved_at > PROOF_S:
+            await self.tending.store(tended)
+
+    async def _finish(self, tended: Tended, lease: Lease) -> None:
+        tended.lease = lease
+        if lease.state is LeaseState.DISABLED:
+            self.tending.stop_counting(tended)
+            self.tending.report_disabled(lease)
+        await self.tending.store(tended)
