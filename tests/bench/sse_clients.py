@@ -1,67 +1,136 @@
-"""A thousand readers in one process of its own: they count events and sample how old these are.
+"""Many readers in one process of its own: they count events, check that none is missing or repeated, and sample their age.
 
-`python -m tests.bench.sse_clients PORT PATH CLIENTS SECONDS` connects, waits for a line on standard input, measures and prints JSON:
-{"deliveries_per_s":…,"p50_ms":…,"p99_ms":…}. The age is taken from the field `sent` of an event, the writer's clock in seconds.
+`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's number. Then one command a line:
+
+    measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s", "clients"}
+    check             prints {"events", "gaps", "repeats", "checked", "uneven"}
+    until EVENTS      waits until each client has so many, prints {"seconds", "cpu_s" of this process}
+
+Each event has a field `n`, one more than that of the event before. Every client's events are counted and compared with its first and
+last `n` (`uneven`: clients where they differ); of CHECKED clients every `n` is read and compared with the one before.
+Age is the time from `sent` to its arrival, of each read of each client. A client is live when its newest event is younger than a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from typing import cast
 
 import uvloop
 
-SAMPLE = 97
-"""One event in so many is looked at for its age."""
-
-
-class Count:
-    """What all readers saw."""
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.ages_s: list[float] = []
+CHECKED = 10
+NUMBER = re.compile(rb'"n":(\d+)')
 
 
 class Reader(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, path: str, count: Count) -> None:
+    def __init__(self, path: str, *, is_checked: bool) -> None:
         self._path = path
-        self._count = count
+        self._is_checked = is_checked
+        self._rest = b""
+        self.events = 0
+        self.reads = 0
+        self.first = self.last = -1
+        self.gaps = self.repeats = 0
+        self.newest_sent = 0.0
+        self.ages_s: list[float] = []
+        self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).write(f"GET {self._path} HTTP/1.1\r\nHost: bench\r\nAccept: text/event-stream\r\n\r\n".encode())
+        self.is_open = True
+        words = f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        cast(asyncio.Transport, transport).write(words.encode())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
 
     def data_received(self, data: bytes) -> None:
+        self.reads += 1
+        data = self._rest + data
+        cut = data.rfind(b"\n\n") + 2
+        if cut < 2:
+            self._rest = data
+            return
+        data, self._rest = data[:cut], data[cut:]
         events = data.count(b'"sent":')
-        before = self._count.events
-        self._count.events += events
-        if before // SAMPLE != self._count.events // SAMPLE:
-            at = data.rfind(b'"sent":') + 7
-            end = data.find(b"}", at)
-            if end > 0:
-                self._count.ages_s.append(time.time() - float(data[at:end].split(b",")[0]))
+        if not events:
+            return
+        self.events += events
+        if self._is_checked:
+            self._check(data)
+        elif self.first < 0:
+            self.first = int(NUMBER.search(data)[1])  # type: ignore[index]
+        at = data.rfind(b'"n":') + 4
+        self.last = int(data[at : data.find(b",", at)].rstrip(b"}"))
+        at = data.rfind(b'"sent":') + 7
+        self.newest_sent = float(data[at : at + 17].split(b",")[0].split(b"}")[0])
+        self.ages_s.append(time.time() - self.newest_sent)
+
+    def _check(self, data: bytes) -> None:
+        for found in NUMBER.findall(data):
+            number = int(found)
+            if self.first < 0:
+                self.first = number
+            elif number != self.last + 1:
+                self.gaps += number > self.last
+                self.repeats += number <= self.last
+            self.last = number
 
 
-async def run(port: int, path: str, clients: int, seconds: float) -> dict[str, float]:
-    """Connect, wait for the word, measure."""
+def measured(readers: list[Reader], before: tuple[int, int], took: float) -> dict[str, float]:
+    """What came since `before`."""
+    now = time.time()
+    ages = sorted(age for reader in readers for age in reader.ages_s)
+    return {
+        "deliveries_per_s": (sum(reader.events for reader in readers) - before[0]) / took,
+        "writes_per_s": (sum(reader.reads for reader in readers) - before[1]) / took,
+        "live": sum(now - reader.newest_sent < 1 for reader in readers),
+        "clients": sum(reader.is_open for reader in readers),
+        **{f"p{p}_ms": 1000 * ages[len(ages) * p // 100] if ages else -1.0 for p in (50, 99)},
+    }
+
+
+def checked(readers: list[Reader]) -> dict[str, int]:
+    """Is anything missing or repeated?"""
+    return {
+        "events": sum(reader.events for reader in readers),
+        "gaps": sum(reader.gaps for reader in readers),
+        "repeats": sum(reader.repeats for reader in readers),
+        "checked": sum(reader._is_checked for reader in readers),
+        "uneven": sum(reader.first >= 0 and reader.last - reader.first + 1 != reader.events for reader in readers),
+    }
+
+
+async def run(port: int, path: str, clients: int) -> None:
+    """Connect and obey."""
     loop = asyncio.get_running_loop()
-    count = Count()
-    readers = [(await loop.create_connection(lambda: Reader(path, count), "127.0.0.1", port))[0] for _ in range(clients)]
+    readers = [Reader(path.replace("{k}", str(i)), is_checked=i % max(1, clients // CHECKED) == 0) for i in range(clients)]
+    began, busy = time.perf_counter(), time.process_time()
+    for reader in readers:
+        await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", port)  # type: ignore[misc]
     print("connected", flush=True)
-    await loop.run_in_executor(None, sys.stdin.readline)
-    count.events, count.ages_s, began = 0, [], time.perf_counter()
-    await asyncio.sleep(seconds)
-    took, events, ages = time.perf_counter() - began, count.events, sorted(count.ages_s)
-    for transport in readers:
-        transport.abort()
-    pick = {f"p{p}_ms": 1000 * ages[len(ages) * p // 100] if ages else -1.0 for p in (50, 99)}
-    return {"deliveries_per_s": events / took, **pick}
+    while command := (await loop.run_in_executor(None, sys.stdin.readline)).split():
+        match command:
+            case "measure", seconds:
+                for reader in readers:
+                    reader.ages_s.clear()
+                before = sum(reader.events for reader in readers), sum(reader.reads for reader in readers)
+                start = time.perf_counter()
+                await asyncio.sleep(float(seconds))
+                answer: object = measured(readers, before, time.perf_counter() - start)
+            case "until", events:
+                while any(reader.events < int(events) for reader in readers):
+                    await asyncio.sleep(0.02)
+                answer = {"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - busy}
+            case _:
+                answer = checked(readers)
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(run(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))), flush=True)
+    uvloop.run(run(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
