@@ -2,22 +2,28 @@
 
 SQL's three-valued logic: a missing field is NULL, a comparison with NULL is NULL, and only TRUE lets an event pass. Values keep their
 JSON types: a number compared with a string, or any operator on a value of the wrong type, is NULL and never an error, because one odd
-event must not stop a stream. `/` divides as 64-bit floats, x / 0 is NULL; strings compare by code point; LIKE tells case, ILIKE does not.
+event must not stop a stream; lists and objects compare with nothing. `/` divides as 64-bit floats, x / 0 is NULL; strings compare by code
+point; LIKE tells case, ILIKE compares in lower case; LIKE, length, lower and upper of a text over 8192 characters are NULL.
+
+Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper. Operators: = <> < <= > >= + - * / %, AND, OR, NOT,
+IN (…), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT] LIKE, [NOT] ILIKE, ESCAPE.
+
+Every part of a tree is evaluated at most once for an event, so that the cost is known beforehand (`edgewake.cloud.log.filter_cost`).
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from edgewake.cloud.log.filter_syntax import Call, Column, Field, Node, Value, parse_select, parse_where
-from edgewake.protocol.errors import FilterError
-from edgewake.protocol.frame import Scalar
+from edgewake.cloud.log.filter_cost import TEXT_CHARS_MAX, check_cost, nodes_of, own_cost
+from edgewake.cloud.log.filter_like import like_matcher
+from edgewake.cloud.log.filter_syntax import Call, Field, Node, Value, parse_select, parse_where
 
 Event: TypeAlias = Mapping[str, Any]
 Evaluate: TypeAlias = Callable[[Event], Any]
@@ -29,17 +35,41 @@ _FILTERS_KEPT: Final = 256
 """Compiled filters kept for the next subscription with the same text; the least used goes first."""
 
 
-@lru_cache(_FILTERS_KEPT)
-def compile_where(text: str) -> Predicate:
-    """A predicate for `where=`; raises FilterError."""
-    evaluate = _compile(parse_where(text))
-    return lambda event: evaluate(event) is True
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition."""
+
+    tree: Node
+    cost: int
+    """Steps for one event at worst."""
+    passes: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Columns."""
+
+    trees: tuple[Node, ...]
+    cost: int
+    """Steps for one event at worst."""
+    project: Projection
 
 
 @lru_cache(_FILTERS_KEPT)
-def compile_select(text: str) -> Projection:
+def compile_where(text: str) -> Where:
+    """A condition for `where=`; raises FilterError."""
+    tree = parse_where(text)
+    steps = check_cost("where", [tree])
+    evaluate = compile_node(tree)
+    return Where(tree, steps, lambda event: evaluate(event) is True)
+
+
+@lru_cache(_FILTERS_KEPT)
+def compile_select(text: str) -> Select:
     """A projection for `select=`: the columns in their order, NULL as null; raises FilterError."""
-    columns = [(column.name, _column(column)) for column in parse_select(text)]
+    parsed = parse_select(text)
+    steps = check_cost("select", nodes_of(parsed))
+    columns = [(column.name, None if column.node is None else compile_node(column.node)) for column in parsed]
 
     def project(event: Event) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -50,21 +80,33 @@ def compile_select(text: str) -> Projection:
                 row[name] = evaluate(event)
         return row
 
-    return project
+    return Select(tuple(column.node for column in parsed if column.node is not None), steps, project)
 
 
-def _column(column: Column) -> Evaluate | None:
-    return None if column.node is None else _compile(column.node)
+def compile_node(node: Node, count: Callable[[int], None] | None = None) -> Evaluate:
+    """A tree as a function of an event. `count` is given the own cost of each node whenever it is evaluated."""
+    evaluate = _compile(node, count)
+    if count is None:
+        return evaluate
+    steps = own_cost(node)
+
+    def counted(event: Event) -> Any:
+        count(steps)
+        return evaluate(event)
+
+    return counted
 
 
-def _compile(node: Node) -> Evaluate:
+def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
     match node:
         case Field(name):
             return lambda event: event.get(name)
         case Value(value):
             return lambda _: value
+        case Call(name, args) if name in _WITH_PATTERN:
+            return _compile_like(name, compile_node(args[0], count), args[1:])
         case Call(name, args):
-            return _COMPILERS[name](*map(_compile, args)) if name not in _WITH_PATTERN else _compile_like(name, args)
+            return _COMPILERS[name](*(compile_node(arg, count) for arg in args))
     raise AssertionError(node)
 
 
@@ -108,21 +150,41 @@ def _is(left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def _in(left: Evaluate, *items: Evaluate) -> Evaluate:
-    return _or(*(_binary(_equal)(left, item) for item in items))
+    def run(event: Event) -> bool | None:
+        value = left(event)
+        result: bool | None = False
+        for item in items:
+            is_equal = _equal(value, item(event))
+            if is_equal:
+                return True
+            if is_equal is None:
+                result = None
+        return result
+
+    return run
 
 
 def _between(value: Evaluate, low: Evaluate, high: Evaluate) -> Evaluate:
-    return _and(_COMPILERS[">="](value, low), _COMPILERS["<="](value, high))
+    def run(event: Event) -> bool | None:
+        found = value(event)
+        is_above = _at_least(found, low(event))
+        if is_above is False:
+            return False
+        is_below = _at_most(found, high(event))
+        return is_below if is_below is False or is_above else None
+
+    return run
 
 
 # Comparison and arithmetic: NULL unless both are of one kind.
 
 _NUMBERS: Final = (int, float)
+_SCALARS: Final = (int, float, str, bool)
 
 
-def _same_kind(a: Scalar, b: Scalar) -> bool:
+def _same_kind(a: Any, b: Any) -> bool:
     kind, other = type(a), type(b)
-    return (kind is other and a is not None) or (kind in _NUMBERS and other in _NUMBERS)
+    return (kind is other and kind in _SCALARS) or (kind in _NUMBERS and other in _NUMBERS)
 
 
 def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
@@ -130,6 +192,8 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool 
 
 
 _equal: Final = _compared(operator.eq)
+_at_least: Final = _compared(operator.ge)
+_at_most: Final = _compared(operator.le)
 
 
 def _binary(apply: Callable[[Any, Any], Any]) -> Callable[[Evaluate, Evaluate], Evaluate]:
@@ -176,7 +240,7 @@ def _numeric(calculate: Callable[[Any], float]) -> Callable[[Any], float | None]
 
 
 def _textual(calculate: Callable[[str], Any]) -> Callable[[Any], Any]:
-    return lambda a: calculate(a) if type(a) is str else None
+    return lambda a: calculate(a) if type(a) is str and len(a) <= TEXT_CHARS_MAX else None
 
 
 def _round(value: Evaluate, decimals: Evaluate | None = None) -> Evaluate:
@@ -209,65 +273,13 @@ def _starts_with(text: Any, prefix: Any) -> bool | None:
     return text.startswith(prefix) if type(text) is str and type(prefix) is str else None
 
 
-# LIKE: pieces between `%` are found from left to right, each once, so no pattern makes it back-track.
-
-
-def _compile_like(name: str, args: Sequence[Node]) -> Evaluate:
-    value = _compile(args[0])
-    pattern, escape = (arg.value for arg in (*args[1:], Value(None))[:2] if isinstance(arg, Value))
-    ignore_case = name.endswith("ilike")
-    matches = like_matcher(str(pattern), escape=None if escape is None else str(escape), ignore_case=ignore_case)
+def _compile_like(name: str, value: Evaluate, literals: Sequence[Node]) -> Evaluate:
+    pattern, escape = [*(arg.value for arg in literals if isinstance(arg, Value)), None][:2]
+    matches = like_matcher(str(pattern), escape=None if escape is None else str(escape), ignore_case=name.endswith("ilike"))
     like = _textual(matches)
     if name.startswith("not_"):
         return lambda event: _negated(like(value(event)))
     return lambda event: like(value(event))
-
-
-def like_matcher(pattern: str, *, escape: str | None = None, ignore_case: bool = False) -> Callable[[str], bool]:
-    """Does the whole of a text match `pattern` (`%` any characters, `_` one)? At most len(text) × len(pattern) steps."""
-    pieces = [_piece(piece, ignore_case) for piece in _split_like(pattern, escape)]
-    first, *rest = pieces
-    if not rest:
-        return lambda text: first.fullmatch(text) is not None
-    *middle, last = rest
-    last_length = len(_split_like(pattern, escape)[-1])
-
-    def run(text: str) -> bool:
-        found = first.match(text)
-        if found is None:
-            return False
-        at = found.end()
-        for piece in middle:
-            found = piece.search(text, at)
-            if found is None:
-                return False
-            at = found.end()
-        tail = len(text) - last_length
-        return tail >= at and last.fullmatch(text, tail) is not None
-
-    return run
-
-
-def _split_like(pattern: str, escape: str | None) -> list[list[str | None]]:
-    """Pieces between the `%`; each a list of characters, None for `_`."""
-    pieces: list[list[str | None]] = [[]]
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            literal = next(characters, None)
-            if literal is None:
-                raise FilterError("where: LIKE: the pattern ends with the ESCAPE character")
-            pieces[-1].append(literal)
-        elif character == "%":
-            pieces.append([])
-        else:
-            pieces[-1].append(None if character == "_" else character)
-    return pieces
-
-
-def _piece(piece: list[str | None], ignore_case: bool) -> re.Pattern[str]:
-    text = "".join("." if character is None else re.escape(character) for character in piece)
-    return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
 _WITH_PATTERN: Final = frozenset({"like", "ilike", "not_like", "not_ilike"})

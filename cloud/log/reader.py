@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 64 * 1024
 BORDER_BYTES: Final = 16 * 1024
 """Bytes of stored records between two borders, on average."""
 EVENTS_PER_LOOK: Final = 8
-"""Events between two looks at the clock."""
+"""Events between two looks at the clock; fewer where the filters are dear."""
 
 At: TypeAlias = tuple[int, int]
 """Which stream of the plan, which partition."""
@@ -74,6 +74,7 @@ class Reader:
     """Makes the chunk that begins at `positions`. `tails[stream][partition]` are the hub's own; `event_bytes`: an event's own overhead."""
 
     def __init__(self, plan: Plan, tails: Sequence[Sequence[Tail]], decoder: Decoder, positions: Positions, *, event_bytes: int) -> None:
+        self._events_per_look = min(EVENTS_PER_LOOK, plan.events_per_look)
         self._plan = plan
         self._tails = tails
         self._decoder = decoder
@@ -157,7 +158,7 @@ class Reader:
         for i in range(first, len(events)):
             if self._room <= 0:
                 return Stop.COMPLETE
-            if i % EVENTS_PER_LOOK == EVENTS_PER_LOOK - 1 and is_time_up():
+            if (i + 1) % self._events_per_look == 0 and is_time_up():
                 return Stop.TIME
             shown = self._plan.show(events[i])
             after = (record.offset, i + 1) if i + 1 < len(events) else (record.offset + 1, 0)

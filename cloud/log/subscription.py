@@ -14,8 +14,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from edgewake.cloud.log.decode import DATA, Event, project
-from edgewake.cloud.log.filter import Predicate, Projection, compile_select, compile_where
+from edgewake.cloud.log.decode import DATA, GAP, Event, project
+from edgewake.cloud.log.filter import Select, Where, compile_select, compile_where
+from edgewake.cloud.log.filter_cost import events_per_look
+from edgewake.cloud.log.filter_partial import rules_out
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, Position, StreamPosition, filters_hash, generation_hash, stream_hash
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
@@ -23,6 +25,8 @@ from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""
 
+KNOWN_OF_A_GAP: Final = ("stream", "query", "device")
+"""What a gap's own fields say of the events that were lost; its numbers and times are the gap's."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The year 9999."""
 
@@ -85,18 +89,29 @@ class Plan:
 
     subscription: Subscription
     sources: tuple[Source, ...]
-    predicate: Predicate | None
-    projection: Projection | None
+    where: Where | None
+    select: Select | None
     filters: bytes
     """filters_hash of the subscription."""
 
     def show(self, event: Event) -> Event | None:
-        """The event as this subscription sees it; None when filtered out. Gaps and watermarks are always shown."""
-        if event.kind != DATA:
-            return event
-        if self.predicate is not None and not self.predicate(event.fields):
-            return None
-        return event if self.projection is None else project(event, self.projection(event.fields))
+        """The event as this subscription sees it; None when filtered out.
+
+        Watermarks are always shown, and gaps unless the condition rules out that it concerns what was lost: those of other devices.
+        """
+        if event.kind == DATA:
+            if self.where is not None and not self.where.passes(event.fields):
+                return None
+            return event if self.select is None else project(event, self.select.project(event.fields))
+        if event.kind == GAP and self.where is not None:
+            known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
+            return None if rules_out(self.where.tree, known) else event
+        return event
+
+    @property
+    def events_per_look(self) -> int:
+        """Events after which a reader should look at the clock, so dear are this plan's filters."""
+        return events_per_look(sum(part.cost for part in (self.where, self.select) if part is not None))
 
     def cursor(self, positions: Positions) -> Cursor:
         """The cursor of these positions."""
@@ -115,7 +130,7 @@ def normal(subscription: Subscription) -> Subscription:
     return Subscription(streams=streams, where=subscription.where or None, select=subscription.select or None)
 
 
-def check_filters(subscription: Subscription) -> tuple[Predicate | None, Projection | None]:
+def check_filters(subscription: Subscription) -> tuple[Where | None, Select | None]:
     """The compiled filters; raises FilterError."""
     where, select = subscription.where, subscription.select
     return None if where is None else compile_where(where), None if select is None else compile_select(select)

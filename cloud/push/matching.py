@@ -112,9 +112,9 @@ def _entry(where: str | None, target: T) -> _Entry[T]:
     node = parse_where(where)
     found = required_values(node)
     if found is None:
-        return _Entry(compile_where(where), target, None, ())
+        return _Entry(compile_where(where).passes, target, None, ())
     field, keys, is_whole = found
-    return _Entry(None if is_whole else compile_where(where), target, field, keys)
+    return _Entry(None if is_whole else compile_where(where).passes, target, field, keys)
 
 
 def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:

@@ -108,7 +108,7 @@ class Waker:
         unseen = Unseen(lease.count, None, lease.gap) if counter is None else counter.unseen
         previews = [] if counter is None else counter.previews
         if previews and lease.select is not None:
-            project = compile_select(lease.select)
+            project = compile_select(lease.select).project
             previews = [project(fields) for fields in previews]
         facts = {
             "lease": lease.id,

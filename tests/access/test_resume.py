@@ -120,6 +120,15 @@ async def test_a_device_s_loss_is_a_gap_event_also_through_a_filter(access_a: Se
     assert (fields["scope"], fields["device"], fields["lost"], fields["reason"]) == ("device", "dev-1", 7, "quota")
 
 
+async def test_a_filter_on_a_device_hides_the_losses_of_others(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, where="device = 'dev-1' AND n > 1000") as stream:
+        await stream.until_cursor()
+        feed.gap("dev-2", 7)
+        feed.gap("dev-1", 3)
+        (gap,) = await stream.take(1, kinds=frozenset({"gap"}))
+    assert orjson.loads(gap.data)["device"] == "dev-1"
+
+
 async def test_results_come_with_their_watermarks_in_order(access_a: Server, query_feed: QueryFeed) -> None:
     query_feed.batch(7, [{"device": "d", "mean": 1.5}], NOW_MS)
     async with open_stream(access_a.url, query_feed.name, from_="earliest") as stream:

@@ -129,7 +129,7 @@ def test_a_sweep_gives_each_lease_what_reading_from_its_own_position_would_give(
         wanted = [
             one.fields
             for place, offset, one in passed
-            if offset >= at[PLACES.index(place)] and one.kind == DATA and (where is None or compile_where(where)(one.fields))
+            if offset >= at[PLACES.index(place)] and one.kind == DATA and (where is None or compile_where(where).passes(one.fields))
         ]
         assert counter.count == len(wanted)
         assert counter.previews == wanted[:previews_max]
