@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -56,6 +56,14 @@ def gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
+def gauges(name: str, text: str, label: str, values: Mapping[object, float]) -> Metric:
+    """A gauge with one label."""
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, figure in list(values.items()):
+        family.add_metric([str(value)], figure)
+    return family
+
+
 class _Gathered(Collector):
     def __init__(self, gather: Callable[[], Iterable[Metric]]) -> None:
         self._gather = gather
@@ -75,11 +83,17 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve(
-    port: int | None, gather: Callable[[], Iterable[Metric]], *, host: str = "127.0.0.1", is_alive: Callable[[], bool] = lambda: True
+    port: int | None,
+    gather: Callable[[], Iterable[Metric]],
+    *,
+    host: str = "127.0.0.1",
+    is_alive: Callable[[], bool] = lambda: True,
+    is_ready: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Answer GET /metrics and /healthz on `port` from a thread of its own; nothing where it is None.
+    """Answer GET /metrics, /healthz and /readyz on `port` from a thread of its own; nothing where it is None.
 
-    /healthz is 200 while `is_alive`, else 503: the loop that does the work hangs, and only another start helps.
+    /healthz is 200 while `is_alive`, else 503: the loop that does the work hangs, and only another start helps. /readyz is 200 while
+    `is_ready`, else 503: it works and is behind, or waits for somebody else.
     Raises OSError where the port is in use.
     """
     if port is None:
@@ -90,12 +104,13 @@ def serve(
     metrics = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/healthz":
+        judge, otherwise = {"/healthz": (is_alive, "hangs"), "/readyz": (is_ready, "behind")}.get(environ["PATH_INFO"], (None, ""))
+        if judge is None:
             answer: Iterable[bytes] = metrics(environ, start_response)
             return answer
-        alive = is_alive()
-        start_response("200 OK" if alive else "503 Service Unavailable", [("Content-Type", "application/json")])
-        return [b'{"status":"ok"}' if alive else b'{"status":"hangs"}']
+        good = judge()
+        start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "application/json")])
+        return [f'{{"status":"{"ok" if good else otherwise}"}}'.encode()]
 
     server = make_server(host, port, app, _Server, _Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

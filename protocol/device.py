@@ -50,4 +50,4 @@ class DeviceSeen(BaseModel):
     """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
     streams: list[str] = []
     records: int = 0
-    """Records since the sequencer started."""
+    """Records since the last report."""

@@ -6,9 +6,14 @@ Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
      "epoch":3,"frame":12,"seq":1101,"t":[…],"fields":{…}}
 
 Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's.
-On `ew.up` the header PLACEMENT_HEADER says how the sequencer must place the frame without reading its value;
-on `ew.s.*` the header ORIGIN_HEADER says where on `ew.up` it came from (the ack token's place), and LATE_HEADER marks a frame that
-came after a gap record had said it missing. A gap record of the sequencer's own has no origin.
+On `ew.up` the header PLACEMENT_HEADER holds what the sequencer needs to know of the frame, so that it need not read the value;
+on `ew.s.*` the header ORIGIN_HEADER names where on `ew.up` it came from (the ack token's place), and LATE_HEADER marks a frame that
+came after later ones had passed. A gap record without origin is the sequencer's own statement; its reason is one of
+
+    open            frames first_frame to frame were not there in time: later ones pass, these may still come, marked late. Count 0
+    missing         frames of an open hole that did not come within a day: their readings are lost, and counted
+    unknown_before  the sequencer knows nothing of this epoch before the next frame. Count 0: not to know is no loss
+    restarted       a plain device counts anew: the next readings are new ones under numbers that occurred before. Count 0
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ class Mode(StrEnum):
 
 
 class Discipline(StrEnum):
-    """How the sequencer keeps a frame once and in order."""
+    """How the sequencer passes a frame on once and in order."""
 
     ORDERED = "o"  # numbered from 1 without holes (agents): repeats dropped, early frames held until their turn
     NUMBERED = "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held

@@ -9,11 +9,11 @@ MQTT (`<device>` is the client id):
 
 Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
-    ew.up              records as the bridges took them, repeats and disorder included
+    ew.up              records as the bridges accepted them, repeats and disorder included; 64 partitions, for ever
     ew.s.<stream>      the same records, each frame once and in order per device: what everybody reads
     ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms); one partition
     ew.dead            dead letters: value = the bytes as they came, headers = why and from where
-    ew.sequence *      the sequencer's place per (device, epoch, stream); same partitions as ew.up
+    ew.sequence *      what the sequencer knows per (device, epoch, stream), and how far it is; one partition per shard
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
@@ -56,9 +56,31 @@ LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
 QUERY_PREFIX: Final = "ew.q."
 
+UP_PARTITIONS: Final = 64
+"""Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another number would be another order."""
+SHARDS: Final = 16
+"""Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions of `ew.up`, one Kafka transaction."""
+SEQUENCER_GROUP: Final = "sequencer"
+"""Consumer group of the sequencers. Its offsets of `ew.up` say how far each partition is sequenced."""
+FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
+"""Topics whose number of partitions is no matter of configuration."""
+
 COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
 SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LATE})
-"""Small topics that are read whole; everything else has as many partitions as `ew.up`, results have one, leases a fixed number."""
+"""Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
+
+
+def shard_of(up_partition: int) -> int:
+    """The shard that a partition of `ew.up` belongs to."""
+    return up_partition % SHARDS
+
+
+def stream_partition(up_partition: int, count: int) -> int:
+    """The partition of a stream's topic with `count` partitions to which the records of a partition of `ew.up` go.
+
+    A device is on one partition of `ew.up`, so all its records of a stream are on one partition there, in their order.
+    """
+    return up_partition % count
 
 
 def up(device: str, stream: str) -> str:

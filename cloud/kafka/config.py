@@ -20,10 +20,13 @@ class KafkaConfig(Config):
     bootstrap: str = "127.0.0.1:9092"
     """host:port, several separated by commas."""
     partitions: int = Field(default=2, ge=1, le=256)
-    """Partitions of `ew.up` and of every stream when they are made; the unit of parallel work. Cannot be lowered later."""
+    """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)
     """Copies of each partition. 1 survives the death of the broker's process, not of its disk; use 3 in production."""
     retention_hours: int = Field(default=168, ge=1)
     """How long streams, results and dead letters are kept."""
+    up_retention_hours: int = Field(default=24, ge=1)
+    """How long `ew.up` keeps what the bridges accepted: by time only, for what was acknowledged may not go before it is sequenced. Once the
+    sequencer is half of it behind, the bridges accept nothing more."""
     retention_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Bytes kept per partition of streams and results; the older go first and readers are told by a gap."""

@@ -16,6 +16,8 @@ from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
+PROGRESS_S: Final = 5.0
+"""Seconds between two lines of the log while a long table is read."""
 TABLE_BATCH: Final = 500
 """Records that one `poll` of a table passes on at most."""
 _TABLE_CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
@@ -43,14 +45,29 @@ class TableReader:
         self.unreadable = 0
         """Records that were skipped; the first one is logged."""
 
-    def read_all(self, *, timeout_s: float = 30.0) -> None:
-        """Read to the end as it is now, waiting for transactions that are open there. Raises Unavailable."""
-        deadline = time.monotonic() + timeout_s
-        end = self._end(timeout_s)
+    def read_all(self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Read to the end as it is now, waiting for transactions that are open there, for as long as records come.
+
+        Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or when it is no longer wanted.
+        """
+        end = self._end(idle_s)
+        came_s = logged_s = time.monotonic()
         while self._position < end:
-            if time.monotonic() > deadline:
-                raise Unavailable(f"topic {self._topic}: read to {self._position} of {end} and no further")
+            before = self._position
             self.poll(0.1)
+            now_s = time.monotonic()
+            if self._position > before:
+                came_s = now_s
+            elif now_s - came_s > idle_s:
+                raise Unavailable(f"topic {self._topic}: read to {self._position} of {end}, and no record for {idle_s:.0f} s")
+            if not is_wanted():
+                raise Unavailable(f"topic {self._topic}: reading ended at {self._position} of {end}, it is not wanted any more")
+            if now_s - logged_s >= PROGRESS_S:
+                logged_s = now_s
+                log.info(
+                    "topic %s, partition %d: read to %d of %d", self._topic, self._partition, self._position, end,
+                    extra={"event": "kafka.table_read"},
+                )  # fmt: skip
 
     def _end(self, timeout_s: float) -> int:
         """Offset after the last record, also of those that an open transaction still hides."""

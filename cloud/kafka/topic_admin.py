@@ -24,7 +24,11 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
         raise Unavailable(f"Kafka at {config.bootstrap}: {error.args[0].str()}") from error
-    missing = [_new_topic(config, name) for name in dict.fromkeys(names) if name not in existing]
+    names = list(dict.fromkeys(names))
+    for name in names:
+        if name in existing:
+            _check_partitions(name, len(existing[name].partitions))
+    missing = [_new_topic(config, name) for name in names if name not in existing]
     if not missing:
         return
     for name, future in client.create_topics(missing, request_timeout=METADATA_TIMEOUT_S).items():
@@ -35,6 +39,15 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
             raise _refused_or_away(name, error.args[0]) from error
+
+
+def _check_partitions(name: str, found: int) -> None:
+    fixed = topics.FIXED_PARTITIONS.get(name, found)
+    if found not in (0, fixed):  # 0: it is being made, or its partitions have no leader yet
+        raise LocalError(
+            f"topic {name} has {found} partitions, expected {fixed}: their number is fixed, because the order of each device is kept by "
+            f"partition; docs/operations.md tells how to move to {fixed}"
+        )
 
 
 def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
@@ -52,9 +65,12 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
     }
     if name in topics.COMPACTED:
         settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "600000"}
+    elif name == topics.UP:
+        settings |= {"retention.ms": str(config.up_retention_hours * 3_600_000), "retention.bytes": "-1"}
     else:
         settings |= {"retention.ms": str(config.retention_hours * 3_600_000), "retention.bytes": str(config.retention_bytes)}
-    return NewTopic(name, num_partitions=1 if single else config.partitions, replication_factor=config.replication, config=settings)
+    count = topics.FIXED_PARTITIONS.get(name) or (1 if single else config.partitions)
+    return NewTopic(name, num_partitions=count, replication_factor=config.replication, config=settings)
 
 
 def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:

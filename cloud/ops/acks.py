@@ -1,8 +1,9 @@
 """What became of a frame: an ack token exchanged for the frame's position on its stream and its progress through every query.
 
-The token is the frame's position on `ew.up`. The sequencer copies a frame to the same partition of its stream's topic, with the same
-timestamp and a header that names the token. So the search begins at the first record with that timestamp or a later one: the frame is
-there or behind it, whatever the rate and however late the sequencer was. Where it is not found, the sequencer's own position tells why.
+The token is the frame's position on `ew.up`. From its partition there follows the one on the stream's topic, where
+the sequencer copies it with the same timestamp and a header that names the token. So the search begins at the first record with that
+timestamp or a later one: the frame is there or behind it, whatever the rate and however late the sequencer was. Where it is not found,
+the sequencer's own position tells why.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Placement, origin
+from edgewake.protocol.sequence import BEGINNING, POSITION_KEY, Position, decode_positions
 
 HELD_MAX_MS: Final = 3_600_000
 """Longest time that a sequencer may be configured to hold a frame (`hold_s`); what was received later is behind every held frame."""
@@ -30,7 +32,6 @@ YOUNG_MS: Final = 5_000
 """Kafka shows the records of one transaction on different topics some milliseconds apart, so a frame this young is not called a repeat."""
 POSITION_RECORDS: Final = 2_000
 """Records at the end of `ew.sequence` among which the sequencer's position is; every transaction writes it."""
-POSITION_KEY: Final = b"position"
 
 FrameState = Literal["sequenced", "kept", "held", "repeat", "gone", "searching", "dead"]
 
@@ -70,19 +71,11 @@ class AckView(BaseModel):
 
 
 @dataclass(frozen=True)
-class SequencerPosition:
-    """Where the sequencer is in a partition of `ew.up`."""
-
-    read_from: int
-    """Everything before it is decided for good."""
-    passed: int
-    """Everything before it was looked at; between the two only held frames are open."""
-
-
-@dataclass(frozen=True)
 class Search:
     """What a search on a stream's topic brought."""
 
+    partition: int | None = None
+    """On which the frame is or would be; None: the stream has no topic."""
     offset: int | None = None
     """Of the frame; None: it was not found."""
     later_seen: bool = False
@@ -118,44 +111,43 @@ def look_up(session: KafkaSession, token: AckToken, *, now_ms: int, from_offset:
     except DeadlinePassed as passed:
         return view.model_copy(update={"from_offset": passed.offset, "detail": f"not found before offset {passed.offset}; {passed}"})
     if search.offset is not None:
-        return view.model_copy(update={"state": "sequenced", "partition": token.partition, "offset": search.offset})
+        return view.model_copy(update={"state": "sequenced", "partition": search.partition, "offset": search.offset})
     state, detail = why_not_found(token.offset, position, search, is_numbered=is_numbered, age_ms=now_ms - view.received_at)
     return view.model_copy(update={"state": state, "detail": detail})
 
 
-def why_not_found(
-    offset: int, position: SequencerPosition | None, search: Search, *, is_numbered: bool, age_ms: int
-) -> tuple[FrameState, str]:
+def why_not_found(offset: int, position: Position | None, search: Search, *, is_numbered: bool, age_ms: int) -> tuple[FrameState, str]:
     """State and sentence for a frame at `offset` of `ew.up` that is not on its stream."""
-    if position is None or offset >= position.passed:
+    if position is None or offset >= position.emitted_before:
         return "kept", "Kafka has the frame; the sequencer has not reached it"
     if search.is_cut:
         return "gone", "the stream no longer keeps the records of that time"
     if not is_numbered or age_ms < YOUNG_MS:
         return "kept", "Kafka has the frame; the sequencer's transaction is not visible yet"
-    if offset < position.read_from or search.later_seen:
+    if offset < position.waits_from or search.later_seen:
         return "repeat", "a repeat: the same frame had come before, and the stream has it once"
     return "held", "waits for an earlier frame of its device"
 
 
 def _search(session: KafkaSession, token: AckToken, placement: Placement, message: Message, from_offset: int | None) -> Search:
     topic, received_at = topics.stream_topic(placement.stream), message.timestamp()[1]
-    try:
-        low, high = session.range(topic, token.partition)
-    except LookupError:  # no record of the stream was ever sequenced
+    count = session.partitions(topic)
+    if not count:  # no record of the stream was ever sequenced
         return Search()
-    first = session.offset_at(topic, token.partition, received_at)
+    partition = topics.stream_partition(token.partition, count)
+    low, high = session.range(topic, partition)
+    first = session.offset_at(topic, partition, received_at)
     if first is None:
-        return Search(is_cut=low > 0 and session.offset_at(topic, token.partition, 0) is None)
+        return Search(partition, is_cut=low > 0 and session.offset_at(topic, partition, 0) is None)
     wanted, later_seen = origin(token.partition, token.offset), False
     is_cut = first == low > 0
-    for candidate in session.read(topic, token.partition, max(first, from_offset or 0), high):
+    for candidate in session.read(topic, partition, max(first, from_offset or 0), high):
         if headers_of(candidate).get(ORIGIN_HEADER) == wanted:
-            return Search(int(candidate.offset()))
+            return Search(partition, int(candidate.offset()))
         if candidate.timestamp()[1] > received_at + HELD_MAX_MS + CLOCKS_APART_MS:
             break
         later_seen = later_seen or (candidate.key() == message.key() and _is_later(candidate.value(), placement))
-    return Search(later_seen=later_seen, is_cut=is_cut)
+    return Search(partition, later_seen=later_seen, is_cut=is_cut)
 
 
 def _is_later(value: bytes | None, placement: Placement) -> bool:
@@ -164,17 +156,19 @@ def _is_later(value: bytes | None, placement: Placement) -> bool:
     return body.get("epoch") == placement.epoch and (body.get("frame") or 0) >= placement.last
 
 
-def sequencer_position(session: KafkaSession, partition: int) -> SequencerPosition | None:
+def sequencer_position(session: KafkaSession, partition: int) -> Position | None:
     """What the sequencer committed last of a partition; None where it committed nothing yet."""
     found = None
+    shard = topics.shard_of(partition)
     try:
-        low, high = session.range(topics.SEQUENCE, partition)
+        low, high = session.range(topics.SEQUENCE, shard)
     except LookupError:
         return None
-    for row in session.read(topics.SEQUENCE, partition, max(low, high - POSITION_RECORDS), high):
-        if row.key() == POSITION_KEY and row.value():
-            found = orjson.loads(row.value())
-    return None if found is None else SequencerPosition(read_from=found["resume"], passed=found["done"])
+    for row in session.read(topics.SEQUENCE, shard, max(low, high - POSITION_RECORDS), high):
+        if row.key() == POSITION_KEY.encode() and row.value():
+            found = row.value()
+    position = None if found is None else decode_positions(found).get(partition)
+    return None if position is None or position.read_from == BEGINNING else position
 
 
 def _dead(token: AckToken, message: Message) -> AckView:

@@ -40,7 +40,7 @@ class DeviceView(BaseModel):
     lost_readings: int = 0
     streams: list[str] = []
     records: int = 0
-    """Records since the sequencer started."""
+    """Records since the last report."""
     epoch: int | None = None
     version: str = ""
 

@@ -72,6 +72,10 @@ class KafkaSession:
         self._consumer = consumer
         self._deadline = deadline
 
+    def partitions(self, topic: str) -> int:
+        """Partitions of a topic; 0 where it does not exist. Raises Unavailable."""
+        return partition_count(self._consumer, topic)
+
     def range(self, topic: str, partition: int) -> tuple[int, int]:
         """First offset kept and next one to be written; raises LookupError for an unknown partition, Unavailable."""
         if partition >= partition_count(self._consumer, topic):

@@ -11,7 +11,7 @@ import click
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="sequencer.toml")
 @click.option("--verbose", is_flag=True, help="Log more.")
 def sequencer(config_file: Path, verbose: bool) -> None:
-    """Put what the bridges took in order, once, for everybody who reads."""
+    """Put what the bridges accepted in order, each frame once, for everybody who reads."""
     import logging
     import random
     import signal
@@ -36,7 +36,9 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive)
+        metrics.serve(
+            config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive, is_ready=part.is_ready
+        )
         part.run()
     except ConfigError as error:
         click.echo(str(error), err=True)

@@ -1,232 +1,103 @@
-"""One partition of `ew.up`: its records are placed, and what passes is written in one Kafka transaction with what is known after it.
+"""One partition of `ew.up` from its records to what one transaction writes. No I/O: batches and time in, values out.
 
-    records ─ place ─┬─ ew.s.<stream>   the record, or a gap statement, on the same partition
-                     ├─ ew.sequence     what is known per (device, epoch, stream), and where to go on reading
-                     └─ ew.devices      when each device was last seen
-
-A process that dies leaves either all or nothing of a batch. The transactional id is the partition's, so whoever serves a partition
-shuts out whoever served it before: an open transaction is ended at once, and a process that slept and wakes cannot write (KIP-98).
-
-The position stands on `ew.sequence` and not among the group's offsets: it belongs to the state, it costs a batch no second coordinator,
-and librdkafka 2.16 waits for ever in `send_offsets_to_transaction` when the group's coordinator was restarted.
+`step` gives the records and statements to write, the block rows that are due, and the position. All of it belongs into one Kafka
+transaction; should that fail nothing of this object is true any more. `restore` is the way back.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-from confluent_kafka import OFFSET_BEGINNING, Message, Producer
+from edgewake.cloud.sequencer.arrival import Arrival, Output
+from edgewake.cloud.sequencer.bounds import Bounds
+from edgewake.cloud.sequencer.frame_order import FrameOrder
+from edgewake.protocol.sequence import Position
 
-from edgewake.cloud.kafka import clients
-from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.sequencer.place import Bounds, Emission, Item, Missing, Placer, State, decode_key, encode_key
-from edgewake.cloud.sequencer.seen import Seen
-from edgewake.protocol import frame as frames
-from edgewake.protocol import record, topics
-from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import Frame, Gap
-from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Mode, Placement
-
-log = logging.getLogger("edgewake.sequencer")
-
-MISSING: Final = "missing"
-"""Reason of a gap record of the sequencer's own."""
-POSITION_KEY: Final = "position"
-"""Row of `ew.sequence` that says where its partition is read from next."""
-KAFKA_S: Final = 10.0
-"""Seconds for one step of a transaction; as long as the broker keeps it open."""
-FULL_S: Final = 0.1
-"""Seconds between attempts to hand a record to Kafka's client when its queue is full."""
+TICK_S: Final = 0.1
+"""Seconds between looks at what has waited long enough."""
 SWEEP_S: Final = 60.0
-"""Seconds between sweeps of old states."""
+"""Seconds between looks at holes and epochs that are too old."""
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """From where a partition is read again, and up to which offset all was placed already: between the two only held frames matter."""
+class Step:
+    """What is written together."""
 
-    resume: int = OFFSET_BEGINNING
-    done: int = 0
-
-    def encode(self) -> bytes:
-        """The row of POSITION_KEY."""
-        return orjson.dumps({"resume": self.resume, "done": self.done})
-
-    @classmethod
-    def decode(cls, value: bytes) -> Position:
-        """Read the row; raises ValueError."""
-        try:
-            row = orjson.loads(value)
-            return cls(int(row["resume"]), int(row["done"]))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a position: {value[:80]!r}") from error
+    outputs: Sequence[Output]
+    rows: Sequence[tuple[int, bytes]]
+    """Block → its row."""
+    position: Position
 
 
 class Partition:
-    """A partition that this process serves; `serve` makes one. One thread at a time."""
+    """The order of a partition and its way into and out of rows."""
 
-    def __init__(self, number: int, *, part: str, producer: Producer, bounds: Bounds, ensure_streams: Callable[[set[str]], None]) -> None:
+    def __init__(self, number: int, bounds: Bounds) -> None:
         self.number = number
-        self.start = OFFSET_BEGINNING
-        """Offset to read from first."""
-        self.placer = Placer(bounds)
-        self._part = part
-        self._producer = producer
-        self._ensure_streams = ensure_streams
-        self._done = 0
-        self._seen = Seen()
+        self.order = FrameOrder(bounds)
+        self.position = Position()
+        """As it was last restored or stepped."""
+        self._ticked_s = float("-inf")
         self._swept_s: float | None = None
 
+    def is_due(self, now_s: float) -> bool:
+        """Is there something to do without records?"""
+        if self.order.is_replaying:
+            return False
+        is_waiting = self.order.held > 0 and now_s - self._ticked_s >= TICK_S
+        return is_waiting or self._swept_s is None or now_s - self._swept_s >= SWEEP_S
+
     @classmethod
-    def serve(cls, number: int, config: KafkaConfig, *, part: str, bounds: Bounds, ensure_streams: Callable[[set[str]], None]) -> Partition:
-        """Take the partition over: shut out who served it, then read what that one knew. Raises KafkaException or Unavailable."""
-        producer = clients.transactional_producer(config, f"sequencer-{number}")
-        producer.init_transactions(KAFKA_S)
-        partition = cls(number, part=part, producer=producer, bounds=bounds, ensure_streams=ensure_streams)
-        table = TableReader(config, f"{part}-state", topics.SEQUENCE, on_change=partition._on_row, partition=number)
-        try:
-            table.read_all()
-        finally:
-            table.close()
-        return partition
+    def restore(cls, number: int, bounds: Bounds, *, position: Position, blocks: Mapping[int, bytes]) -> Partition:
+        """A partition as its rows have it. Raises ValueError."""
+        made = cls(number, bounds)
+        made.position = position
+        made.order.replay_before(position.emitted_before)
+        for block, value in blocks.items():
+            made.order.load_block(block, value)
+        return made
 
-    def _on_row(self, key: str, value: bytes | None) -> None:
-        if key == POSITION_KEY:
-            position = Position() if value is None else Position.decode(value)
-            self.start, self._done, self.placer.done = position.resume, position.done, position.done
-        elif value is None:
-            self.placer.forget(decode_key(key))
-        else:
-            self.placer.restore(decode_key(key), State.decode(value))
+    def start_at(self, low: int, high: int, *, now_s: float) -> int:
+        """`ew.up` has the offsets `low` to `high`: from where to read. The number of records that were deleted unread.
 
-    def check_start(self, low: int, high: int) -> None:
-        """`ew.up` has offsets `low` to `high`: say it where others are wanted, and begin with what there is."""
-        if self.start == OFFSET_BEGINNING or low <= self.start <= high:
-            return
-        log.error(
-            "partition %d: offset %d is to be read next, but %d to %d are there", self.number, self.start, low, high,
-            extra={"event": "sequencer.overtaken", "lost_records_max": max(0, low - self.start)},
-        )  # fmt: skip
-        if self.start > high:  # the topic was made anew
-            self._done = self.placer.done = 0
-        self.start = low
-
-    def close(self) -> None:
-        """Let go of what was not committed."""
-        self._producer.purge()
-
-    def take(self, batch: Sequence[Message], *, due: bool, now_s: float, now_ms: int) -> Counter[str]:
-        """Place the records, commit, and say what became of them (SequencerMetrics.outcomes). `due`: look at what is due by time, too.
-
-        Raises KafkaException or Unavailable; then nothing in memory is true any more.
+        A topic made anew begins below our position: then nothing of it was passed on yet.
         """
-        out: list[Emission] = []
-        foreign: list[Message] = []
-        for message in batch:
-            item = _item(message)
-            if item is None:
-                foreign.append(message)
-            else:
-                out += self.placer.place(item, now_s=now_s, now_ms=now_ms)
-        if batch:
-            self._done = batch[-1].offset() + 1
-        if due:
-            out += self.placer.expire(now_s=now_s, now_ms=now_ms)
-            self._sweep(now_s, now_ms)
-        if batch or out or (due and (self._seen.has_unreported or self.placer.dirty)):
-            self._commit(out, foreign, due, now_s, now_ms)
-        outcomes = self.placer.outcomes.copy()
-        outcomes["foreign"] += len(foreign)
-        self.placer.outcomes.clear()
-        return outcomes
+        read_from, emitted_before, waits_from, received_at = self.position
+        if read_from > high or emitted_before > high:
+            read_from, emitted_before = low, 0
+        lost = max(0, low - max(emitted_before, 0)) if read_from >= 0 else 0
+        self.position = Position(max(low, read_from), emitted_before, waits_from, received_at)
+        self.order.replay_before(emitted_before)
+        self.order.advance(self.position.read_from, now_s=now_s)
+        return lost
 
-    def _sweep(self, now_s: float, now_ms: int) -> None:
-        if self._swept_s is None:
-            self._swept_s = now_s
-        elif now_s - self._swept_s >= SWEEP_S:
-            self._swept_s = now_s
-            self._seen.forget_quiet(now_s)
-            self.placer.sweep(now_ms=now_ms)
+    def step(self, arrivals: Sequence[Arrival], position: int, *, now_s: float, now_ms: int) -> Step | None:
+        """Accept these records, the last of which ends at `position`; and what is due by time. None: there is nothing to write."""
+        order = self.order
+        order.changes.now_s = now_s
+        out: list[Output] = []
+        accept = order.accept
+        for arrival in arrivals:
+            out += accept(arrival, now_s=now_s)
+        before = max(self.position.emitted_before, 0)
+        emitted_before = max(before, position)
+        order.advance(position, now_s=now_s)
+        if not order.is_replaying and self.is_due(now_s):
+            self._ticked_s = now_s
+            out += order.tick(now_s=now_s, now_ms=now_ms, offset=position)
+            out += self._sweep(now_s, now_ms, position)
+        if not out and emitted_before == before and not order.changes.has_urgent:
+            return None
+        rows = [(block, order.block_row(block, through=position)) for block in order.changes.due(position)]
+        received_at = arrivals[-1].received_at if arrivals else self.position.received_at
+        self.position = Position(order.read_from(position), emitted_before, order.waits_from(emitted_before), received_at)
+        return Step(out, rows, self.position)
 
-    # The transaction
-
-    def _commit(self, out: Sequence[Emission], foreign: Sequence[Message], due: bool, now_s: float, now_ms: int) -> None:
-        self._ensure_streams({one.placement.stream if isinstance(one, Item) else one.stream for one in out})
-        self._producer.begin_transaction()
-        for emission in out:
-            if isinstance(emission, Item):
-                self._pass_on(emission.payload, emission)
-            else:
-                self._say_missing(emission, now_ms)
-        for message in foreign:
-            self._bury(message, now_ms)
-        for key, state in self.placer.dirty.items():
-            self._produce(topics.SEQUENCE, None if state is None else state.encode(), encode_key(key), self.number, now_ms)
-        self.placer.dirty.clear()
-        if due:
-            for seen in self._seen.due(now_s):
-                self._produce(topics.DEVICES, seen.model_dump_json().encode(), f"{seen.device}|seen", 0, now_ms)
-        position = Position(self.placer.resume_offset(self._done), self._done)
-        self._produce(topics.SEQUENCE, position.encode(), POSITION_KEY, self.number, now_ms)
-        self._producer.commit_transaction(KAFKA_S)
-
-    def _pass_on(self, message: Message, item: Item) -> None:
-        stream, received_at, value = item.placement.stream, message.timestamp()[1], message.value()
-        headers = [(ORIGIN_HEADER, record.origin(self.number, item.offset))]
-        if item.late:
-            headers.append((LATE_HEADER, b"1"))
-        self._produce(topics.stream_topic(stream), value, item.device, self.number, received_at, headers)
-        self._seen.note(item.device, stream, received_at=received_at, sent_at=record.sent_at_of(value))
-
-    def _say_missing(self, gap: Missing, now_ms: int) -> None:
-        frame = Frame(gap.epoch, gap.last, gap.seq, (), {}, gap=Gap(MISSING, gap.count), first_frame=gap.first)
-        value = record.encode(
-            device=gap.device, stream=gap.stream, mode=Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=frames.encode(frame)
-        )
-        self._produce(topics.stream_topic(gap.stream), value, gap.device, self.number, now_ms)
-
-    def _bury(self, message: Message, now_ms: int) -> None:
-        """Somebody else wrote to our topic."""
-        origin = f"{topics.UP} {self.number}:{message.offset()}"
-        letter = DeadLetter(
-            reason=RejectReason.SHAPE, detail="no placement header of a bridge", topic=origin, part=self._part, received_at=now_ms
-        )
-        self._produce(topics.DEAD, message.value(), message.key(), 0, now_ms, letter.headers())
-
-    def _produce(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: str | bytes | None,
-        partition: int,
-        timestamp: int,
-        headers: list[tuple[str, bytes]] | None = None,
-    ) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
-            except BufferError:
-                self._producer.poll(FULL_S)
-            else:
-                return
-
-
-def _item(message: Message) -> Item | None:
-    """A record of a bridge; None for what is none."""
-    key = message.key()
-    for name, value in message.headers() or ():
-        if name == PLACEMENT_HEADER and key is not None:
-            try:
-                placement = Placement.decode(value)
-                record.sent_at_of(message.value())
-                return Item(message.offset(), key.decode(), placement, len(message.value()), message)
-            except (ValueError, TypeError):
-                return None
-    return None
+    def _sweep(self, now_s: float, now_ms: int, position: int) -> list[Output]:
+        if self._swept_s is None or now_s - self._swept_s < SWEEP_S:
+            self._swept_s = now_s if self._swept_s is None else self._swept_s
+            return []
+        self._swept_s = now_s
+        return self.order.sweep(now_ms=now_ms, offset=position)

@@ -8,9 +8,9 @@ from typing import Final
 from edgewake.protocol.device import DeviceSeen
 
 REPORT_S: Final = 5.0
-"""Seconds between two reports of one device."""
-FORGET_S: Final = 3600.0
-"""Seconds after which a quiet device is dropped from memory; its last report stays on the topic."""
+"""Seconds between two reports of one device at least."""
+REPORTS_MAX: Final = 50  # rows of one shard and second: `ew.devices` is read whole by the operations, a large fleet reports less often
+DEVICES_MAX: Final = 4096  # devices of one shard that wait for their report; further ones are noted when they send the next time
 
 
 @dataclass(slots=True)
@@ -19,7 +19,6 @@ class _Seen:
     skew_ms: int | None = None
     streams: set[str] = field(default_factory=set)
     records: int = 0
-    reported_s: float = float("-inf")
 
 
 class Seen:
@@ -27,43 +26,39 @@ class Seen:
 
     def __init__(self) -> None:
         self._devices: dict[str, _Seen] = {}
-        self._unreported: set[str] = set()
+        self._waiting: dict[str, _Seen] = {}
+        """Sent since the last round began; reported in the next."""
+        self._round_s = float("-inf")
+        self._reported_s = float("-inf")
 
     def note(self, device: str, stream: str, *, received_at: int, sent_at: int | None) -> None:
         """A record of the device."""
-        seen = self._devices.get(device)
+        seen = self._waiting.get(device)
         if seen is None:
-            seen = self._devices[device] = _Seen()
+            if len(self._waiting) >= DEVICES_MAX:
+                return
+            seen = self._waiting[device] = _Seen()
         seen.records += 1
         if received_at > seen.last_seen:
             seen.last_seen = received_at
         if sent_at is not None and (seen.skew_ms is None or received_at - sent_at < seen.skew_ms):
             seen.skew_ms = received_at - sent_at
         seen.streams.add(stream)
-        self._unreported.add(device)
 
-    @property
-    def has_unreported(self) -> bool:
-        """Is there anything to report, now or soon?"""
-        return bool(self._unreported)
+    def is_due(self, now_s: float) -> bool:
+        """Is there something to report now?"""
+        return now_s - self._reported_s >= 1.0 and bool(self._devices or (self._waiting and now_s - self._round_s >= REPORT_S))
 
     def due(self, now_s: float) -> list[DeviceSeen]:
         """The reports that may be made now."""
-        due = [device for device in self._unreported if now_s - self._devices[device].reported_s >= REPORT_S]
-        reports = []
-        for device in due:
-            seen = self._devices[device]
-            reports.append(
-                DeviceSeen(
-                    device=device, last_seen=seen.last_seen, skew_ms=seen.skew_ms, streams=sorted(seen.streams), records=seen.records
-                )
-            )
-            seen.skew_ms, seen.reported_s = None, now_s
-            self._unreported.discard(device)
-        return reports
+        if not self.is_due(now_s):
+            return []
+        self._reported_s = now_s
+        if not self._devices:
+            self._devices, self._waiting = self._waiting, {}
+            self._round_s = now_s
+        return [self._report(device) for device in list(self._devices)[:REPORTS_MAX]]
 
-    def forget_quiet(self, now_s: float) -> None:
-        """Drop devices that have long been quiet."""
-        quiet = [device for device, seen in self._devices.items() if device not in self._unreported and now_s - seen.reported_s > FORGET_S]
-        for device in quiet:
-            del self._devices[device]
+    def _report(self, device: str) -> DeviceSeen:
+        seen = self._devices.pop(device)
+        return DeviceSeen(device=device, last_seen=seen.last_seen, skew_ms=seen.skew_ms, streams=sorted(seen.streams), records=seen.records)

@@ -1,8 +1,11 @@
 """The sequencer: `ew.up` in, `ew.s.<stream>` out, each frame once and in order per device.
 
-Its processes share the partitions of `ew.up` as a group; `edgewake.cloud.sequencer.partition` handles the records of one. After any
-failure nothing in memory is trusted: the session ends, and the next one reads state and positions as Kafka has them. A process that
-finds another one under its own name ends (LocalError).
+    membership ─ shards gained ─ restored in threads beside the loop ─┐
+    ew.up ─ batch ─ by shard ─ order ─ one transaction per shard ─────┴─ ew.s.*, ew.sequence
+
+Its processes share 16 shards of four partitions each. A shard that moves stops only itself. After any failure nothing in memory is trusted:
+the session ends, and the next one reads states and positions as Kafka has them. A process that finds another one under its own name ends
+(LocalError).
 """
 
 from __future__ import annotations
@@ -12,42 +15,38 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Final
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
 
-from edgewake.cloud.kafka import clients, metadata, topic_admin
-from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.sequencer.config import SequencerConfig
+from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
+from edgewake.cloud.sequencer.membership import Membership
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
-from edgewake.cloud.sequencer.partition import Partition
-from edgewake.cloud.sequencer.place import Bounds
+from edgewake.cloud.sequencer.output_writer import StreamTopics
+from edgewake.cloud.sequencer.shard import Shard
+from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.sequencer")
 
-GROUP: Final = "sequencer"
 POLL_S: Final = 0.1
-"""Seconds to wait for a record before looking at what has been held too long."""
-TICK_S: Final = 1.0
-"""Seconds between looks at what is due by time."""
-FENCED_S: Final = 3.0
-"""Seconds in which the group tells whether a process of our name joined it: three heartbeats."""
-AT_ONCE_MAX: Final = 8
-"""Partitions whose transactions run side by side; more wait their turn."""
-_CONSUMER: Final[dict[str, Any]] = {
-    "session.timeout.ms": 10_000,  # how long the partitions of a sequencer that died for good stay unserved
-    "heartbeat.interval.ms": 1_000,
-    "partition.assignment.strategy": "range",
-}
+"""Seconds to wait for a record before looking at what is due by time."""
+PUBLISH_S: Final = 1.0
+"""Seconds between two publications of positions and lag."""
+COMMITS_MAX: Final = 8
+"""Shards whose transactions run side by side; more wait their turn."""
+RESTORES_MAX: Final = 4
+"""Shards that are restored side by side; the ones that are served go on meanwhile."""
 
 
 class Sequencer:
-    """Runs sessions until it is told to stop."""
+    """Runs sessions until it is stopped."""
 
     def __init__(
         self,
@@ -65,35 +64,39 @@ class Sequencer:
         self._stop = stop
         self._backoff = Backoff(rng)
         self.metrics = SequencerMetrics()
-        self.ready = False
+        self._was_ready = False
+
+    def is_ready(self) -> bool:
+        """Are all its shards served, and at most READY_LAG_S behind?"""
+        return self.metrics.ready
 
     def run(self) -> None:
         """Serve until stopped. Raises LocalError when another process took our name."""
-        away = False
         while not self._stop.is_set():
             self._on_turn()
             session: Session | None = None
             try:
-                session = Session(self._config, clock=self._clock, metrics=self.metrics, on_assigned=self._on_assigned)
+                session = Session(self._config, clock=self._clock, metrics=self.metrics, on_serving=self._on_serving)
                 while not self._stop.is_set():
                     self._on_turn()
                     session.step()
-                    away = away and not session.is_assigned
             except (KafkaException, Unavailable) as error:
                 self.metrics.transactions["failed"] += 1
-                level = logging.DEBUG if away else logging.WARNING
-                log.log(level, "begins again: %s", _text(error), extra={"event": "sequencer.session_lost"})
-                away = True
-                self._stop.wait(self._backoff.next_s())
+                wait_s = self._backoff.next_s()
+                log.warning(
+                    "sequencer session lost, restarting in %.1f s: %s", wait_s, _text(error), extra={"event": "sequencer.session_lost"}
+                )
+                self._stop.wait(wait_s)
             finally:
+                self.metrics.ready = False
                 if session is not None:
                     session.close()
 
-    def _on_assigned(self, partitions: Sequence[int]) -> None:
+    def _on_serving(self, shards: Sequence[int]) -> None:
         self._backoff.reset()
-        log.info("serves partitions %s", list(partitions), extra={"event": "sequencer.assigned"})
-        if not self.ready:
-            self.ready = True
+        log.info("serves shards %s", list(shards), extra={"event": "sequencer.assigned"})
+        if not self._was_ready:
+            self._was_ready = True
             log.info("%s serves", self._config.name, extra={"event": "part.ready"})
 
 
@@ -105,139 +108,128 @@ class Session:
     """One membership of the group: from joining to the first failure."""
 
     def __init__(
-        self, config: SequencerConfig, *, clock: Clock, metrics: SequencerMetrics, on_assigned: Callable[[Sequence[int]], None]
+        self, config: SequencerConfig, *, clock: Clock, metrics: SequencerMetrics, on_serving: Callable[[Sequence[int]], None]
     ) -> None:
         self._config = config
         self._clock = clock
         self._metrics = metrics
-        self._on_assigned = on_assigned
-        self._partitions: dict[int, Partition] = {}
-        self._assignments = 0
-        self._ticked_s = clock.monotonic_s()
-        self._bounds = Bounds(
-            hold_s=config.hold_s,
-            frames=config.hold_frames_max,
-            bytes=config.hold_bytes_max,
-            bytes_total=config.hold_bytes_total,
-            states=config.states_max,
-        )
-        self._admin = clients.admin(config.kafka)
-        topic_admin.ensure_topics(config.kafka, [topics.UP], client=self._admin)
-        self._width = metadata.partition_count(self._admin, topics.UP)
-        topic_admin.ensure_partitions(config.kafka, [topics.SEQUENCE], self._width, client=self._admin)
-        topic_admin.ensure_topics(config.kafka, [topics.DEVICES, topics.DEAD], client=self._admin)
-        self._topics = {name for name, count in metadata.partition_counts(self._admin).items() if count >= self._width}
-        self._pool = ThreadPoolExecutor(AT_ONCE_MAX, "partition")
-        self._consumer = clients.consumer(config.kafka, config.name, group=GROUP, **{"group.instance.id": config.name}, **_CONSUMER)
-        self._consumer.subscribe([topics.UP], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
-        self.is_assigned = False
+        self._on_serving = on_serving
+        self._shards: dict[int, Shard] = {}
+        self._restoring: dict[int, Future[Shard]] = {}
+        self._published_s = float("-inf")
+        admin = clients.admin(config.kafka)
+        topic_admin.ensure_topics(config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin)
+        self._streams = StreamTopics(config.kafka, admin)
+        self._commits = ThreadPoolExecutor(COMMITS_MAX, "commit")
+        self._restores = ThreadPoolExecutor(RESTORES_MAX, "restore")
+        self._reader = UpReader(config.kafka, config.name)
+        self._membership = Membership(config.kafka, config.name, on_gained=self._gain, on_lost=self._lose)
 
     def close(self) -> None:
         """Leave; what was not committed is read again."""
-        self._consumer.close()  # which revokes what is assigned
-        self._pool.shutdown()
+        self._membership.close()  # which revokes what is assigned
+        self._restores.shutdown(cancel_futures=True)
+        self._commits.shutdown()
+        self._reader.close()
 
-    # The group
+    # The group: called within `poll`, when no transaction is open
 
-    def _assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._assignments += 1
-
-        def serve(place: TopicPartition) -> Partition:
-            return Partition.serve(
-                place.partition, self._config.kafka, part=self._config.name, bounds=self._bounds, ensure_streams=self._ensure_streams
+    def _gain(self, shards: Sequence[int]) -> None:
+        for number in shards:
+            self._restoring[number] = self._restores.submit(
+                Shard.serve,
+                number,
+                self._config.kafka,
+                part=self._config.name,
+                bounds=self._config.bounds(),
+                streams=self._streams,
+                is_wanted=lambda number=number: number in self._restoring,  # type: ignore[misc]
             )
 
-        for partition in self._pool.map(serve, places):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topics.UP, partition.number), timeout=METADATA_TIMEOUT_S)
-            partition.check_start(low, high)
-            self._partitions[partition.number] = partition
-        consumer.assign([TopicPartition(topics.UP, place.partition, self._partitions[place.partition].start) for place in places])
-        self.is_assigned = True
-        self._metrics.partitions = len(self._partitions)
-        self._on_assigned(sorted(self._partitions))
+    def _lose(self, shards: Sequence[int]) -> None:
+        for number in shards:
+            future, shard = self._restoring.pop(number, None), self._shards.pop(number, None)
+            if future is not None:
+                future.cancel()
+            if shard is not None:
+                self._reader.remove(shard.partitions)
+                shard.close()
+        log.info("gives up shards %s", list(shards), extra={"event": "sequencer.revoked"})
+        self._metrics.shards = len(self._shards)
 
-    def _revoke(self, consumer: Consumer, _places: list[TopicPartition]) -> None:
-        """Give partitions back. No transaction is open here: one is begun and ended between two polls."""
-        self._assignments += 1
-        for partition in self._partitions.values():
-            partition.close()
-        self._partitions.clear()
-        self._metrics.partitions = 0
-        consumer.unassign()
+    def _adopt_restored(self) -> None:
+        """Read the partitions of shards whose states are there."""
+        ready = [number for number, future in self._restoring.items() if future.done()]
+        for number in ready:
+            shard = self._restoring.pop(number).result()
+            self._reader.add({partition: self._start(shard, partition) for partition in shard.partitions})
+            self._shards[number] = shard
+        if ready:
+            self._metrics.shards = len(self._shards)
+            if not self._restoring:
+                self._on_serving(sorted(self._shards))
+
+    def _start(self, shard: Shard, number: int) -> int:
+        low, high = self._reader.range(number)
+        partition = shard.partitions[number]
+        wanted = partition.position
+        lost = partition.start_at(low, high, now_s=self._clock.monotonic_s())
+        if lost:
+            self._metrics.outcomes["overtaken"] += lost
+            log.error(
+                "partition %d of %s: offset %d is next, but Kafka keeps %d to %d: %d records were deleted before they were sequenced",
+                number, topics.UP, wanted.emitted_before, low, high, lost,
+                extra={"event": "sequencer.overtaken", "lost_records": lost},
+            )  # fmt: skip
+        elif wanted.read_from >= 0 and not low <= wanted.emitted_before <= high:
+            log.error(
+                "partition %d of %s: offset %d is next, but Kafka has %d to %d: was the topic made anew?",
+                number, topics.UP, wanted.emitted_before, low, high, extra={"event": "sequencer.topic_changed"},
+            )  # fmt: skip
+        return partition.position.read_from
 
     # One turn
 
     def step(self) -> None:
-        """Take what is there, place it, and commit. Raises KafkaException, Unavailable or LocalError; then this session is over."""
-        batches: dict[int, list[Message]] = defaultdict(list)
-        for message in self._batch():
-            batches[message.partition()].append(message)
+        """Read what is there, put it in order, and commit. Raises KafkaException, Unavailable or LocalError; then this session is over."""
+        self._membership.poll(0 if self._shards else POLL_S)
+        self._adopt_restored()
+        batches: dict[int, dict[int, list[Message]]] = defaultdict(dict)
+        for partition, messages in self._reader.batch(self._config.batch_records, POLL_S).items():
+            batches[topics.shard_of(partition)][partition] = messages
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
-        due = now_s - self._ticked_s >= TICK_S
-        if due:
-            self._ticked_s = now_s
-        busy = [partition for number, partition in self._partitions.items() if due or number in batches]
-
-        taken = [self._pool.submit(one.take, batches.get(one.number, ()), due=due, now_s=now_s, now_ms=now_ms) for one in busy]
-        wait(taken)
+        busy = [shard for number, shard in self._shards.items() if number in batches or shard.is_due(now_s)]
+        commits = [self._commits.submit(one.commit, batches.get(one.number, {}), now_s=now_s, now_ms=now_ms) for one in busy]
+        wait(commits)
         try:
-            for outcomes in taken:
+            for outcomes in commits:
                 self._metrics.outcomes.update(outcomes.result())
         except KafkaException as error:
             if clients.is_fenced(error.args[0]):
-                self._ask_the_group()
+                self._membership.raise_if_name_taken(self._clock)
             raise
         if batches:
-            self._metrics.transactions["committed"] += len(batches)
-            oldest_ms = min(message.timestamp()[1] for batch in batches.values() for message in batch)
+            self._metrics.transactions["committed"] += len(busy)
+            oldest_ms = min(messages[0].timestamp()[1] for batch in batches.values() for messages in batch.values())
             self._metrics.latency.add((self._clock.now_ms() - oldest_ms) / 1000)
-        if due:
-            self._count_held()
+        if now_s - self._published_s >= PUBLISH_S:
+            self._published_s = now_s
+            self._publish(now_ms)
 
-    def _batch(self) -> list[Message]:
-        """What is there now. A rebalance between two records of one batch would mix two readings of a partition: begin again then."""
-        first = self._consumer.poll(POLL_S)
-        if first is None:
-            return []
-        before = self._assignments
-        rest = self._consumer.consume(self._config.batch_records - 1, 0)
-        if self._assignments != before:
-            raise Unavailable("the group gave partitions away in the middle of a batch")
-        return [message for message in (first, *rest) if not _is_event(message)]
+    def _publish(self, now_ms: int) -> None:
+        metrics = self._metrics
+        partitions = [partition for shard in self._shards.values() for partition in shard.partitions.values()]
+        metrics.held = sum(one.order.held for one in partitions)
+        metrics.held_bytes = sum(one.order.held_bytes for one in partitions)
+        metrics.open_holes = sum(one.order.open_holes for one in partitions)
+        metrics.states = sum(len(one.order.table) for one in partitions)
+        metrics.states_bytes = sum(one.order.table.memory_bytes for one in partitions)
+        metrics.lags = {
+            one.number: self._lag(one.number, one.position.emitted_before, one.position.received_at, now_ms) for one in partitions
+        }
+        metrics.ready = not self._restoring and metrics.lag_s <= READY_LAG_S
+        if partitions:
+            self._membership.publish({one.number: max(one.position.emitted_before, 0) for one in partitions})
 
-    def _ask_the_group(self) -> None:
-        """Another process serves a partition of ours. Did the group give it away, or is there one of our own name? Then LocalError."""
-        until_s = self._clock.monotonic_s() + FENCED_S
-        while self._clock.monotonic_s() < until_s:
-            message = self._consumer.poll(POLL_S)
-            if message is not None:
-                _is_event(message)
-
-    def _count_held(self) -> None:
-        placers = [partition.placer for partition in self._partitions.values()]
-        self._metrics.held = sum(placer.held for placer in placers)
-        self._metrics.held_bytes = sum(placer.held_bytes for placer in placers)
-        self._metrics.states = sum(len(placer.states()) for placer in placers)
-
-    def _ensure_streams(self, streams: set[str]) -> None:
-        """Make the topics of new streams, before the transaction begins: its time is short."""
-        new = {topics.stream_topic(stream) for stream in streams} - self._topics
-        if new:
-            topic_admin.ensure_partitions(self._config.kafka, new, self._width, client=self._admin)
-            self._topics |= new
-
-
-def _is_event(message: Message) -> bool:
-    """Is it an event of the consumer and no record? Most pass by themselves, the rest end the session (KafkaException).
-
-    The only fatal one is that another member took our group instance id (LocalError); to join again would throw that one out in turn,
-    for ever.
-    """
-    error = message.error()
-    if error is None:
-        return False
-    if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
-        raise LocalError(f"another process runs under our name: {error.str()}")
-    if not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
-        raise KafkaException(error)
-    return True
+    def _lag(self, number: int, position: int, received_at: int, now_ms: int) -> Lag:
+        return lag(end=self._reader.end(number), position=position, received_at=received_at, now_ms=now_ms)

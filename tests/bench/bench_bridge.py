@@ -8,19 +8,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from functools import partial
 from pathlib import Path
 
 import uvloop
-from confluent_kafka import TopicPartition
 
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.sequencer.partition import POSITION_KEY, Position
 from edgewake.protocol import topics
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.bench.load import READINGS, Load, frame_messages, reading_messages
+from tests.sequencer.progress import Progress
 from tests.services import Process, part, run_kafka, run_mosquitto, wait_until
 
 DEVICES = 50
@@ -109,40 +106,6 @@ class _Sequenced:
     rate: float
     cpu_us: float
     rss_mib: float
-
-
-class Progress:
-    """How far the sequencer is, by what it commits to `ew.sequence`."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._reader = clients.consumer(config, "bench")
-        self._positions: dict[int, int] = dict.fromkeys(range(config.partitions), 0)
-        self._tables = [
-            TableReader(config, "bench", topics.SEQUENCE, on_change=partial(self._on_row, number), partition=number)
-            for number in self._positions
-        ]
-
-    def _on_row(self, partition: int, key: str, value: bytes | None) -> None:
-        if key == POSITION_KEY and value is not None:
-            self._positions[partition] = Position.decode(value).done
-
-    def waiting(self) -> int:
-        """Records of `ew.up` that are not placed yet."""
-        ends = sum(self._reader.get_watermark_offsets(TopicPartition(topics.UP, p), timeout=10)[1] for p in self._positions)
-        return ends - self.done()
-
-    def done(self) -> int:
-        """Records of `ew.up` that are placed."""
-        for table in self._tables:
-            while table.poll(0):
-                pass
-        return sum(self._positions.values())
-
-    def close(self) -> None:
-        """Leave."""
-        self._reader.close()
-        for table in self._tables:
-            table.close()
 
 
 def _sequence(folder: Path, bootstrap: str, progress: Progress) -> _Sequenced:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -40,7 +41,7 @@ def rows(config: KafkaConfig, table: str, *, timeout_s: float = 30.0) -> dict[st
     found: dict[str, bytes | None] = {}
     reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
     try:
-        reader.read_all(timeout_s=timeout_s)
+        reader.read_all(idle_s=timeout_s)
     finally:
         reader.close()
     return found
@@ -76,7 +77,7 @@ def test_reading_waits_for_an_open_transaction_to_end(config: KafkaConfig, table
     producer.begin_transaction()
     producer.produce(table, b"1", "key")
     producer.flush(30)
-    with pytest.raises(Unavailable, match="no further"):
+    with pytest.raises(Unavailable, match="and no record for"):
         rows(config, table, timeout_s=0.5)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(rows, config, table)
@@ -128,8 +129,23 @@ def test_topics_have_the_settings_of_their_kind(config: KafkaConfig) -> None:
     topic_admin.ensure_topics(config, [topics.DEVICES, topics.UP])
     client = clients.admin(config)
     assert metadata.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
-    assert metadata.topic_configs(client, topics.UP)["retention.ms"] == str(168 * 3_600_000)
+    up = metadata.topic_configs(client, topics.UP)
+    assert (up["retention.ms"], up["retention.bytes"]) == (str(24 * 3_600_000), "-1"), "what was acknowledged goes by time only"
+    assert metadata.partition_count(client, topics.UP) == 64
     assert metadata.partition_count(client, topics.DEVICES) == 1
+
+
+def test_ew_up_with_another_number_of_partitions_is_refused_with_one_sentence(config: KafkaConfig) -> None:
+    """The order of each device is kept by partition: another number would be another order, and no configuration changes it."""
+    client = clients.admin(config)
+    for name, count in topics.FIXED_PARTITIONS.items():
+        other = f"{name}.other_{uuid.uuid4().hex[:8]}"
+        client.create_topics([NewTopic(other, num_partitions=2)])[other].result()
+        wait_until(lambda name=other: metadata.partition_count(client, name) == 2, "it is there")  # type: ignore[misc]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(topics.FIXED_PARTITIONS, other, count)
+            with pytest.raises(LocalError, match=rf"has 2 partitions, expected {count}: .* docs/operations.md"):
+                topic_admin.ensure_topics(config, [other])
 
 
 def test_a_topic_with_too_few_partitions_gets_more(config: KafkaConfig) -> None:

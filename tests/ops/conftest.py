@@ -88,7 +88,11 @@ class Writer:
         """The same frame as the sequencer passes it on."""
         headers = [(ORIGIN_HEADER, origin(token.partition, token.offset))]
         value = self._value(device, stream, number)
-        return self.put(topics.stream_topic(stream), device, value, headers, timestamp=timestamp, partition=token.partition)
+        return self.put(topics.stream_topic(stream), device, value, headers, timestamp=timestamp, partition=self.stream_partition(token))
+
+    def stream_partition(self, token: AckToken) -> int:
+        """Where on a stream's topic the sequencer puts the frame of a token."""
+        return topics.stream_partition(token.partition, self.config.partitions)
 
     def _value(self, device: str, stream: str, number: int) -> bytes:
         return records.encode(device=device, stream=stream, mode=Mode.ACK, sent_at=None, received_at=T0, frame_bytes=encode(frame(number)))

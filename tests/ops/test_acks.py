@@ -11,13 +11,14 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops import acks
-from edgewake.cloud.ops.acks import AckView, QueryPosition, Search, SequencerPosition, why_not_found
+from edgewake.cloud.ops.acks import AckView, QueryPosition, Search, why_not_found
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup, OutOfRange
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Discipline
+from edgewake.protocol.sequence import Position
 from tests.ops.builders import HastyClock
 from tests.ops.conftest import T0, Writer
 from tests.services import part
@@ -47,7 +48,7 @@ async def settled(lookup: KafkaLookup, token: AckToken, *, now_ms: int = LONG_AF
 @contextmanager
 def sequencer(writer: Writer, name: str, folder: Path) -> Iterator[None]:
     config = folder / "sequencer.toml"
-    config.write_text(f'name = "{name}"\n[kafka]\nbootstrap = "{writer.config.bootstrap}"\n')
+    config.write_text(f'name = "{name}"\nunknown_s = 600\n[kafka]\nbootstrap = "{writer.config.bootstrap}"\n')
     with part("sequencer", config, folder / "sequencer.log") as process:
         process.wait_for('"event":"part.ready"')
         yield
@@ -75,7 +76,7 @@ async def test_a_frame_is_found_at_any_rate_and_however_late_the_sequencer_was(
     device, stream = unique("dev"), unique("s")
     token = writer.received(device, stream, 1, timestamp=T0 + 4_000)
     times = (T0 + i * 4_000 // 25_000 for i in range(25_000))
-    writer.fill(topics.stream_topic(stream), token.partition, times)
+    writer.fill(topics.stream_topic(stream), writer.stream_partition(token), times)
     position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 4_000)
     found = await find(lookup, token)
     assert (found.state, found.partition, found.offset) == ("sequenced", *position)
@@ -98,7 +99,7 @@ async def test_the_real_sequencer_s_frames_are_sequenced_held_repeats_and_gone(
             while (found := await find(lookup, early)).state != "sequenced":
                 await asyncio.sleep(0.1)
     assert (found.frame, found.stream) == (2, stream)
-    delete_all(writer, topics.stream_topic(stream), first.partition)
+    delete_all(writer, topics.stream_topic(stream), writer.stream_partition(first))
     assert [(await find(lookup, token)).state for token in (first, again)] == ["gone", "gone"]
 
 
@@ -107,7 +108,7 @@ async def test_a_search_that_runs_out_of_time_says_where_it_goes_on(
 ) -> None:
     device, stream = unique("dev"), unique("s")
     token = writer.received(device, stream, 1)
-    writer.fill(topics.stream_topic(stream), token.partition, (T0 + i for i in range(10_000)))
+    writer.fill(topics.stream_topic(stream), writer.stream_partition(token), (T0 + i for i in range(10_000)))
     position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 10_000)
     hasty, answers, at = KafkaLookup(writer.config, HastyClock(0.1)), [], None
     try:
@@ -125,16 +126,16 @@ async def test_a_search_that_runs_out_of_time_says_where_it_goes_on(
     ("position", "search", "more", "expected"),
     [
         (None, Search(), {}, "kept"),
-        (SequencerPosition(7, 7), Search(), {}, "kept"),
-        (SequencerPosition(8, 8), Search(), {}, "repeat"),
-        (SequencerPosition(8, 8), Search(), {"age_ms": 100}, "kept"),
-        (SequencerPosition(8, 8), Search(is_cut=True), {}, "gone"),
-        (SequencerPosition(5, 9), Search(), {}, "held"),
-        (SequencerPosition(5, 9), Search(later_seen=True), {}, "repeat"),
-        (SequencerPosition(8, 8), Search(), {"is_numbered": False}, "kept"),
+        (Position(0, 7, 7), Search(), {}, "kept"),
+        (Position(0, 8, 8), Search(), {}, "repeat"),
+        (Position(0, 8, 8), Search(), {"age_ms": 100}, "kept"),
+        (Position(0, 8, 8), Search(is_cut=True), {}, "gone"),
+        (Position(0, 9, 5), Search(), {}, "held"),
+        (Position(0, 9, 5), Search(later_seen=True), {}, "repeat"),
+        (Position(0, 8, 8), Search(), {"is_numbered": False}, "kept"),
     ],
 )
-def test_why_a_frame_is_not_on_its_stream(position: SequencerPosition | None, search: Search, more: dict[str, int], expected: str) -> None:
+def test_why_a_frame_is_not_on_its_stream(position: Position | None, search: Search, more: dict[str, int], expected: str) -> None:
     assert why_not_found(7, position, search, **{"is_numbered": True, "age_ms": 60_000} | more)[0] == expected
 
 

@@ -27,7 +27,7 @@ class UpReader:
     def __init__(self, config: KafkaConfig, stream: str) -> None:
         topic_admin.ensure_topics(config, [topics.UP])
         self._consumer = clients.consumer(config, f"test-{stream}")
-        places = [TopicPartition(topics.UP, partition) for partition in range(config.partitions)]
+        places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
         for place in places:
             place.offset = self._consumer.get_watermark_offsets(place, timeout=10)[1]
         self._consumer.assign(places)

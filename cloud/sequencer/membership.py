@@ -1,0 +1,98 @@
+"""Which shards this process serves: a Kafka consumer group over the partitions of `ew.sequence`, of which it reads nothing.
+
+Cooperative rebalancing: only shards that move are taken from their process, all others go on. Static membership: a process that is back
+under its name within SESSION_S has its shards again without any rebalance. The group's offsets of `ew.up` are only published, for lag
+tools and for the bridges; the truth stands on `ew.sequence`.
+
+The newer group protocol (KIP-848) would do, too, but its session time-out is the broker's, 45 s unless the operator changes it, and a
+shard may not wait that long for its next process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.topics import SEQUENCER_GROUP
+
+log = logging.getLogger("edgewake.sequencer")
+
+SESSION_S: Final = 6
+"""Seconds without a heartbeat after which a process counts as dead; the least that a broker allows by default."""
+FENCED_S: Final = 3.0
+"""Seconds in which the group tells whether a process of our name joined it: three heartbeats."""
+POLL_S: Final = 0.1
+_CONSUMER: Final[dict[str, Any]] = {
+    "session.timeout.ms": SESSION_S * 1000,
+    "heartbeat.interval.ms": 1_000,
+    "partition.assignment.strategy": "cooperative-sticky",
+    "auto.offset.reset": "latest",
+}
+
+
+class Membership:
+    """A member of the group; `on_gained` and `on_lost` are called within `poll`."""
+
+    def __init__(
+        self, config: KafkaConfig, name: str, *, on_gained: Callable[[Sequence[int]], None], on_lost: Callable[[Sequence[int]], None]
+    ) -> None:
+        self._on_gained, self._on_lost = on_gained, on_lost
+        self._consumer = clients.consumer(config, name, group=SEQUENCER_GROUP, **{"group.instance.id": name}, **_CONSUMER)
+        self._consumer.subscribe([topics.SEQUENCE], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
+
+    def _assign(self, consumer: Consumer, gained: list[TopicPartition]) -> None:
+        places = [TopicPartition(topics.SEQUENCE, one.partition, 0) for one in gained]
+        consumer.incremental_assign(places)
+        consumer.pause(places)
+        self._on_gained([one.partition for one in gained])
+
+    def _revoke(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        self._on_lost([one.partition for one in lost])
+        consumer.incremental_unassign(lost)
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Take part in the group. Raises LocalError where another process has our name, KafkaException."""
+        message = self._consumer.poll(timeout_s)
+        if message is not None:
+            check_event(message)
+
+    def raise_if_name_taken(self, clock: Clock) -> None:
+        """Another process serves a shard of ours: did the group give it away, or is there one of our own name? Then LocalError."""
+        until_s = clock.monotonic_s() + FENCED_S
+        while clock.monotonic_s() < until_s:
+            self.poll(POLL_S)
+
+    def publish(self, positions: Mapping[int, int]) -> None:
+        """Tell how far the partitions of `ew.up` are sequenced; does not wait, and a failure is made good by the next one."""
+        offsets = [TopicPartition(topics.UP, partition, offset) for partition, offset in positions.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            log.debug("positions are not published: %s", error.args[0].str())
+
+    def close(self) -> None:
+        """Leave; within SESSION_S the shards are kept for a process of our name."""
+        self._consumer.close()
+
+
+def check_event(message: Message) -> None:
+    """An event of a consumer: most pass by themselves, the rest end the session (KafkaException).
+
+    The only fatal one is that another member took our group instance id (LocalError); to join again would throw that one out in turn,
+    for ever.
+    """
+    error = message.error()
+    if error is None:
+        return
+    if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
+        raise LocalError(f"another process runs under our name: {error.str()}")
+    if not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
+        raise KafkaException(error)

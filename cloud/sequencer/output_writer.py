@@ -1,0 +1,143 @@
+"""What one transaction of a shard writes, record by record.
+
+ew.s.<stream>   the record as it is, with its origin; or a gap record that the sequencer states
+ew.sequence     block rows and positions (state_rows)
+ew.devices      when devices were last seen
+ew.dead         what no bridge wrote
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from edgewake.cloud.kafka import metadata, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.sequencer.arrival import Arrival, Output, Statement
+from edgewake.protocol import frame as frames
+from edgewake.protocol import record, topics
+from edgewake.protocol.dead_letter import DeadLetter
+from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frame import Frame, Gap
+from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, Mode
+
+log = logging.getLogger("edgewake.sequencer")
+
+FULL_S: Final = 0.1
+"""Seconds between attempts to hand a record to Kafka's client when its queue is full."""
+LOGGED_MAX: Final = 10  # statements of one transaction that are logged one by one; the rest as a number
+
+
+class StreamTopics:
+    """How many partitions the streams' topics have. Makes the missing ones. For several threads."""
+
+    def __init__(self, config: KafkaConfig, client: AdminClient) -> None:
+        self._config, self._client = config, client
+        self._counts = metadata.partition_counts(client)
+        self._lock = threading.Lock()
+
+    def ensure(self, streams: Iterable[str]) -> None:
+        """Before a transaction begins, for its time is short. Raises Unavailable or LocalError."""
+        if all(topics.stream_topic(stream) in self._counts for stream in streams):
+            return
+        with self._lock:
+            new = {topics.stream_topic(stream) for stream in streams} - self._counts.keys()
+            topic_admin.ensure_topics(self._config, new, client=self._client)
+            counts = metadata.partition_counts(self._client)
+            # One that was made this moment may not be listed yet; another process may have made it with another number.
+            self._counts |= {
+                name: counts.get(name) or metadata.partition_count(self._client, name) or self._config.partitions for name in new
+            }
+
+    def partition(self, stream: str, up_partition: int) -> int:
+        """Where a record goes."""
+        return topics.stream_partition(up_partition, self._counts[topics.stream_topic(stream)])
+
+
+class OutputWriter:
+    """Hands records to one producer; the caller begins and commits."""
+
+    def __init__(self, producer: Producer, *, part: str, shard: int, streams: StreamTopics) -> None:
+        self._producer, self._part, self._shard, self._streams = producer, part, shard, streams
+
+    def write(self, up_partition: int, outputs: Sequence[Output], now_ms: int) -> None:
+        """What passes of one partition, in order."""
+        statements = 0
+        for output in outputs:
+            if isinstance(output, Arrival):
+                self._pass_on(up_partition, output)
+            else:
+                statements += 1
+                self._state(up_partition, output, now_ms)
+                if statements <= LOGGED_MAX:
+                    _log(output)
+        if statements > LOGGED_MAX:
+            log.warning("%d more such statements in the same transaction", statements - LOGGED_MAX, extra={"event": "sequence.gaps"})
+
+    def _pass_on(self, up_partition: int, arrival: Arrival) -> None:
+        stream, message = arrival.placement.stream, arrival.payload
+        headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
+        if arrival.late:
+            headers.append((LATE_HEADER, b"1"))
+        self.produce(
+            topics.stream_topic(stream),
+            message.value(),
+            arrival.device,
+            self._streams.partition(stream, up_partition),
+            arrival.received_at,
+            headers,
+        )
+
+    def _state(self, up_partition: int, one: Statement, now_ms: int) -> None:
+        frame = Frame(one.epoch, one.last, one.seq, (), {}, gap=Gap(one.kind, one.lost), first_frame=one.first)
+        value = record.encode(
+            device=one.device, stream=one.stream, mode=Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=frames.encode(frame)
+        )
+        self.produce(topics.stream_topic(one.stream), value, one.device, self._streams.partition(one.stream, up_partition), now_ms)
+
+    def write_row(self, key: str, value: bytes, now_ms: int) -> None:
+        """A row of `ew.sequence`."""
+        self.produce(topics.SEQUENCE, value, key, self._shard, now_ms)
+
+    def write_seen(self, seen: DeviceSeen, now_ms: int) -> None:
+        """When a device was last seen."""
+        self.produce(topics.DEVICES, seen.model_dump_json().encode(), f"{seen.device}|seen", 0, now_ms)
+
+    def bury(self, message: Message, now_ms: int) -> None:
+        """Somebody else wrote to `ew.up`."""
+        origin = f"{topics.UP} {message.partition()}:{message.offset()}"
+        letter = DeadLetter(
+            reason=RejectReason.SHAPE, detail="no placement header of a bridge", topic=origin, part=self._part, received_at=now_ms
+        )
+        self.produce(topics.DEAD, message.value(), message.key(), 0, now_ms, letter.headers())
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: str | bytes | None,
+        partition: int,
+        timestamp: int,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> None:
+        """Hand a record to Kafka's client, however full its queue is. Raises KafkaException."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+            except BufferError:
+                self._producer.poll(FULL_S)
+            else:
+                return
+
+
+def _log(one: Statement) -> None:
+    log.warning(
+        "%s, stream %s: frames %d to %d: %s", one.device, one.stream, one.first, one.last, one.kind.replace("_", " "),
+        extra={"event": f"sequence.{one.kind}", "epoch": one.epoch, "lost_readings": one.lost},
+    )  # fmt: skip

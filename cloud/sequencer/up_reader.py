@@ -1,0 +1,69 @@
+"""Reads the partitions of `ew.up` that this process serves, each from where its shard says. Belongs to no group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from edgewake.cloud.kafka import clients, offsets
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.sequencer.membership import check_event
+from edgewake.protocol import topics
+
+_CONSUMER: Final[dict[str, Any]] = {
+    # A record ends the wait at once; only the empty answers get fewer, and each of those names all partitions.
+    "fetch.wait.max.ms": 500,
+    "queued.max.messages.kbytes": 65_536,
+}
+
+
+class UpReader:
+    """A consumer with partitions that come and go. Where a partition's offset is no longer there it raises (never begins elsewhere)."""
+
+    def __init__(self, config: KafkaConfig, name: str) -> None:
+        self._consumer: Consumer = clients.consumer(config, f"{name}-up", **_CONSUMER)
+        # A question on a connection where a fetch waits is answered after it: half a second for each of 64 partitions.
+        self._asker: Consumer = clients.consumer(config, f"{name}-up-range")
+        self._served: set[int] = set()
+
+    def range(self, partition: int) -> tuple[int, int]:
+        """First offset kept, and the next one to be written. Raises Unavailable."""
+        return offsets.watermarks(self._asker, topics.UP, partition)
+
+    def add(self, starts: Mapping[int, int]) -> None:
+        """Read these partitions, too, from these offsets on."""
+        self._consumer.incremental_assign([TopicPartition(topics.UP, partition, start) for partition, start in starts.items()])
+        self._served |= starts.keys()
+
+    def remove(self, partitions: Iterable[int]) -> None:
+        """Read these no longer."""
+        gone = self._served & set(partitions)
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(topics.UP, partition) for partition in gone])
+            self._served -= gone
+
+    def batch(self, records_max: int, wait_s: float) -> dict[int, list[Message]]:
+        """What is there now, by partition; waits for the first record only. Raises KafkaException."""
+        batches: dict[int, list[Message]] = defaultdict(list)
+        if not self._served:
+            return batches
+        first = self._consumer.poll(wait_s)
+        for message in () if first is None else (first, *self._consumer.consume(records_max - 1, 0)):
+            if message.error() is not None:
+                check_event(message)
+            elif message.partition() in self._served:
+                batches[message.partition()].append(message)
+        return batches
+
+    def end(self, partition: int) -> int | None:
+        """Offset after the last record, as the last answer of the broker had it; None where there was none yet."""
+        _, high = self._consumer.get_watermark_offsets(TopicPartition(topics.UP, partition), cached=True)
+        return None if high < 0 else int(high)
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+        self._asker.close()

@@ -1,0 +1,60 @@
+"""How far the sequencers are, by what they commit to `ew.sequence`."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from edgewake.cloud.kafka import clients, offsets
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.sequence import POSITION_KEY, decode_positions
+
+
+class Progress:
+    """Follows the positions of all 64 partitions; the topics exist."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._rows = clients.consumer(config, "test-progress")
+        self._ends = clients.consumer(config, "test-progress-ends")
+        self._rows.assign([TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING) for shard in range(topics.SHARDS)])
+        self.positions: dict[int, int] = dict.fromkeys(range(topics.UP_PARTITIONS), 0)
+        self.moved_s: dict[int, list[float]] = {partition: [] for partition in self.positions}
+        """Monotonic clock at each look at which a partition had gone on."""
+        self.rows = 0
+        """Rows of states seen."""
+
+    def poll(self, wait_s: float = 0.0) -> None:
+        """Read what is new; waits `wait_s` for the first row."""
+        first = self._rows.poll(wait_s)
+        messages = [] if first is None else [first, *self._rows.consume(10_000, 0)]
+        now_s = time.monotonic()
+        for message in messages:
+            if message.error() is not None:
+                continue
+            if message.key() != POSITION_KEY.encode():
+                self.rows += 1
+                continue
+            for partition, position in decode_positions(message.value()).items():
+                if position.emitted_before > self.positions[partition]:
+                    self.positions[partition] = position.emitted_before
+                    self.moved_s[partition].append(now_s)
+
+    def done(self) -> int:
+        """Records of `ew.up` that are passed on, as far as it has been polled."""
+        self.poll()
+        return sum(self.positions.values())
+
+    def ends(self) -> dict[int, int]:
+        """Offset after the last record of each partition of `ew.up`."""
+        return {partition: offsets.watermarks(self._ends, topics.UP, partition)[1] for partition in self.positions}
+
+    def waiting(self) -> int:
+        """Records of `ew.up` that are not passed on yet."""
+        return sum(self.ends().values()) - self.done()
+
+    def close(self) -> None:
+        """Leave."""
+        self._rows.close()
+        self._ends.close()
