@@ -55,7 +55,7 @@ def prepare_tools(plan: Plan, steps: Steps) -> Tools:
     """Find, install or download, all at once. Raises the first problem when all have ended."""
     wanted: dict[str, tuple[str, Callable[[Step], Path]]] = {}
     if plan.has("kafka") or plan.has("analysis"):
-        wanted["java"] = (f"Java {java.VERSION_MIN} or newer", lambda _step: java.ensure())
+        wanted["java"] = (f"Java {java.VERSION_MIN} to {java.VERSION_MAX}", lambda _step: java.ensure())
     if plan.has("mosquitto"):
         wanted["mosquitto"] = ("Mosquitto", lambda _step: mosquitto.ensure())
     if plan.has("kafka"):

@@ -44,10 +44,16 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     assert java.find({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(new.parent)}) == new
 
 
+def test_a_java_that_is_too_new_is_passed_over(tmp_path: Path) -> None:
+    """Spark would start with it and end at its first call of what is no longer there."""
+    fake_java(tmp_path / "new", f'openjdk version "{java.VERSION_MAX + 1}"')
+    newest = fake_java(tmp_path / "newest", f'openjdk version "{java.VERSION_MAX}.0.1"')
+    assert java.find({"JAVA_HOME": str(tmp_path / "new"), "PATH": str(newest.parent)}) == newest
+    assert java.find({"JAVA_HOME": str(tmp_path / "new")}) is None
+
+
 def test_without_java_and_without_root_one_line_says_how_to_get_it() -> None:
-    with pytest.raises(
-        LocalError, match=r"^Java 17 or newer is missing; install it, .* with: sudo apt-get install openjdk-17-jre-headless$"
-    ):
+    with pytest.raises(LocalError, match=r"^Java 17 to 25 is missing; install it, .* with: sudo apt-get install openjdk-17-jre-headless$"):
         java.ensure({}, may_install=False)
 
 
@@ -58,5 +64,5 @@ def test_without_mosquitto_and_without_root_one_line_says_how_to_get_it(monkeypa
 
 
 def test_this_machine_has_what_the_tests_need() -> None:
-    assert (java.version(java.ensure()) or 0) >= java.VERSION_MIN
+    assert java.VERSION_MIN <= (java.version(java.ensure()) or 0) <= java.VERSION_MAX
     assert (mosquitto.version(mosquitto.ensure()) or (0,)) >= (2,)
