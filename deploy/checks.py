@@ -12,7 +12,7 @@ import psutil
 
 from edgewake.protocol.errors import LocalError
 
-_LIBRARIES: Final = ("aiomqtt", "confluent_kafka", "fastapi", "jgo", "psutil", "pyspark", "rich", "sqlite_utils", "tomli_w", "uvicorn")
+_LIBRARIES: Final = ("confluent_kafka", "fastapi", "jgo", "psutil", "pyspark", "rich", "sqlite_utils", "tomli_w", "uvicorn")
 
 
 def libraries() -> None:

@@ -1,15 +1,18 @@
 """A fleet on the air: each vehicle of a World is a plain MQTT device of its own and sends where it is, once per interval.
 
 A reading is one JSON object with `t`, `epoch` and `seq`, so that repeats are removed; the epoch is the second of the start, so a
-restarted fleet never uses a number twice. A vehicle sends the next reading when the one before is acknowledged: in order, whatever
-dies between. Readings that wait longer than WAITING_MAX are given up, oldest first, and counted.
+restarted fleet never uses a number twice. At one reading a second a vehicle sends the next when the one before is acknowledged: in order,
+whatever dies between. Faster ones have as many on their way as they make within ANSWER_S, else the way there and back would be their
+pace. Readings that wait longer than WAITING_MAX are given up, oldest first, counted, and the count is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
+import resource
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,6 +20,7 @@ from typing import Final
 import orjson
 
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError
 from edgewake.protocol.names import is_stream
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
@@ -28,6 +32,14 @@ log = logging.getLogger("edgewake.simulate")
 STREAM: Final = "vehicle_position"
 WAITING_MAX: Final = 900
 """Readings a vehicle keeps while nobody acknowledges: 15 minutes at one a second, 200 kB. Then the oldest goes."""
+ANSWER_S: Final = 1.0
+"""Seconds within which an acknowledgement is back, also from a busy cloud: so many readings of a vehicle are on their way at once."""
+IN_FLIGHT_MAX: Final = 64
+"""Readings of one vehicle on their way: far fewer than the sequencer can put into order (1024)."""
+REPORT_S: Final = 10.0
+"""Seconds between two log lines about readings that were given up."""
+FILES_SPARE: Final = 64
+"""File descriptors besides one for each vehicle's connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,26 @@ class FleetPlan:
     stream: str = STREAM
     prefix: str = ""
     """Before each vehicle's name: two fleets on one broker need two prefixes."""
+    waiting_max: int = WAITING_MAX
+    report_s: float = REPORT_S
+
+
+def in_flight(interval_s: float) -> int:
+    """Readings of one vehicle on their way at once."""
+    return min(IN_FLIGHT_MAX, max(1, math.ceil(ANSWER_S / interval_s)))
+
+
+def allow_files(connections: int) -> None:
+    """Ask the system for a file descriptor per connection. Raises LocalError where it may not give as many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES_SPARE
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise LocalError(
+            f"{connections} vehicles need {wanted} open files, and this user may have {hard}: raise `ulimit -Hn`, or simulate fewer"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Fleet:
@@ -59,7 +91,8 @@ class Fleet:
         self.devices = {vehicle.name: self._device(plan.prefix + vehicle.name) for vehicle in world.vehicles}
 
     def _device(self, name: str) -> PlainDevice:
-        outbox = Outbox(window=1, lane_window=1, capacity=WAITING_MAX)
+        window = in_flight(self._plan.interval_s)
+        outbox = Outbox(window=window, lane_window=window, capacity=self._plan.waiting_max)
         return PlainDevice(name, self._plan.broker, outbox, clock=self._clock, rng=self._rng, on_change=partial(self._changed, name))
 
     def _changed(self, name: str, connected: bool) -> None:
@@ -79,8 +112,44 @@ class Fleet:
             log.info("all vehicles are connected again", extra={"event": "mqtt.connected"})
 
     async def run(self) -> None:
-        """Drive and send until cancelled."""
+        """Drive and send until cancelled. Raises LocalError where the system allows too few connections."""
+        allow_files(len(self._vehicles))
+        try:
+            await self._run()
+        finally:
+            sums = self.sums()
+            text = ", ".join(f"{count} {name}" for name, count in sums.items())
+            log.info("the fleet stops: %s", text, extra={"event": "fleet.stopped", **sums})
+
+    def sums(self) -> dict[str, int]:
+        """What became of all readings so far."""
+        devices = self.devices.values()
+        return {
+            "sent": sum(device.counts.sent for device in devices),
+            "acked": sum(device.counts.acked for device in devices),
+            "rejected": sum(device.counts.rejected for device in devices),
+            "given_up": sum(device.outbox.given_up for device in devices),
+        }
+
+    async def _report(self) -> None:
+        """Log what was given up, when there is more of it."""
+        before = 0
+        while True:
+            await self._clock.sleep(self._plan.report_s)
+            given_up = self.sums()["given_up"]
+            if given_up > before:
+                log.warning(
+                    "%d readings were given up, %d of them in the last %.0f s: nobody acknowledges fast enough",
+                    given_up,
+                    given_up - before,
+                    self._plan.report_s,
+                    extra={"event": "fleet.given_up", "readings": given_up},
+                )
+            before = given_up
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._report(), name="report")
             for number, vehicle in enumerate(self._vehicles):
                 device = self.devices[vehicle.name]
                 tasks.create_task(device.run(), name=f"{vehicle.name} connection")

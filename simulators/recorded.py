@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -150,7 +151,7 @@ def _csv_rows(
     path: Path, numbered: Iterable[tuple[int, str | BadRow]], delimiter: str | None, columns: Sequence[str] | None, tally: Tally
 ) -> Iterator[Row | BadRow]:
     bad: list[BadRow] = []
-    passed: list[int] = []
+    passed = LineNumbers()
     good = _without_bad(numbered, bad, passed)
     sample = list(islice(good, 50))
     if not sample:
@@ -164,19 +165,47 @@ def _csv_rows(
             yield from _drain(bad)
             yield row if isinstance(row, BadRow) else (row[0], _typed(row[1], numbers, tally))
     except csv.Error as error:
-        raise UnreadableFile(f"{path}: line {passed[table.line_num - 1]}: {error}") from error
+        raise UnreadableFile(f"{path}: line {passed.of(table.line_num)}: {error}") from error
     yield from _drain(bad)
 
 
-def _without_bad(numbered: Iterable[tuple[int, str | BadRow]], bad: list[BadRow], passed: list[int]) -> Iterator[str]:
-    """Lines for the CSV reader; the numbers of those it gets go to `passed`, as it only counts what it gets."""
+class LineNumbers:
+    """The file's line numbers of the lines that the CSV reader was given, as it only counts what it gets.
+
+    Kept as runs (count of lines given, line number) that begin wherever lines were left out, and forgotten once they are read past: a
+    file of any length costs what its unread lines cost, at most those of the sample.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._runs: deque[tuple[int, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, number: int) -> None:
+        """One more line was given to the reader; it is the file's line `number`."""
+        self._count += 1
+        if not self._runs or number - self._runs[-1][1] != self._count - self._runs[-1][0]:
+            self._runs.append((self._count, number))
+
+    def of(self, count: int) -> int:
+        """The file's line of the reader's `count`-th; never asked for an earlier one than before."""
+        while len(self._runs) > 1 and self._runs[1][0] <= count:
+            self._runs.popleft()
+        first, number = self._runs[0]
+        return number + count - first
+
+
+def _without_bad(numbered: Iterable[tuple[int, str | BadRow]], bad: list[BadRow], passed: LineNumbers) -> Iterator[str]:
+    """Lines for the CSV reader; `passed` notes which it gets."""
     for number, line in numbered:
         if isinstance(line, BadRow):
             bad.append(line)
         elif "\0" in line:
             bad.append(BadRow(number, "NUL in a line"))
         elif line.strip():
-            passed.append(number)
+            passed.add(number)
             yield line
 
 
@@ -205,9 +234,9 @@ def _told_apart(names: Sequence[str]) -> list[str]:
     return apart
 
 
-def _cells(table: Any, names: Sequence[str], passed: Sequence[int]) -> Iterator[tuple[int, dict[str, str]] | BadRow]:
+def _cells(table: Any, names: Sequence[str], passed: LineNumbers) -> Iterator[tuple[int, dict[str, str]] | BadRow]:
     for cells in table:
-        line = passed[table.line_num - 1]
+        line = passed.of(table.line_num)
         if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
             yield BadRow(line, f"{len(cells)} values: expected {len(names)}")
         else:

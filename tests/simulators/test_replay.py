@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgewake.protocol.names import is_device, is_field, is_stream
 from edgewake.simulators import recorded
-from edgewake.simulators.recorded import BadRow, FileFormat, Tally, UnreadableFile, is_number, sniff
+from edgewake.simulators.recorded import BadRow, FileFormat, LineNumbers, Tally, UnreadableFile, is_number, sniff
 from edgewake.simulators.replay import (
     Columns,
     Pace,
@@ -209,3 +209,26 @@ def test_a_forced_format_is_not_guessed(tmp_path: Path):
     (tmp_path / "a").write_text("t,a\n1,2\n")
     assert recorded.detect(tmp_path / "a") is FileFormat.CSV
     assert all(isinstance(row, BadRow) for row in recorded.rows(tmp_path / "a", FileFormat.JSONL, Tally()))
+
+
+def test_the_line_numbers_of_a_file_of_any_length_cost_no_memory():
+    """One list entry a row were 80 MiB at two million rows."""
+    numbers = LineNumbers()
+    for count in range(1, 2_000_001):
+        numbers.add(count)
+    assert len(numbers) == 1
+    assert numbers.of(2_000_000) == 2_000_000
+
+
+@given(st.lists(st.booleans(), max_size=200), st.integers(0, 50))
+def test_each_line_keeps_its_number_whatever_lies_between(given_to_reader: list[bool], behind: int):
+    lines = [number for number, is_given in enumerate(given_to_reader, 1) if is_given]
+    numbers, asked = LineNumbers(), 0
+    for count, number in enumerate(lines, 1):
+        numbers.add(number)
+        if count > behind:  # the reader is asked about what it was given some lines ago
+            asked = count - behind
+            assert numbers.of(asked) == lines[asked - 1]
+    for count in range(max(asked, 1), len(lines) + 1):
+        assert numbers.of(count) == lines[count - 1]
+    assert len(numbers) <= 1
