@@ -211,7 +211,10 @@ def endpoints(*files: str) -> str:
     """Routes of FastAPI applications: method, path, and the first line of the function's docstring."""
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    rows = [f"| {method} | `{path}` | {_cell(_summary(node))} |" for node in functions for method, path in _routes(node)]
+    by_name = {node.name: node for node in functions}
+    added = [(by_name[name], method, path) for node in nodes for name, method, path in _added_routes(node)]
+    found = added + [(node, method, path) for node in functions for method, path in _routes(node)]
+    rows = [f"| {method} | `{path}` | {_cell(_summary(node))} |" for node, method, path in found]
     return "\n".join(["| method | path | what it does |", "|---|---|---|", *rows])
 
 
@@ -224,6 +227,15 @@ def _routes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str,
         match decorator:
             case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=path), *_]) if method in METHODS:
                 yield method.upper(), str(path)
+
+
+def _added_routes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
+    """`app.add_api_route("/path", self.name, methods=["GET"])`: (name, method, path)."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="add_api_route"), args=[ast.Constant(value=path), ast.Attribute(attr=name), *_]):
+            for keyword in node.keywords:
+                if keyword.arg == "methods":
+                    yield from ((name, str(method), str(path)) for method in ast.literal_eval(keyword.value))
 
 
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -15,6 +15,8 @@ with `retry` and the end instead, because any other status stops its EventSource
 from __future__ import annotations
 
 import asyncio
+import difflib
+import logging
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Query, Request
@@ -37,18 +39,23 @@ from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 
+log = logging.getLogger("edgewake.access")
+
 OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 LATER: Final = 2
 """How many times longer than after a lost connection a browser waits that is refused."""
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Start", "Retry-After"]
 
+WORDS: Final = frozenset({"where", "select", "from", "on_gap", "checkpoint", "last_event_id", "lastEventId", "lastEventID"})
+"""Parameters of a stream's address."""
+
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "content": {"text/event-stream": {}},
-        "description": "Events without end. `id` is the cursor; events named `gap`, `watermark`, `checkpoint`.",
+        "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, `checkpoint`, `warning`, `problem`.",
     },
-    400: {"description": "The cursor is garbage or forged, or a word of the query is wrong."},
+    400: {"description": "The cursor is garbage, or a parameter is not known or wrong."},
     404: {"description": "No such stream or query; `near` names some like it."},
     422: {"description": "A filter is refused."},
     503: {"description": "Kafka is away or a limit is reached: come again after Retry-After."},
@@ -92,8 +99,9 @@ class _Events:
 
     def __init__(self, app: FastAPI, *, hub: Hub, streams: OpenStreams, metrics: Metrics, clock: Clock) -> None:
         self._hub, self._streams, self._metrics, self._clock = hub, streams, metrics, clock
+        app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
+        app.add_api_route("/v1/events", self.several, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
-            app.add_api_route(path, endpoint, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
             app.add_api_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
 
@@ -126,20 +134,25 @@ class _Events:
     ) -> Response:
         """Follow several streams and queries in one connection, with one cursor."""
         query = http.query_params
+        asked: subscription.Request | None = None
         cursors = (last_event_id, cursor, query.get("lastEventId"), query.get("lastEventID"))
         try:
+            _check_words(http)
             asked = subscription.request(
                 stream, where=where, select=select, start=start, on_gap=on_gap, checkpoint=checkpoint, cursors=cursors
             )
             return await self._open_or_leave(http, asked)
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
-            if isinstance(error, UnknownStream) and self._hub.has_stream(asked.cursor, error.name):
+            if isinstance(error, UnknownStream) and asked is not None and self._hub.has_stream(asked.cursor, error.name):
                 error = Unavailable(f"stream {error.name!r} is not there at the moment")
             problem = problem_of(error, retry_after_s=self._streams.retry_after_s())
-            self._metrics.refused.labels(problem.code).inc()
-            if problem.status == 503 and "sec-fetch-mode" in http.headers:
-                return Later(LATER * self._streams.retry_ms())
-            return problem.response()
+        except Exception as error:  # our own fault, which must not end a browser's stream either
+            log.error("%s: %r", http.url.path, error, extra={"event": "http.error"}, exc_info=error)
+            problem = Problem(500, "internal", "our fault; the log has it")
+        self._metrics.refused.labels(problem.code).inc()
+        if problem.status >= 500 and "sec-fetch-mode" in http.headers:
+            return Later(LATER * self._streams.retry_ms())
+        return problem.response()
 
     async def _open_or_leave(self, http: Request, asked: subscription.Request) -> Response:
         """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is left of it."""
@@ -182,6 +195,16 @@ class _Events:
             self._hub.close(plan)
             raise
         return EventStream(stream, session, start, plan, hub=self._hub, streams=self._streams, metrics=self._metrics)
+
+
+def _check_words(http: Request) -> None:
+    """A parameter that is not known is misspelt: without it the client would be given what it did not ask for. Raises RequestError."""
+    known = WORDS if "name" in http.path_params else WORDS | {"stream"}
+    for word in http.query_params:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+            raise RequestError("parameter", f"parameter {word[:40]!r} is not known; {hint}")
 
 
 async def _abandon(opening: asyncio.Task[Response]) -> None:
@@ -244,6 +267,7 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
 
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
+        """Counters and gauges for Prometheus."""
         metrics.clients.set(len(streams))
         metrics.behind.set(streams.behind)
         metrics.views.set(len(hub.views))

@@ -51,6 +51,7 @@ class Session:
         self.wake: Callable[[], None] = lambda: None
         self.has_failed = False
         self._hub = hub
+        self._plan = plan
         self._on_gap = on_gap
         self._checkpoint_events = checkpoint_events
         self._clock = clock
@@ -70,9 +71,10 @@ class Session:
         return self._encoder.cursor(self._subscriber.positions)
 
     def begin(self, *, retry_ms: int) -> None:
-        """Write the first words: the retry time, then the gaps or the cursor."""
+        """Write the first words: the retry time, then the gaps or the cursor, and what of the filters can hardly be meant."""
         gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
-        self._put(sse.HEARTBEAT + sse.retry(retry_ms) + (gaps or self._checkpoint()))
+        warnings = b"".join(map(sse.warning, self._plan.warnings(self._hub.catalogue.field_kinds)))
+        self._put(sse.HEARTBEAT + sse.retry(retry_ms) + (gaps or self._checkpoint()) + warnings)
         self._change(Change.STARTED)
         if self._start.ends:
             self.end()

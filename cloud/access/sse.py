@@ -12,6 +12,7 @@ import orjson
 
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.log.decode import Event
+from edgewake.cloud.log.filter_check import FilterWarning
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscription import Gap, Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
@@ -61,6 +62,12 @@ class Encoder:
     def gap(self, gap: Gap) -> bytes:
         """A gap, with the cursor from which its client goes on."""
         return block(gap.event, self._codec.encode(gap.cursor).encode())
+
+
+def warning(found: FilterWarning) -> bytes:
+    """What its client can hardly have meant. It has no id: nothing moved."""
+    facts = {"code": found.code, "detail": found.detail} | ({"field": found.field, "near": found.near} if found.field else {})
+    return b"event: warning\ndata: %b\n\n" % orjson.dumps(facts)
 
 
 def problem(code: str, detail: str) -> bytes:

@@ -120,6 +120,14 @@ class Catalogue:
         """Streams and queries for people: name, kind, description, fields, state."""
         return [self._described(topic) for topic in sorted(self.topics.values(), key=lambda t: (t.is_query, t.name))]
 
+    def field_kinds(self, name: str) -> Mapping[str, str] | None:
+        """The fields of a stream with their types; None of a query, and of a stream whose fields were not learnt yet."""
+        topic = self.topics.get(name)
+        if topic is None or topic.is_query:
+            return None
+        fields = self._rows[topics.STREAMS].get(name, {}).get("fields", {})
+        return {field: str(info.get("type")) for field, info in fields.items()} or None
+
     def close(self) -> None:
         """Leave Kafka; not while a look is under way, whose thread ends with the process."""
         if self._reading.acquire(timeout=CLOSE_S):

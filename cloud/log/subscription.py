@@ -8,7 +8,7 @@ Start     the positions to begin at, and the gaps to be told first (decided in `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from edgewake.cloud.log.decode import DATA, GAP, Event, project
 from edgewake.cloud.log.filter import Select, Where, compile_select, compile_where
+from edgewake.cloud.log.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filter_cost import events_per_look
 from edgewake.cloud.log.filter_partial import rules_out
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, Position, StreamPosition, filters_hash, generation_hash, stream_hash
@@ -107,6 +108,13 @@ class Plan:
             known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
             return None if rules_out(self.where.tree, known) else event
         return event
+
+    def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
+        """What in the filters can hardly be meant; nothing is said where the fields of one of the streams are not known."""
+        trees = [*([self.where.tree] if self.where else []), *(self.select.trees if self.select else [])]
+        streams = [fields_of(source.name) for source in self.sources]
+        known = [fields for fields in streams if fields is not None]
+        return warnings_of(trees, known) if trees and len(known) == len(streams) else []
 
     @property
     def events_per_look(self) -> int:

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 from tests.access.world import Server, open_stream, server
 from tests.feeds import Feed, QueryFeed, eventually, unique
 from tests.services import free_ports, part
@@ -48,6 +52,9 @@ def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, 
         ("select=n%2B1", 422, "filter"),
         ("from=yesterday", 400, "from"),
         ("on_gap=cry", 400, "on_gap"),
+        ("wehre=n%3E1", 400, "parameter"),
+        ("stream=other", 400, "parameter"),
+        ("last_event_ids=x", 400, "parameter"),
         ("last_event_id=x", 400, "cursor_garbage"),
         ("lastEventId=v1.AAAA", 400, "cursor_garbage"),
         ("lastEventID=v2.AAAA", 400, "cursor_garbage"),
@@ -56,6 +63,38 @@ def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, 
 def test_a_wrong_word_is_refused_by_name(access_a: Server, feed: Feed, query: str, status: int, code: str) -> None:
     answer = get(access_a.url, f"/v1/streams/{feed.name}/events?{query}")
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:edgewake:problem:{code}")
+
+
+def test_a_parameter_that_is_not_known_is_refused_with_the_one_that_is_meant(access_a: Server, feed: Feed) -> None:
+    """Without it the client would be given everything."""
+    answer = get(access_a.url, f"/v1/events?stream={feed.name}&wehre=n%3E1")
+    assert answer.json()["detail"] == "parameter 'wehre' is not known; did you mean where?"
+
+
+async def test_a_filter_that_can_hardly_be_meant_is_a_warning_in_the_stream(
+    access_a: Server, new_feed: Callable[..., Feed], kafka_config: KafkaConfig
+) -> None:
+    """A 422 would end a browser's stream, and a field that is unknown today may come tomorrow."""
+    feed = new_feed()
+    declared = Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)})
+    producer = clients.producer(kafka_config, "test-catalogue")
+    producer.produce(topics.STREAMS, key=feed.name, value=declared.model_dump_json().encode())
+    assert producer.flush(10) == 0
+
+    def fields() -> object:
+        return next((row["fields"] for row in get(access_a.url, "/v1/streams").json()["streams"] if row["name"] == feed.name), None)
+
+    await eventually(fields, "the catalogue has it")
+    async with open_stream(access_a.url, feed.name, where="m > 1 AND n < '5'", select="nn") as stream:
+        warnings = await stream.take(3, kinds=frozenset({"warning"}))
+    found = [orjson.loads(event.data) for event in warnings]
+    assert [(one["code"], one.get("field")) for one in found] == [
+        ("unknown_field", "m"),
+        ("impossible_comparison", None),
+        ("unknown_field", "nn"),
+    ]
+    assert found[2]["near"] == ["n"]
+    assert {event.id for event in warnings} == {stream.parser.last_event_id}
 
 
 def test_more_than_sixteen_streams_are_refused(access_a: Server) -> None:
