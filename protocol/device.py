@@ -48,6 +48,7 @@ class DeviceSeen(BaseModel):
     """Bridge clock of the last record, ms since 1970 UTC."""
     skew_ms: int | None = None
     """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
-    streams: list[str] = []
+    streams: dict[str, int] = {}
+    """Stream → its records since the last report."""
     records: int = 0
-    """Records since the last report."""
+    """Records of all streams since the last report."""

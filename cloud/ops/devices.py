@@ -1,7 +1,8 @@
-"""Devices as the people who run them see them: what the agent says joined with what the cloud saw. No I/O."""
+"""Devices as the people who run them see them: what the agent reports joined with what the cloud saw. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -39,37 +40,44 @@ class DeviceView(BaseModel):
     oldest_unacked_s: float | None = None
     lost_readings: int = 0
     streams: list[str] = []
+    """Streams that it sent on since this process reads its reports."""
     records: int = 0
-    """Records since the last report."""
+    """Records since the report before the last one."""
     epoch: int | None = None
     version: str = ""
 
 
 def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
     """Online, offline or silent at `now`."""
-    said_at = (status.received_at or 0) if status else 0
+    reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
     if status is None:
         return Presence.SILENT if now - seen_at > PLAIN_SILENT_AFTER_MS else Presence.ONLINE
-    if status.state is DeviceState.OFFLINE and seen_at <= said_at:
+    if status.state is DeviceState.OFFLINE and seen_at <= reported_at:
         return Presence.OFFLINE
-    return Presence.OFFLINE if now - max(said_at, seen_at) > AGENT_OFFLINE_AFTER_MS else Presence.ONLINE
+    return Presence.OFFLINE if now - max(reported_at, seen_at) > AGENT_OFFLINE_AFTER_MS else Presence.ONLINE
 
 
-def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> DeviceView:
-    """The joined view. Raises ValueError where neither is known."""
-    if status is None and seen is None:
-        raise ValueError(f"nothing is known of device {device}")
+def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
+    """The last moment, ms since 1970 UTC, at which a device that is online now is still online if nothing more is heard of it."""
+    reported_at = (status.received_at or 0) if status else 0
+    seen_at = seen.last_seen if seen else 0
+    return seen_at + PLAIN_SILENT_AFTER_MS if status is None else max(reported_at, seen_at) + AGENT_OFFLINE_AFTER_MS
+
+
+def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, state: Presence, streams: Iterable[str] = ()) -> DeviceView:
+    """The joined view."""
     known: dict[str, object] = {}
     if seen is not None:
-        known |= seen.model_dump(include={"skew_ms", "streams", "records"})
+        known |= {"skew_ms": seen.skew_ms, "records": seen.records}
     if status is not None:
         known |= status.model_dump(include={"backlog_readings", "backlog_bytes", "oldest_unacked_s", "lost_readings", "epoch", "version"})
     times = [t for t in (status.received_at if status else None, seen.last_seen if seen else None) if t is not None]
     return DeviceView.model_validate(
         {
             "device": device,
-            "state": presence(status, seen, now=now),
+            "state": state,
+            "streams": sorted(streams),
             "agent": status is not None,
             "last_seen": max(times, default=None),
             **known,

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from edgewake.cloud.ops.tables import Event
+from edgewake.cloud.ops.device_table import Event
 from edgewake.cloud.web import Problem
 
 RING_EVENTS: Final = 2000

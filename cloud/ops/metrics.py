@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from edgewake.cloud.ops.devices import Presence
 from edgewake.cloud.ops.tables import OpsTables
-from edgewake.protocol import topics
+
+PART_STATES: Final = frozenset({"starting", "ready", "restarting", "stopped", "failed", "unknown"})
 
 
 class TablesCollector(Collector):
     """The tables as metrics."""
 
-    def __init__(self, tables: OpsTables, now_ms: Callable[[], int]) -> None:
+    def __init__(self, tables: OpsTables) -> None:
         self._tables = tables
-        self._now_ms = now_ms
 
     def collect(self) -> Iterator[Metric]:
         tables = self._tables
-        yield _by("edgewake_devices", "Devices by presence", "state", Counter(d.state.value for d in tables.devices(now=self._now_ms())))
-        yield _by("edgewake_parts", "Parts by state", "state", Counter(part.state for part in tables.parts.values()))
+        yield _by("edgewake_devices", "Devices by presence", "state", {one.value: tables.devices.presences[one] for one in Presence})
+        yield _by("edgewake_parts", "Parts by state", "state", Counter(_state(part.state) for part in tables.parts.values()))
         yield GaugeMetricFamily("edgewake_leases", "Leases of sleeping clients", len(tables.leases))
         yield GaugeMetricFamily("edgewake_streams", "Streams in the catalogue", len(tables.streams))
         progress = {name: p for name, p in tables.progress.items() if name in tables.queries}
-        yield _by("edgewake_query_lag_records", "Records not yet computed", "query", {n: p.lag for n, p in progress.items()})
+        yield _by(
+            "edgewake_query_lag_offsets",
+            "Offsets not yet computed",
+            "query",
+            {n: p.lag for n, p in progress.items()},
+        )
         yield _by(
             "edgewake_query_readings_per_s", "Readings computed a second", "query", {n: p.readings_per_s for n, p in progress.items()}
         )
         yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
-        names = [name for name in tables.offsets if name.startswith(topics.STREAM_PREFIX)]
-        rates = {name.removeprefix(topics.STREAM_PREFIX): tables.records_per_s(name) for name in names}
-        yield _by("edgewake_stream_records_per_s", "Growth of a stream's topic, marks of transactions included", "stream", rates)
+        # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
+        rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
+        yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)
+        yield CounterMetricFamily("edgewake_ops_dropped_devices", "Devices dropped from the full table", tables.devices.dropped)
         dead = CounterMetricFamily("edgewake_dead_letters", "Dead letters since this process started", labels=["reason"])
         for reason, count in tables.dead.items():
             dead.add_metric([reason], count)
         yield dead
         yield CounterMetricFamily("edgewake_ops_unreadable_records", "Records of our own topics that could not be read", tables.unreadable)
+
+
+def _state(state: str) -> str:
+    return state if state in PART_STATES else "other"
 
 
 def _by(name: str, text: str, label: str, values: dict[str, int] | dict[str, float | None] | dict[str, int | None]) -> GaugeMetricFamily:

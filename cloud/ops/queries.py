@@ -45,7 +45,7 @@ class QueryView(BaseModel):
     watermark: int | None = None
     """Event time in ms up to which every window is final."""
     lag: int | None = None
-    """Records of the stream not yet computed."""
+    """Kafka offsets of the stream not yet computed: records, and about one marker a transaction."""
     readings_per_s: float | None = None
     late: int = 0
     updated_at: int | None = None

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.queries import TEXT_CHARS_MAX, QueryView
-from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
+from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 
 
 class QueryText(BaseModel):
@@ -27,8 +27,8 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/queries")
     async def queries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[QueryView]:
         """Registered queries by name."""
-        views = [registry.view(registration) for _, registration in sorted(tables.queries.items())]
-        return page_of(views, lambda q: q.name, after, limit)
+        names = names_after(tables.queries, after)
+        return page_of(names, lambda name: registry.view(tables.queries[name]), limit=limit, total=len(tables.queries))
 
     @routes.post("/v1/queries", status_code=201)
     async def add(body: QueryText, response: Response) -> QueryView:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables import PARTS_STREAM, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.errors import Unavailable
@@ -29,6 +30,8 @@ log = logging.getLogger("edgewake.ops")
 
 TABLES: Final = (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES)
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
+BATCH_MAX: Final = 200
+"""Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
 PARTS_BEHIND: Final = 500
 """Records of part states read back at the start: a minute of them."""
 LOOK_EVERY_S: Final = 5.0
@@ -44,11 +47,13 @@ class Reader:
         self,
         config: KafkaConfig,
         *,
+        letters: DeadLetterIndex,
         on_changes: Callable[[list[Change]], None],
         on_offsets: Callable[[dict[str, TopicOffsets]], None],
         rng: random.Random,
     ) -> None:
         self._config = config
+        self._letters = letters
         self._on_changes = on_changes
         self._on_offsets = on_offsets
         self._rng = rng
@@ -96,9 +101,14 @@ class Reader:
                 if not parts_found and time.monotonic() - looked_at > LOOK_EVERY_S:
                     parts_found = self._find_parts(consumer)
                     looked_at = time.monotonic()
-                self._hand_over(consumer.consume(500, 0.2))
+                self._hand_over(self._batch(consumer))
         finally:
             consumer.close()
+
+    def _batch(self, consumer: Consumer) -> list[Message]:
+        # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
+        first = consumer.poll(0.2)
+        return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
     def _find_parts(self, consumer: Consumer) -> bool:
         """Follow the part states once somebody publishes them."""
@@ -113,11 +123,11 @@ class Reader:
         for message in messages:
             error = message.error()
             if error is None:
-                changes.append(_change(message))
+                changes.append(self._change(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._unread.discard((message.topic(), message.partition()))
         if changes:
-            self._tell(self._on_changes, changes)
+            self._apply(changes)
         if not self._unread and not self.ready.is_set():
             self._tell(self.ready.set)
 
@@ -129,14 +139,30 @@ class Reader:
                 self._tell(self._on_offsets, found)
             self._stop.wait(LOOK_EVERY_S)
 
+    def _change(self, message: Message) -> Change:
+        key = (message.key() or b"").decode("utf-8", "replace")
+        if message.topic() == topics.DEAD:  # its payload may be a MiB and is of no use here
+            self._letters.add(message)
+            return Change(topics.DEAD, key, None, message.headers() or (), message.offset())
+        return Change(message.topic(), key, message.value(), (), message.offset())
+
+    def _apply(self, changes: list[Change]) -> None:
+        """Wait until the event loop has them: a table of 100,000 rows is read in batches, with room for others between them."""
+        applied = threading.Event()
+
+        def apply() -> None:
+            try:
+                self._on_changes(changes)
+            finally:
+                applied.set()
+
+        self._tell(apply)
+        while not applied.wait(0.5) and not self._stop.is_set():
+            pass
+
     def _tell(self, what: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *arguments)
-
-
-def _change(message: Message) -> Change:
-    key = (message.key() or b"").decode("utf-8", "replace")
-    return Change(message.topic(), key, message.value(), message.headers() or (), message.offset())
 
 
 def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
@@ -149,9 +175,8 @@ def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
         return {}
     first = _list(client, partitions, OffsetSpec.earliest())
     last = _list(client, partitions, OffsetSpec.latest())
-    at_s = time.monotonic()
     return {
-        name: TopicOffsets(at_s, tuple(first[name, p] for p in range(count)), tuple(last[name, p] for p in range(count)))
+        name: TopicOffsets(tuple(first[name, p] for p in range(count)), tuple(last[name, p] for p in range(count)))
         for name, count in wanted.items()
     }
 

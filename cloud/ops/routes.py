@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Final, Generic, TypeVar
 
 from fastapi import Path, Query
@@ -17,6 +18,7 @@ from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.queries import Registry
+from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
@@ -53,6 +55,7 @@ class Services:
     tables: OpsTables
     registry: Registry
     editor: CatalogueEditor
+    writer: TableWriter
     lookup: KafkaLookup
     letters: DeadLetterIndex
     ring: EventRing
@@ -62,8 +65,12 @@ class Services:
     ready: asyncio.Event
 
 
-def page_of(items: Sequence[T], name: Callable[[T], str], after: str | None, limit: int) -> Page[T]:
-    """The page after `after` of a list that is sorted by `name`."""
-    rest = [item for item in items if after is None or name(item) > after]
-    chosen = rest[:limit]
-    return Page(items=chosen, next=name(chosen[-1]) if len(rest) > limit else None, total=len(items))
+def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
+    """A page of a list: `names` in order, behind the page before. Only what is shown is made."""
+    chosen = list(islice(names, limit + 1))
+    return Page(items=[make(name) for name in chosen[:limit]], next=chosen[limit - 1] if len(chosen) > limit else None, total=total)
+
+
+def names_after(names: Iterable[str], after: str | None) -> list[str]:
+    """Names behind `after`, in order; for tables of a thousand rows at most."""
+    return sorted(name for name in names if after is None or name > after)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.catalogue_editor import StreamChange
-from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
+from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
@@ -14,11 +14,13 @@ from edgewake.protocol.stream import FieldInfo, Stream
 
 
 class PartitionView(BaseModel):
-    """Offsets of one partition."""
+    """Offsets of one partition. They count records and about one marker a transaction."""
 
     partition: int
     first: int
+    """First offset kept."""
     next: int
+    """Offset of the next record."""
 
 
 class StreamView(BaseModel):
@@ -30,21 +32,21 @@ class StreamView(BaseModel):
     topic: str
     partitions: list[PartitionView]
     records_per_s: float | None
-    """Growth of its topic; a record is a frame of one or many readings."""
+    """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one or many readings."""
     events_path: str
 
 
 def _view(tables: OpsTables, stream: Stream) -> StreamView:
     topic = topics.stream_topic(stream.name)
-    samples = tables.offsets.get(topic)
-    offsets = zip(samples[-1].first, samples[-1].next, strict=True) if samples else ()
+    found = tables.offsets.get(topic)
+    offsets = zip(found.first, found.next, strict=True) if found else ()
     return StreamView(
         name=stream.name,
         description=stream.description,
         fields=stream.fields,
         topic=topic,
         partitions=[PartitionView(partition=p, first=first, next=end) for p, (first, end) in enumerate(offsets)],
-        records_per_s=tables.records_per_s(topic),
+        records_per_s=tables.rates.per_s(stream.name),
         events_path=f"/v1/streams/{stream.name}/events",
     )
 
@@ -57,8 +59,8 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/streams")
     async def streams(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[StreamView]:
         """Streams by name."""
-        views = [_view(tables, stream) for _, stream in sorted(tables.streams.items())]
-        return page_of(views, lambda s: s.name, after, limit)
+        names = names_after(tables.streams, after)
+        return page_of(names, lambda name: _view(tables, tables.streams[name]), limit=limit, total=len(tables.streams))
 
     @routes.get("/v1/streams/{name}")
     async def stream(name: QueryName) -> StreamView:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
 from edgewake.cloud.ops.auth import TICKET_LIFE_S
-from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, Services, page_of
+from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, Services, names_after, page_of
 from edgewake.cloud.ops.tables import PartView
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -57,13 +57,13 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/leases", tags=["leases"])
     async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
         """Leases of sleeping clients by id, without their secrets."""
-        views = [_lease_view(lease) for _, lease in sorted(tables.leases.items())]
-        return page_of(views, lambda view: view.id, after, limit)
+        ids = tables.lease_ids.after(after)
+        return page_of(ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases))
 
     @routes.get("/v1/parts", tags=["parts"])
     async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
         """The parts of the system as the supervisor last saw them."""
-        return page_of([part for _, part in sorted(tables.parts.items())], lambda part: part.part, after, limit)
+        return page_of(names_after(tables.parts, after), lambda name: tables.parts[name], limit=limit, total=len(tables.parts))
 
     @routes.post("/v1/tickets", status_code=201, tags=["live"])
     async def ticket() -> Ticket:

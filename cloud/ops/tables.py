@@ -1,24 +1,26 @@
 """What the operations API knows, kept in memory: the compacted tables, the last word of every part, rates. No I/O.
 
-`apply` takes one Kafka record after another and says what changed, as live events; `sweep` finds what changed by mere time.
+`apply` takes one Kafka record after another and returns what changed, as live events; `look` finds what changed by mere time.
 A record that cannot be read is counted and left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
 from pydantic import BaseModel, ValidationError
 
-from edgewake.cloud.ops.devices import DeviceView, Presence, view
+from edgewake.cloud.ops.dead_letters import known_reason
+from edgewake.cloud.ops.device_table import DeviceTable, Event
+from edgewake.cloud.ops.name_index import NameIndex
+from edgewake.cloud.ops.rates import StreamRates
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.device import DeviceSeen, DeviceStatus
+from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
@@ -28,11 +30,6 @@ PARTS_MAX: Final = 200
 """Parts remembered; a new one beyond it is left out and counted as unreadable."""
 PART_STALE_MS: Final = 10_000
 """The supervisor speaks every 2 s; a part not heard of for so long is `unknown`."""
-RATE_SAMPLES: Final = 7
-"""Samples that a rate is taken over: about 30 s."""
-
-Event = dict[str, Any]
-"""A live event: {"kind": device | query | part | dead_letter, …}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,6 @@ class PartView(BaseModel):
 class TopicOffsets:
     """First offset kept and next offset to be written, per partition, at one moment."""
 
-    at_s: float
     first: tuple[int, ...]
     next: tuple[int, ...]
 
@@ -77,19 +73,22 @@ class OpsTables:
     """The catalogue, with the names that queries claim."""
     streams: dict[str, Stream] = field(default_factory=dict)
     """The streams in it."""
-    statuses: dict[str, DeviceStatus] = field(default_factory=dict)
-    seen: dict[str, DeviceSeen] = field(default_factory=dict)
+    devices: DeviceTable = field(default_factory=DeviceTable)
     queries: dict[str, Registration] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
+    lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
-    offsets: dict[str, deque[TopicOffsets]] = field(default_factory=dict)
+    offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
+    """Of the topics that there are now."""
+    rates: StreamRates = field(default_factory=StreamRates)
     dead: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason since this process started."""
     unreadable: int = 0
     read_to: dict[str, int] = field(default_factory=dict)
     """Offset of the last record of each table that was taken in, readable or not."""
-    _presences: dict[str, Presence] = field(default_factory=dict)
+    is_loaded: bool = True
+    """False while the tables are read from their beginning: what is old is no event and no rate."""
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Take a record in; the events that it is."""
@@ -128,40 +127,27 @@ class OpsTables:
             self.streams.pop(change.key, None)
 
     def _lease(self, change: Change) -> None:
+        is_known = change.key in self.leases
         if change.value is None:
             self.leases.pop(change.key, None)
         else:
             self.leases[change.key] = lease_record.decode(change.value)
+        if is_known and change.value is None:
+            self.lease_ids.remove(change.key)
+        elif not is_known and change.value is not None:
+            self.lease_ids.add(change.key)
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.rpartition("|")
-        before = self._notable(device)
-        if what == "status":
-            _keep(self.statuses, DeviceStatus, device, change.value)
-        else:
-            _keep(self.seen, DeviceSeen, device, change.value)
-        yield from self._device_event(device, before, now)
-
-    def _device_event(self, device: str, before: object, now: int) -> Iterator[Event]:
-        status, seen = self.statuses.get(device), self.seen.get(device)
-        if status is None and seen is None:
-            self._presences.pop(device, None)
-            yield {"kind": "device", "device": device, "removed": True}
-            return
-        found = view(device, status, seen, now=now)
-        was = self._presences.get(device)
-        self._presences[device] = found.state
-        if was is not found.state or before != self._notable(device):
-            yield {"kind": "device", **found.model_dump(mode="json")}
-
-    def _notable(self, device: str) -> object:
-        """What of a device is worth an event when it changes; its backlog and times change all the time."""
-        status, seen = self.statuses.get(device), self.seen.get(device)
-        return status and (status.epoch, status.lost_readings, status.version), seen and seen.streams
+        event = self.devices.put(device, what, change.value, now=now)
+        if what == "seen" and change.value is not None and self.is_loaded:
+            self.rates.add(DeviceSeen.model_validate_json(change.value))
+        if event is not None:
+            yield event
 
     def _query(self, change: Change, table: dict[str, Any], model: type[BaseModel]) -> Iterator[Event]:
         before = self._query_facts(change.key)
-        _keep(table, model, change.key, change.value)
+        _put(table, model, change.key, change.value)
         after = self._query_facts(change.key)
         if after != before:
             yield {"kind": "query", "name": change.key, **after}
@@ -177,7 +163,7 @@ class OpsTables:
 
     def _dead_letter(self, change: Change) -> Iterator[Event]:
         letter = DeadLetter.from_headers(change.headers)
-        self.dead[letter.reason] += 1
+        self.dead[known_reason(letter.reason)] += 1
         yield {"kind": "dead_letter", "offset": change.offset, "device": change.key, **letter.model_dump()}
 
     def _parts(self, change: Change) -> Iterator[Event]:
@@ -192,42 +178,23 @@ class OpsTables:
             if before is None or (before.state, before.pid, before.restarts) != (part.state, part.pid, part.restarts):
                 yield {"kind": "part", **part.model_dump(mode="json")}
 
-    def sweep(self, *, now: int) -> list[Event]:
-        """What became offline, silent or unknown because nothing was heard of it."""
-        events: list[Event] = []
-        for device in list(self._presences):
-            events += self._device_event(device, self._notable(device), now)
+    def look(self, *, now: int) -> tuple[list[Event], bool]:
+        """What became offline, silent or unknown because nothing was heard of it; and is there more to look at now?"""
+        events, is_more = self.devices.look(now=now)
         for name, part in self.parts.items():
             if now - part.seen_at > PART_STALE_MS and part.state != "unknown":
                 self.parts[name] = stale = part.model_copy(update={"state": "unknown"})
                 events.append({"kind": "part", **stale.model_dump(mode="json")})
-        return events
+        return events, is_more
 
-    def devices(self, *, now: int) -> list[DeviceView]:
-        """All devices by name."""
-        names = sorted(self.statuses.keys() | self.seen.keys())
-        return [view(name, self.statuses.get(name), self.seen.get(name), now=now) for name in names]
-
-    def device(self, name: str, *, now: int) -> DeviceView | None:
-        """One device."""
-        status, seen = self.statuses.get(name), self.seen.get(name)
-        return None if status is None and seen is None else view(name, status, seen, now=now)
-
-    def sample(self, topic: str, offsets: TopicOffsets) -> None:
-        """Remember a topic's offsets; rates come of several."""
-        self.offsets.setdefault(topic, deque(maxlen=RATE_SAMPLES)).append(offsets)
-
-    def records_per_s(self, topic: str) -> float | None:
-        """How fast the topic grows; None before two samples. Marks of transactions count as records."""
-        samples = self.offsets.get(topic)
-        if not samples or len(samples) < 2 or len(samples[0].next) != len(samples[-1].next):
-            return None
-        first, last = samples[0], samples[-1]
-        return max(0.0, (sum(last.next) - sum(first.next)) / (last.at_s - first.at_s))
+    def sample(self, offsets: Mapping[str, TopicOffsets], *, now_s: float) -> None:
+        """Set the offsets of all topics, and remember the counts that rates are taken of."""
+        self.offsets = offsets
+        self.rates.sample(now_s)
 
 
-def _keep(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes | None) -> None:
+def _put(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes | None) -> None:
     if value is None:
         table.pop(key, None)
     else:
-        table[key] = model.model_validate(orjson.loads(value))
+        table[key] = model.model_validate_json(value)

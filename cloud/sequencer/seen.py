@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +18,7 @@ DEVICES_MAX: Final = 4096  # devices of one shard that wait for their report; fu
 class _Seen:
     last_seen: int = 0
     skew_ms: int | None = None
-    streams: set[str] = field(default_factory=set)
+    streams: Counter[str] = field(default_factory=Counter)
     records: int = 0
 
 
@@ -43,7 +44,7 @@ class Seen:
             seen.last_seen = received_at
         if sent_at is not None and (seen.skew_ms is None or received_at - sent_at < seen.skew_ms):
             seen.skew_ms = received_at - sent_at
-        seen.streams.add(stream)
+        seen.streams[stream] += 1
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to report now?"""
@@ -61,4 +62,5 @@ class Seen:
 
     def _report(self, device: str) -> DeviceSeen:
         seen = self._devices.pop(device)
-        return DeviceSeen(device=device, last_seen=seen.last_seen, skew_ms=seen.skew_ms, streams=sorted(seen.streams), records=seen.records)
+        streams = dict(sorted(seen.streams.items()))
+        return DeviceSeen(device=device, last_seen=seen.last_seen, skew_ms=seen.skew_ms, streams=streams, records=seen.records)

@@ -139,11 +139,22 @@ def test_a_device_shows_what_its_agent_said_and_what_the_cloud_saw(ops: Ops, wri
     device = unique("dev")
     now = now_ms()
     status = DeviceStatus(device=device, state=DeviceState.ONLINE, received_at=now, backlog_readings=12, epoch=3)
-    seen = DeviceSeen(device=device, last_seen=now, skew_ms=40, streams=["a"], records=5)
+    seen = DeviceSeen(device=device, last_seen=now, skew_ms=40, streams={"a": 5}, records=5)
     writer.put(topics.DEVICES, f"{device}|status", status.model_dump_json().encode())
     writer.put(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
     found = eventually(lambda: ops.client.get(f"/v1/devices/{device}"), lambda d: d["streams"] == ["a"])
     assert (found["state"], found["backlog_readings"], found["skew_ms"], found["epoch"]) == ("online", 12, 40, 3)
+
+
+def test_a_removed_device_is_forgotten_until_it_sends_again(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+    device = unique("dev")
+    row = DeviceSeen(device=device, last_seen=now_ms()).model_dump_json().encode()
+    writer.put(topics.DEVICES, f"{device}|seen", row)
+    eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
+    assert ops.client.delete(f"/v1/devices/{device}").status_code == 204
+    assert [ops.client.get(f"/v1/devices/{device}").status_code, ops.client.delete(f"/v1/devices/{device}").status_code] == [404, 404]
+    writer.put(topics.DEVICES, f"{device}|seen", row)
+    eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
 
 
 def test_pages_of_devices_hold_each_once(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
@@ -281,7 +292,7 @@ def test_metrics_tell_devices_dead_letters_leases_and_queries(ops: Ops, writer: 
     writer.dead_letter(unique("dev"), b"x", RejectReason.TIME)
     wait_until(lambda: 'edgewake_dead_letters_total{reason="time"}' in httpx.get(f"{ops.url}/metrics").text, "the letter is counted")
     text = httpx.get(f"{ops.url}/metrics").text
-    for name in ("edgewake_devices", "edgewake_leases", "edgewake_query_lag_records", "edgewake_query_readings_per_s", "edgewake_parts"):
+    for name in ("edgewake_devices", "edgewake_leases", "edgewake_query_lag_offsets", "edgewake_query_readings_per_s", "edgewake_parts"):
         assert f"# TYPE {name}" in text
 
 

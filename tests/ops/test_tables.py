@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from edgewake.cloud.ops.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
+from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
-from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Mode
+from tests.push.builders import lease
 
 NOW = 1_790_000_000_000
 
@@ -37,7 +38,7 @@ def query_changes(state: QueryState) -> list[Change]:
 def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() -> None:
     tables = OpsTables()
     told = [tables.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
-    told.append(tables.sweep(now=NOW + 31_000))
+    told.append(tables.look(now=NOW + 31_000)[0])
     assert [[event["state"] for event in events] for events in told] == [["online"], [], ["online"], ["offline"]]
 
 
@@ -45,7 +46,7 @@ def test_a_device_removed_from_the_table_is_forgotten() -> None:
     tables = OpsTables()
     tables.apply(status_change(), now=NOW)
     assert tables.apply(Change(topics.DEVICES, "d|status", None), now=NOW) == [{"kind": "device", "device": "d", "removed": True}]
-    assert tables.devices(now=NOW) == []
+    assert tables.devices.page(None, 10) == []
 
 
 def test_a_query_is_told_when_its_state_changes() -> None:
@@ -60,8 +61,8 @@ def test_a_part_that_the_supervisor_is_silent_about_becomes_unknown_once() -> No
     tables = OpsTables()
     assert [e["state"] for e in tables.apply(part_change("bridge-1"), now=NOW)] == ["ready"]
     assert tables.apply(part_change("bridge-1"), now=NOW) == []
-    assert [e["state"] for e in tables.sweep(now=NOW + 10_001)] == ["unknown"]
-    assert tables.sweep(now=NOW + 20_000) == []
+    assert [e["state"] for e in tables.look(now=NOW + 10_001)[0]] == ["unknown"]
+    assert tables.look(now=NOW + 20_000)[0] == []
     assert [e["state"] for e in tables.apply(part_change("bridge-1", at=NOW + 30_000), now=NOW + 30_000)] == ["ready"]
 
 
@@ -86,12 +87,46 @@ def test_what_cannot_be_read_stops_nobody() -> None:
         assert tables.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
     assert tables.unreadable == 7
     tables.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).model_dump_json().encode()), now=NOW)
-    assert [d.device for d in tables.devices(now=NOW)] == ["d"]
+    assert [d.device for d in tables.devices.page(None, 10)] == ["d"]
 
 
-def test_a_rate_is_taken_over_the_latest_samples() -> None:
+def seen_change(device: str, records: int) -> Change:
+    seen = DeviceSeen(device=device, last_seen=NOW, streams={"s": records}, records=records)
+    return Change(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
+
+
+def test_a_rate_counts_records_and_no_offsets() -> None:
+    """Two devices send 10 and 5 records a second; the topic's offsets grow by a thousand."""
     tables = OpsTables()
     for second in range(20):
-        tables.sample("ew.s.a", TopicOffsets(float(second), (0, 0), (second * 10, second * 5)))
-    assert tables.records_per_s("ew.s.a") == 15.0
-    assert tables.records_per_s("ew.s.b") is None
+        tables.sample({"ew.s.s": TopicOffsets((0,), (second * 1000,))}, now_s=float(second))
+        tables.apply(seen_change("a", 10), now=NOW)
+        tables.apply(seen_change("b", 5), now=NOW)
+    assert tables.rates.per_s("s") == 15.0
+    assert tables.rates.per_s("other") is None
+
+
+def test_what_is_old_is_no_rate() -> None:
+    tables = OpsTables(is_loaded=False)
+    tables.apply(seen_change("a", 1_000_000), now=NOW)
+    tables.is_loaded = True
+    for second in range(2):
+        tables.sample({}, now_s=float(second))
+        tables.apply(seen_change("a", 7), now=NOW)
+    assert tables.rates.per_s("s") == 7.0
+
+
+def test_a_reason_of_somebody_else_makes_no_label() -> None:
+    tables = OpsTables()
+    for i in range(100):
+        letter = DeadLetter(reason=f"made up {i}", detail="…", topic="t", part="p", received_at=NOW)
+        tables.apply(Change(topics.DEAD, "d", None, letter.headers()), now=NOW)
+    assert tables.dead == {"unknown": 100}
+
+
+def test_leases_are_listed_in_order() -> None:
+    tables = OpsTables()
+    for name in ("b", "c", "a"):
+        tables.apply(Change(topics.LEASES, name, lease_record.encode(lease(name))), now=NOW)
+    tables.apply(Change(topics.LEASES, "b", None), now=NOW)
+    assert list(tables.lease_ids.after(None)) == sorted(tables.leases) == ["a", "c"]
