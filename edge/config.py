@@ -101,8 +101,12 @@ class UplinkConfig(Config):
     """Readings in one frame. Beyond a thousand nothing is saved and more is sent twice after a loss."""
     frame_bytes_max: int = Field(default=256 << 10, ge=1 << 10, le=FRAME_BYTES_MAX - (64 << 10))
     """Bytes of a frame before compression; a single larger reading still goes alone."""
+    qos: Literal[0, 1] = 1
+    """MQTT's quality of service for logged frames. 0: the broker confirms nothing and has a third of the work; the acknowledgements of the
+    cloud, several in one message, are all that counts. 1: the broker confirms each frame and queues it while no bridge lives."""
     ack_timeout_s: float = Field(default=10.0, gt=0)
-    """A frame that the broker took and the cloud did not acknowledge for so long is sent again; doubled at each attempt."""
+    """A frame that the cloud did not acknowledge for so long is sent again; doubled at each attempt. One that three later frames have
+    overtaken is sent again sooner."""
     ack_timeout_max_s: float = Field(default=120.0, gt=0)
     """Bound of that doubling: so long at most a healed cloud waits for an old frame."""
     backoff_min_s: float = Field(default=0.2, gt=0)

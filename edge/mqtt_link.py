@@ -99,7 +99,12 @@ class MqttLink(asyncio.Protocol):
     @property
     def room(self) -> int:
         """How many publishes with QoS 1 the broker takes now (receive maximum)."""
-        return self._ids.free if self.writable.is_set() and not self.lost.done() else 0
+        return self._ids.free if self.is_writable else 0
+
+    @property
+    def is_writable(self) -> bool:
+        """Does the socket take more? Publishes with QoS 0 need no more than that."""
+        return self.writable.is_set() and not self.lost.done()
 
     def publish(self, topic: str, payload: bytes, **properties: object) -> int:
         """Send with QoS 1; the packet id. Ask `room` first."""

@@ -26,7 +26,7 @@ from edgewake.edge.log_store import FrameKey, OutFrame
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, MqttLink, connect, tls_of
 from edgewake.edge.uplink_session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, Later, decode_answer
+from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import RemoteError, Unavailable
@@ -55,7 +55,8 @@ class Uplink:
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
         self._one_way: deque[tuple[str, bytes]] = deque()
-        self._ack_topic = topics.ack(config.device)
+        self._asks_puback = config.uplink.qos == 1
+        self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
         self._status_due_s = 0.0
         self.acked = 0
         """Frames that the cloud acknowledged, since the start."""
@@ -203,10 +204,10 @@ class Uplink:
         if link is None or not self.session.sends:
             return
         now_s = self._clock.monotonic_s()
-        for frame in self.session.to_send(now_s, link.room):
-            if not link.room:
+        for frame in self.session.to_send(now_s, link.room if self._asks_puback else self._config.uplink.inflight_frames_max):
+            if not (link.room if self._asks_puback else link.is_writable):
                 break
-            self.session.sent(frame.key, self._publish(link, frame))
+            self.session.sent(frame.key, self._publish(link, frame), now_s)
         while self._one_way and link.writable.is_set():
             stream, payload = self._one_way.popleft()
             link.publish_once(topics.up(self._config.device, stream), payload, user_properties=[(SENT_AT, str(self._clock.now_ms()))])
@@ -218,8 +219,9 @@ class Uplink:
         await link.writable.wait()
         self._wake.set()
 
-    def _publish(self, link: MqttLink, frame: OutFrame) -> int:
-        return link.publish(
+    def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
+        publish = link.publish if self._asks_puback else link.publish_once
+        return publish(
             topics.up(self._config.device, frame.key.stream),
             frame.payload,
             content_type=frame.content_type,
@@ -240,16 +242,23 @@ class Uplink:
         if packet.topic != self._ack_topic:
             return
         try:
-            key, answer = key_of(packet.correlation_data), decode_answer(packet.payload)
+            if self._asks_puback:
+                answers = [(key_of(packet.correlation_data), decode_answer(packet.payload))]
+            else:
+                answers = [(key_of(data), answer) for data, answer in decode_joined(packet.payload)]
         except RemoteError as error:
             log.warning("cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"})
             return
         paused = self.session.paused_streams
-        if isinstance(answer, Later):
-            self._postpone(key, answer)
-            self._wake.set()  # it is to be sent again earlier or later than was known
-        else:
-            self._free(key, answer)
+        for key, answer in answers:
+            if isinstance(answer, Later):
+                self._postpone(key, answer)
+                self._wake.set()  # it is to be sent again earlier or later than was known
+            else:
+                self._free(key, answer)
+        if self.session.is_hurried:
+            self.session.is_hurried = False
+            self._wake.set()
         if self.session.paused_streams != paused:
             self._events.pause(self.session.paused_streams)
         self._pump()
@@ -264,7 +273,7 @@ class Uplink:
             )  # fmt: skip
 
     def _free(self, key: FrameKey, ack: Ack) -> None:
-        freed = self.session.on_ack(key, ack)
+        freed = self.session.on_ack(key, ack, self._clock.monotonic_s())
         if freed is None:
             return
         self._events.free(freed.key, freed.rejected)

@@ -4,7 +4,8 @@
        ▲──────────────── lost ──┴──────────── lost ─┴──────── lost ───────┴── lost ─▶ STOPPED
 
 Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it, no more: it starts the time-out
-after which the frame is sent again. A PUBACK with an error, or that nobody subscribed (0x10, MQTT 5, section 3.4.2.1), frees
+after which the frame is sent again; sent with QoS 0 there is none, and the time-out starts at once. A frame that three later ones have
+overtaken is sent again sooner. A PUBACK with an error, or that nobody subscribed (0x10, MQTT 5, section 3.4.2.1), frees
 nothing either. Frames of a stream are sent, and sent again after a reconnect, in their order.
 
 The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its oldest frame alone is tried, and the
@@ -13,6 +14,7 @@ rest follows when the cloud has accepted or refused that one. Other streams go o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +25,15 @@ from edgewake.protocol.ack import Ack, Later
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 
 PUBACK_SUCCESS: Final = 0
+OVERTAKEN_BY: Final = 3
+"""Acknowledged frames that were sent later make a frame look lost (RFC 5681, section 3.2)."""
+HURRIED_MAX: Final = 3
+"""Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in trouble is not flooded."""
+PROBE_S: Final = 5.0
+"""Seconds after which the oldest frame is sent again where the broker confirms nothing: so long at most a healed cloud waits, however long
+it was away and however far the other frames' patience has grown."""
+HURRY_MIN_S: Final = 0.2
+"""Seconds that every attempt is given: two bridges that answer in turns are not that far apart."""
 LATER_MIN_S: Final = 0.1
 """Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer makes the device send in a loop."""
 
@@ -89,6 +100,15 @@ class _InFlight:
     """When to send it again; None while the broker has not answered."""
     queued: bool = True
     """Waits to be sent."""
+    sent_number: int = 0
+    """Of the latest attempt, counted over all frames."""
+    sent_s: float = 0.0
+    overtaken: int = 0
+    """Frames sent after the latest attempt that are acknowledged already."""
+    hurried: int = 0
+    """Times that it was sent again for that, since its patience last ended."""
+    is_unconfirmed: bool = False
+    """The latest attempt asked for no PUBACK: nobody tells whether the broker had anybody to give it to."""
 
 
 @dataclass(slots=True)
@@ -122,6 +142,11 @@ class UplinkSession:
         self._ack_timeout_max_s = ack_timeout_max_s
         self._flying: dict[FrameKey, _InFlight] = {}
         self._by_packet: dict[int, FrameKey] = {}
+        self._by_attempt: OrderedDict[FrameKey, None] = OrderedDict()
+        """Frames that are on their way, in the order of their latest attempts."""
+        self._attempts = 0
+        self.is_hurried = False
+        """A frame is to be sent again earlier than was known; whoever waits for `next_due_s` clears it and asks again."""
         self._pauses: dict[str, _Pause] = {}
         self.state = UplinkState.OFFLINE
         self.resent = 0
@@ -160,6 +185,7 @@ class UplinkSession:
             known = self._flying.get(frame.key)
             if known is None or known.frame.gap != frame.gap:
                 self._flying[frame.key] = _InFlight(frame)
+                self._by_attempt.pop(frame.key, None)
 
     def to_send(self, now_s: float, limit: int) -> Iterator[OutFrame]:
         """At most `limit` frames whose turn it is, in order. Tell `sent` for each one before asking for the next."""
@@ -177,6 +203,7 @@ class UplinkSession:
     def _turns(self) -> Iterator[tuple[_InFlight, float]]:
         """Frames that wait for a time, and which; of a stream that waits only the oldest, if that is not on its way."""
         tried: set[str] = set()
+        oldest = next(iter(self._flying.values()), None)
         for flying in self._flying.values():
             stream = flying.frame.key.stream
             pause = self._pauses.get(stream)
@@ -185,16 +212,29 @@ class UplinkSession:
             if pause is not None:
                 tried.add(stream)
             at_s = float("-inf") if flying.queued else flying.due_s
+            if at_s is not None and flying is oldest and flying.is_unconfirmed:
+                at_s = min(at_s, flying.sent_s + PROBE_S)
             if at_s is not None:
                 yield flying, at_s if pause is None else max(at_s, pause.until_s)
 
-    def sent(self, key: FrameKey, packet_id: int) -> None:
-        """A frame went out under this packet id."""
+    def sent(self, key: FrameKey, packet_id: int | None, now_s: float) -> None:
+        """A frame went out: under this packet id, or (None) without asking for the broker's PUBACK."""
         flying = self._flying[key]
         self.resent += flying.attempts > 0
         flying.attempts += 1
-        flying.packet_id, flying.due_s, flying.queued = packet_id, None, False
-        self._by_packet[packet_id] = key
+        self._attempts += 1
+        flying.packet_id, flying.queued = packet_id, False
+        if now_s - flying.sent_s >= self._ack_timeout_s:
+            flying.hurried = 0
+        flying.sent_number, flying.sent_s, flying.overtaken = self._attempts, now_s, 0
+        flying.is_unconfirmed = packet_id is None
+        self._by_attempt[key] = None
+        self._by_attempt.move_to_end(key)
+        if packet_id is None:
+            flying.due_s = now_s + self._patience_s(flying.attempts)
+        else:
+            flying.due_s = None
+            self._by_packet[packet_id] = key
 
     def on_puback(self, packet_id: int, reason: int, now_s: float) -> FrameKey | None:
         """The broker answered. The frame stays; it is sent again when the cloud is silent for too long. Its key, None where unknown."""
@@ -203,18 +243,39 @@ class UplinkSession:
         if flying is None or flying.packet_id != packet_id:
             return key
         flying.packet_id = None
-        flying.due_s = now_s + self._patience_s(flying.attempts)
+        patience_s = now_s + self._patience_s(flying.attempts)
+        flying.due_s = patience_s if flying.due_s is None else min(flying.due_s, patience_s)
         self.refused_by_broker += reason != PUBACK_SUCCESS
         return key
 
-    def on_ack(self, key: FrameKey, ack: Ack) -> Freed | None:
+    def on_ack(self, key: FrameKey, ack: Ack, now_s: float) -> Freed | None:
         """The cloud answered: the frame is free. None where it was freed before: acknowledgements repeat like everything else."""
         flying = self._flying.pop(key, None)
         if flying is None:
             return None
+        self._by_attempt.pop(key, None)
+        self._hurry_overtaken(flying, now_s)
         if (pause := self._pauses.get(key.stream)) is not None and pause.tried:
             del self._pauses[key.stream]
         return Freed(key, ack.rejected, ack.detail)
+
+    def _hurry_overtaken(self, acked: _InFlight, now_s: float) -> None:
+        """Frames sent before `acked` and still waiting may be lost: send them again soon, not only when patience ends (as TCP does,
+        RFC 8985). Two bridges answer in bursts, so a frame is given the time that `acked` took once more. An acknowledged repetition ends
+        an outage: all before it are sent again.
+        """
+        weight = 1 if acked.attempts == 1 else OVERTAKEN_BY
+        for key in self._by_attempt:
+            older = self._flying[key]
+            if older.sent_number >= acked.sent_number:
+                return
+            older.overtaken += weight
+            if older.overtaken >= OVERTAKEN_BY and older.hurried < HURRIED_MAX:
+                at_s = older.sent_s + max(HURRY_MIN_S, 2 * (now_s - acked.sent_s))
+                if older.due_s is None or at_s < older.due_s:
+                    older.hurried += 1
+                    older.due_s = at_s
+                    self.is_hurried = True
 
     def on_later(self, key: FrameKey, later: Later, now_s: float) -> bool:
         """The cloud does not accept the frame now: it stays, and its stream waits. False where it was freed before."""
@@ -222,6 +283,7 @@ class UplinkSession:
         if flying is None:
             return False
         flying.packet_id, flying.due_s, flying.queued = None, None, True
+        self._by_attempt.pop(key, None)
         self._pauses[key.stream] = _Pause(now_s + max(LATER_MIN_S, later.retry_after_ms / 1000))
         self.postponed += 1
         return True
@@ -241,5 +303,6 @@ class UplinkSession:
     def _forget_attempts(self) -> None:
         """The connection is gone: what it carried may be gone too, so all of it is sent again, in order, on the next one."""
         self._by_packet.clear()
+        self._by_attempt.clear()
         for flying in self._flying.values():
             flying.packet_id, flying.due_s, flying.queued = None, None, True

@@ -1,10 +1,15 @@
 """The three end-to-end answers that a bridge gives to a device.
 
-Sent to the message's response topic with its correlation data unchanged. Payload (JSON):
+Sent to the message's response topic `ew/v1/<device>/ack` with its correlation data unchanged. Payload (JSON):
 
     {"token":"2.88123"}                                          kept: Kafka has it on all in-sync replicas at partition.offset of `ew.up`
     {"token":"d0.17","rejected":"field_type","detail":"…"}       refused: Kafka has it as a dead letter; never send it again
     {"later":"field_type","retry_after_ms":30000,"detail":"…"}   not now: the cloud keeps nothing of it; send it again after that time
+
+A device that names `ew/v1/<device>/acks` as its response topic gets what is due to it in one message, each answer beside its correlation
+data, which then must be text; a token alone means kept:
+
+    [["speed|7|12","2.88123"],["speed|7|13",{"token":"d0.17","rejected":"field_type","detail":"…"}]]
 
 A device frees a frame on the first two, and on nothing else: an MQTT PUBACK proves nothing. On `later` it keeps the frame, waits
 with its stream, and goes on with the others.
@@ -13,8 +18,9 @@ with its stream, and goes on with the others.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -87,24 +93,69 @@ class Ack(NamedTuple):
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:
-        """Read a payload; raises RemoteError."""
-        try:
-            body = orjson.loads(payload)
-            rejected = body.get("rejected")
-            return cls(AckToken.parse(body["token"]), None if rejected is None else RejectReason(rejected), str(body.get("detail", "")))
-        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RemoteError(f"acknowledgement {payload[:80]!r}: {error}") from error
+        """Read a payload that is no `later`; raises RemoteError."""
+        answer = decode_answer(payload)
+        if not isinstance(answer, cls):
+            raise RemoteError(f"acknowledgement {payload[:80]!r}: expected a token")
+        return answer
 
 
 def decode_answer(payload: bytes) -> Ack | Later:
     """Read any of the three answers; raises RemoteError."""
     try:
-        body = orjson.loads(payload)
-        if "later" not in body:
-            return Ack.decode(payload)
+        return _answer(orjson.loads(payload))
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RemoteError(f"answer {payload[:80]!r}: {error}") from error
+
+
+def _answer(body: Any) -> Ack | Later:
+    if "later" in body:
         wait_ms = body["retry_after_ms"]
         if type(wait_ms) is not int or wait_ms < 0:
             raise ValueError(f"retry_after_ms is {wait_ms!r}: expected milliseconds, 0 or more")
         return Later(LaterReason(body["later"]), min(wait_ms, RETRY_AFTER_MS_MAX), str(body.get("detail", "")))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise RemoteError(f"answer {payload[:80]!r}: {error}") from error
+    rejected = body.get("rejected")
+    return Ack(AckToken.parse(body["token"]), None if rejected is None else RejectReason(rejected), str(body.get("detail", "")))
+
+
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a message of joined answers, so that a small device can read it; what is more goes into the next message."""
+
+
+def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:
+    """Payloads that carry these answers, each beside its correlation data (which must be JSON text without escapes: `is_joinable`)."""
+    parts: list[bytes] = []
+    size = 2
+    for correlation, answer in answers:
+        is_kept = isinstance(answer, Ack) and answer.rejected is None
+        body = b'"%b"' % str(answer.token).encode() if is_kept else answer.encode()  # type: ignore[union-attr]
+        part = b'["%b",%b]' % (correlation, body)
+        if size + len(part) + 1 > JOINED_BYTES_MAX and parts:
+            yield b"[%b]" % b",".join(parts)
+            parts, size = [], 2
+        parts.append(part)
+        size += len(part) + 1
+    if parts:
+        yield b"[%b]" % b",".join(parts)
+
+
+_JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,128}")
+
+
+def is_joinable(correlation: bytes | None) -> bool:
+    """May this correlation data stand in a message of joined answers? 1 to 128 printable ASCII characters without quote and backslash."""
+    return correlation is not None and _JOINABLE.fullmatch(correlation) is not None
+
+
+def decode_joined(payload: bytes) -> list[tuple[bytes, Ack | Later]]:
+    """Read a message of joined answers: (correlation data, answer) of each; raises RemoteError."""
+    try:
+        body = orjson.loads(payload)
+        if type(body) is not list:
+            raise TypeError("expected a list")
+        return [
+            (correlation.encode(), Ack(AckToken.parse(answer)) if isinstance(answer, str) else _answer(answer))
+            for correlation, answer in body
+        ]
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RemoteError(f"joined answers {payload[:80]!r}: {error}") from error

@@ -3,7 +3,8 @@
 MQTT (`<device>` is the client id):
 
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
-    ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device
+    ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
+    ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
     ew/bridges/<bridge>          beats and last will of a bridge, for the other bridges; no device may read or write here
 
@@ -37,6 +38,8 @@ from edgewake.protocol.names import is_device, is_stream
 ROOT: Final = "ew/v1"
 UP_FILTER: Final = f"{ROOT}/+/up/+"
 STATUS_FILTER: Final = f"{ROOT}/+/status"
+JOINED_SUFFIX: Final = "/acks"
+"""A device that asks for its answers on such a topic gets several in one message."""
 BRIDGE_PREFIX: Final = "ew/bridges/"
 BRIDGES_FILTER: Final = BRIDGE_PREFIX + "+"
 
@@ -91,6 +94,11 @@ def up(device: str, stream: str) -> str:
 def ack(device: str) -> str:
     """MQTT topic of a device's end-to-end acknowledgements."""
     return f"{ROOT}/{device}/ack"
+
+
+def acks(device: str) -> str:
+    """MQTT topic of a device's end-to-end acknowledgements, several in a message."""
+    return f"{ROOT}/{device}{JOINED_SUFFIX}"
 
 
 def status(device: str) -> str:

@@ -17,6 +17,7 @@ from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.envelope import Envelope
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
+from edgewake.protocol.ack import is_joinable
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
@@ -24,8 +25,6 @@ from edgewake.protocol.record import Discipline, Mode, Placement
 
 CORRELATION_BYTES_MAX: Final = 1024
 """Bytes of correlation data that are carried back. More is rejected (oversize): every waiting message holds its own."""
-ANSWER_CHARS_MAX: Final = 256
-"""Characters of a response topic; a longer one is rejected (response_topic)."""
 STATUS_BYTES_MAX: Final = 4096
 """Bytes of a device's status."""
 _OUR_TYPES: Final = "application/vnd.edgewake"
@@ -103,24 +102,20 @@ def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
 
 def check_answer(message: Envelope, device: str) -> None:
     """May the device be answered where it asks? Raises Rejected(response_topic | oversize)."""
-    topic = message.response_topic
-    if topic is not None and not may_answer(topic, device):
-        raise Rejected(RejectReason.RESPONSE_TOPIC, f"response topic {topic[:200]!r}: expected one below {topics.ROOT}/{device}/")
-    correlation = message.correlation_data
+    topic, correlation = message.response_topic, message.correlation_data
+    if topic is not None and not can_answer(topic, correlation, device):
+        raise Rejected(
+            RejectReason.RESPONSE_TOPIC,
+            f"response topic {topic[:200]!r}: expected {topics.ack(device)}, "
+            f"or {topics.acks(device)} and correlation data of 1 to 128 printable characters without quote and backslash",
+        )
     if correlation is not None and len(correlation) > CORRELATION_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"correlation data of {len(correlation)} bytes: expected at most {CORRELATION_BYTES_MAX}")
 
 
-def may_answer(topic: str, device: str) -> bool:
-    """One of the device's own topics, none that the bridges themselves read, and no filter: a publish on one ends the connection."""
-    return len(topic) <= ANSWER_CHARS_MAX and _may_answer(topic, device)
-
-
-@lru_cache(maxsize=65_536)
-def _may_answer(topic: str, device: str) -> bool:
-    own = topics.belongs_to(topic, device) and not any(c in topic for c in "+#\0")
-    rest = topic.removeprefix(f"{topics.ROOT}/{device}/")
-    return own and rest != "status" and not rest.startswith("up/")
+def can_answer(topic: str, correlation: bytes | None, device: str) -> bool:
+    """Is it one of the two topics on which this device is answered, and can the answer stand there? A bridge may write nowhere else."""
+    return topic == topics.ack(device) or (topic == topics.acks(device) and is_joinable(correlation))
 
 
 def _sent_at(message: Envelope) -> int | None:

@@ -22,8 +22,9 @@ from typing import Final
 import mqtt5
 from confluent_kafka import Producer
 
-from edgewake.cloud.bridge.ack_ledger import AckLedger, Answer, Delivery, InFlight
+from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
+from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
@@ -77,7 +78,7 @@ class Bridge:
         # the reading before.
         self._in_flight = InFlight(messages_max=2 * config.inflight_messages_max, bytes_max=config.inflight_bytes_max)
         self._writer = KafkaWriter(producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large)
-        self._answers: list[Answer] = []
+        self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._seen_changes = 0
         self._is_paused = self._is_draining = False
@@ -219,7 +220,7 @@ class Bridge:
 
     def _answer_device(self, delivery: Delivery) -> None:
         if (answer := delivery.answer()) is not None:
-            self._answers.append(answer)
+            self._answers.add(answer)
 
     def _on_too_large(self, record: KafkaRecord, delivery: Delivery | None, why: str) -> None:
         """Even alone it is over the topic's bound: it becomes a dead letter."""
@@ -235,9 +236,7 @@ class Bridge:
 
     def _send_answers(self) -> None:
         """Send what is owed to devices and to the broker, in one write."""
-        answers, self._answers = self._answers, []
-        packets = [_answer_packet(one) for one in answers]
-        packets += _pubacks(self.source.ledger)
+        packets = self._answers.packets() + _pubacks(self.source.ledger)
         if packets:
             self.source.write(b"".join(packets))
         if (adoption := self.watch.adoption) is not None and (packets := _pubacks(adoption.ledger)):
@@ -293,7 +292,3 @@ def client_id(bridge: str) -> str:
 
 def _pubacks(ledger: AckLedger) -> list[bytes]:
     return [mqtt5.PubAckPacket(packet_id).write() for packet_id in ledger.pubacks()]
-
-
-def _answer_packet(answer: Answer) -> bytes:
-    return mqtt5.PublishPacket(answer.response_topic, answer.ack.encode(), correlation_data=answer.correlation_data).write()

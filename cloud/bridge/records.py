@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from edgewake.cloud.bridge.admit import admit, admit_status, may_answer
+from edgewake.cloud.bridge.admit import admit, admit_status, can_answer
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.envelope import Envelope
 from edgewake.protocol import topics
@@ -85,4 +85,4 @@ def device_of(topic: str) -> str:
 def is_answerable(message: Envelope | Unreadable) -> bool:
     """May the device of a refused message be answered where it asks?"""
     device = device_of(message.topic)
-    return bool(device) and message.response_topic is not None and may_answer(message.response_topic, device)
+    return bool(device) and message.response_topic is not None and can_answer(message.response_topic, message.correlation_data, device)

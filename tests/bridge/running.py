@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
-from edgewake.protocol.ack import Ack, Later, decode_answer
+from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, wait_until
@@ -116,6 +116,9 @@ class Device(asyncio.Protocol):
         self.waiting: dict[int, float] = {}
         self.confirmed: set[int] = set()
         """Packet ids that the broker confirmed by PUBACK."""
+        self.joined: dict[bytes, Ack | Later] = {}
+        """Answers that came several in a message, by correlation data; and in how many messages."""
+        self.joined_messages = 0
         self._window, self._resend_s = window, resend_s
         self._transport: asyncio.Transport | None = None
         self._subscribed = False
@@ -154,8 +157,8 @@ class Device(asyncio.Protocol):
         packet = mqtt5.PublishPacket(
             str(more.pop("topic", topics.up(self.name, self.stream))),
             payload,
-            qos=mqtt5.QoS.AT_LEAST_ONCE,
-            packet_id=packet_id,
+            qos=mqtt5.QoS.AT_LEAST_ONCE if packet_id else mqtt5.QoS.AT_MOST_ONCE,
+            packet_id=packet_id or None,
             content_type=content_type,
             response_topic=cast(str | None, more.pop("response_topic", topics.ack(self.name))),
             correlation_data=correlation,
@@ -206,14 +209,18 @@ class Device(asyncio.Protocol):
         for packet in self._reader.feed(data):
             match packet:
                 case mqtt5.ConnAckPacket():
-                    pattern = mqtt5.TopicFilter(topics.ack(self.name), max_qos=mqtt5.QoS.AT_MOST_ONCE)
+                    own = (topics.ack(self.name), topics.acks(self.name))
                     assert self._transport is not None
-                    self._transport.write(mqtt5.SubscribePacket(60_001, [pattern]).write())
+                    filters = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_MOST_ONCE) for pattern in own]
+                    self._transport.write(mqtt5.SubscribePacket(60_001, filters).write())
                 case mqtt5.SubAckPacket():
                     self._subscribed = True
                     self.waiting = dict.fromkeys(self.waiting, float("-inf"))
                 case mqtt5.PubAckPacket():
                     self.confirmed.add(packet.packet_id)
+                case mqtt5.PublishPacket() if packet.topic == topics.acks(self.name):
+                    self.joined |= decode_joined(packet.payload)
+                    self.joined_messages += 1
                 case mqtt5.PublishPacket():
                     number = int(packet.correlation_data or b"0")
                     answer = decode_answer(packet.payload)

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.admit import Admitted, admit_status, may_answer
+from edgewake.cloud.bridge.admit import Admitted, admit_status, can_answer
 from edgewake.cloud.bridge.admit import admit as admit_now
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.envelope import Envelope, Message
@@ -173,7 +173,14 @@ def test_unknown_keys_of_a_later_version_survive() -> None:
 )
 def test_an_answer_goes_to_the_devices_own_topics_only(topic: str) -> None:
     """A filter would make the broker end the bridge's connection; an intake topic would make a loop."""
-    assert not may_answer(topic, "car")
+    assert not can_answer(topic, b"1", "car")
+
+
+@pytest.mark.parametrize("correlation", [None, b"", b'"', b"\\", b"\n", b"\xff", b"x" * 129])
+def test_correlation_data_that_cannot_stand_in_joined_answers_is_refused_there_and_good_elsewhere(correlation: bytes | None) -> None:
+    assert not can_answer("ew/v1/car/acks", correlation, "car")
+    assert can_answer("ew/v1/car/ack", correlation, "car")
+    assert refusal(publish(b'{"a":1}', response_topic="ew/v1/car/acks", correlation_data=correlation)) is RejectReason.RESPONSE_TOPIC
 
 
 def test_a_foreign_response_topic_is_refused() -> None:

@@ -35,6 +35,25 @@ async def test_a_frame_is_acknowledged_with_its_place_in_kafka(here: World) -> N
     assert {(ack.token.partition, ack.token.offset) for ack in device.acks.values()} <= found
 
 
+async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_messages(here: World) -> None:
+    """QoS 0, as agents send where they are told to: the broker confirms nothing, the frames are ordered nevertheless."""
+    here.bridge("b-joined")
+    here.sequencer()
+    device = Device(here, "joined-1", "joined", window=400)
+    await device.connected()
+    for number in range(1, 401):
+        device.publish(
+            frame(number), content_type=FRAME_TYPE, correlation=b"joined|1|%d" % number, packet_id=0, response_topic=topics.acks("joined-1")
+        )
+    async with asyncio.timeout(20):
+        while len(device.joined) < 400:
+            await asyncio.sleep(0.01)
+    assert {data: answer.rejected for data, answer in device.joined.items()} == {b"joined|1|%d" % n: None for n in range(1, 401)}
+    assert device.joined_messages < 200
+    assert device.confirmed == set(), "a PUBACK for QoS 0"
+    assert await sequenced(here, "joined", "joined-1", 400) == list(range(1, 401))
+
+
 async def test_two_bridges_share_the_load(here: World) -> None:
     here.bridge("b-share-1")
     here.bridge("b-share-2")

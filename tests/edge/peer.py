@@ -11,7 +11,7 @@ import mqtt5
 
 from edgewake.protocol import frame as frames
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, AckToken, Later
+from edgewake.protocol.ack import Ack, AckToken, Later, joined
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.mqtt import PacketReader
 
@@ -137,7 +137,12 @@ class Peer(asyncio.Protocol):
             return
         if isinstance(ack, Ack) and ack.rejected is None and packet.content_type:
             self.kept.add(taken)
-        if packet.response_topic:
+        if packet.response_topic is None:
+            return
+        if packet.response_topic == topics.acks(up.device):
+            for payload in joined([(packet.correlation_data or b"", ack)]):
+                self._write(mqtt5.PublishPacket(packet.response_topic, payload))
+        else:
             self._write(mqtt5.PublishPacket(packet.response_topic, ack.encode(), correlation_data=packet.correlation_data))
 
     def _write(self, packet: mqtt5.ConnectPacket | mqtt5.SubscribePacket | mqtt5.PubAckPacket | mqtt5.PublishPacket) -> None:

@@ -84,15 +84,18 @@ def ns(peer: Peer, device: str) -> list[object]:
     return [row["n"] for row in peer.kept.readings(device, "speed")]
 
 
-async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(tmp_path: Path, mosquitto: Mosquitto) -> None:
-    async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "up-1") as one:
+@pytest.mark.parametrize(("qos", "answers"), [(0, "acks"), (1, "ack")])
+async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(
+    tmp_path: Path, mosquitto: Mosquitto, qos: int, answers: str
+) -> None:
+    async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, f"up-1-{qos}", qos=qos) as one:
         for at in range(0, 500, 50):
             await one.put(range(at, at + 50))
-        await peer.until(lambda: len(ns(peer, "up-1")) == 500)
-        assert ns(peer, "up-1") == list(range(500))
+        await peer.until(lambda: len(ns(peer, f"up-1-{qos}")) == 500)
+        assert ns(peer, f"up-1-{qos}") == list(range(500))
         await drained(one)
         packet = peer.taken[0].packet
-    assert packet.response_topic == "ew/v1/up-1/ack"
+    assert (packet.qos, packet.response_topic) == (qos, f"ew/v1/up-1-{qos}/{answers}")
     assert abs(int(dict(packet.user_properties)["sent_at"]) - SystemClock().now_ms()) < 60_000
 
 

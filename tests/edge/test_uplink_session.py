@@ -38,7 +38,7 @@ def send(session: UplinkSession, now_s: float = 0, limit: int = 100) -> list[int
     """Send all that is due; the frame numbers. The packet id is the frame's number."""
     numbers = []
     for frame in session.to_send(now_s, limit):
-        session.sent(frame.key, frame.key.frame)
+        session.sent(frame.key, frame.key.frame, now_s)
         numbers.append(frame.key.frame)
     return numbers
 
@@ -100,10 +100,79 @@ def test_after_a_reconnect_all_that_is_not_acknowledged_is_sent_again_in_order()
     session = streaming(out(1), out(2), out(3))
     send(session)
     session.on_puback(1, 0, 0)
-    session.on_ack(out(2).key, KEPT)
+    session.on_ack(out(2).key, KEPT, 0)
     session.move(UplinkEvent.LOST)
     connect(session)
     assert send(session) == [1, 3]
+
+
+def send_unconfirmed(session: UplinkSession, now_s: float) -> list[int]:
+    """As `send`, with QoS 0."""
+    numbers = []
+    for frame in session.to_send(now_s, 100):
+        session.sent(frame.key, None, now_s)
+        numbers.append(frame.key.frame)
+    return numbers
+
+
+def test_a_frame_that_three_later_ones_overtook_is_sent_again_at_once() -> None:
+    """Its acknowledgement came in 0.1 s; the hole is given as much once more and then filled, long before patience ends."""
+    session = streaming(*map(out, range(1, 6)))
+    send(session, now_s=0)
+    for number in (2, 3):
+        session.on_ack(out(number).key, KEPT, now_s=0.1)
+    assert send(session, now_s=1.0) == [], "two may be disorder between two bridges"
+    assert not session.is_hurried
+    session.on_ack(out(4).key, KEPT, now_s=1.0)
+    assert session.is_hurried
+    assert (send(session, now_s=1.9), send(session, now_s=2.0)) == ([], [1])
+    assert send(session, now_s=3.0) == [], "frame 5 was overtaken by nobody"
+
+
+def test_a_puback_that_comes_late_does_not_slow_a_hurried_frame() -> None:
+    session = streaming(*map(out, range(1, 5)))
+    send(session)
+    for number in (2, 3, 4):
+        session.on_ack(out(number).key, KEPT, now_s=0.1)
+    session.on_puback(1, 0, now_s=0.1)
+    assert session.next_due_s() == pytest.approx(0.2)
+
+
+def test_hurry_is_bounded() -> None:
+    """A frame that the cloud never acknowledges is not sent with every third of the others."""
+    session = streaming(out(1))
+    send(session, now_s=0)
+    number, now_s, attempts = 1, 0.0, 0
+    for _ in range(20):
+        session.hand_over(out(number + i) for i in (1, 2, 3))
+        number += 3
+        now_s += 0.3
+        attempts += send(session, now_s).count(1)
+        for i in range(3):
+            session.on_ack(out(number - i).key, KEPT, now_s + 0.01)
+    assert attempts == 3
+
+
+def test_with_qos_0_patience_starts_when_the_frame_is_sent() -> None:
+    session = streaming(out(1), out(2))
+    assert send_unconfirmed(session, 0) == [1, 2]
+    assert session.next_due_s() == 5, "the oldest probes"
+    assert send_unconfirmed(session, 4.9) == []
+    assert send_unconfirmed(session, 5) == [1]
+    assert send_unconfirmed(session, 10) == [1, 2]
+
+
+def test_with_qos_0_the_oldest_frame_probes_and_its_acknowledgement_brings_all_others() -> None:
+    """The cloud was away for ten minutes; patience has grown to its bound, and nobody waits that long after it is back."""
+    session = streaming(out(1), out(2), out(3))
+    now_s = 0.0
+    while now_s < 600:
+        sent = send_unconfirmed(session, now_s)
+        now_s = session.next_due_s() or 0.0
+    assert sent[0] == 1
+    session.on_ack(out(1).key, KEPT, now_s)
+    again = send_unconfirmed(session, now_s + 0.2)
+    assert set(again) | set(sent[1:]) == {2, 3}
 
 
 def test_an_old_puback_of_a_packet_id_used_anew_is_not_taken_for_the_new_one() -> None:
@@ -117,13 +186,13 @@ def test_an_old_puback_of_a_packet_id_used_anew_is_not_taken_for_the_new_one() -
 def test_an_acknowledgement_frees_once() -> None:
     session = streaming(out())
     send(session)
-    assert session.on_ack(out().key, KEPT) == Freed(out().key, None)
-    assert session.on_ack(out().key, KEPT) is None
+    assert session.on_ack(out().key, KEPT, 0) == Freed(out().key, None)
+    assert session.on_ack(out().key, KEPT, 0) is None
 
 
 def test_a_refusal_frees_with_its_reason() -> None:
     session = streaming(out())
-    assert session.on_ack(out().key, Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "speed")) == Freed(
+    assert session.on_ack(out().key, Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "speed"), 0) == Freed(
         out().key, RejectReason.FIELD_TYPE, "speed"
     )
 
@@ -156,7 +225,7 @@ def test_after_the_wait_the_oldest_frame_alone_is_tried_and_its_answer_sets_the_
     assert send(session, now_s=6) == [1]
     assert send(session, now_s=100) == []  # the answer is awaited
     assert session.next_due_s() is None
-    session.on_ack(out(1).key, KEPT)
+    session.on_ack(out(1).key, KEPT, 0)
     assert session.paused_streams == frozenset()
     assert send(session, now_s=100) == [2, 3]
 
@@ -165,7 +234,7 @@ def test_an_answer_to_a_frame_that_was_sent_before_the_wait_does_not_end_it() ->
     session = streaming(out(1), out(2))
     send(session)
     session.on_later(out(1).key, LATER, now_s=0)
-    session.on_ack(out(2).key, KEPT)
+    session.on_ack(out(2).key, KEPT, 0)
     assert send(session, now_s=4.9) == []
 
 
@@ -201,7 +270,7 @@ def test_later_without_a_time_does_not_make_the_device_send_in_a_loop() -> None:
 def test_later_for_a_frame_that_is_free_changes_nothing() -> None:
     session = streaming(out(1))
     send(session)
-    session.on_ack(out(1).key, KEPT)
+    session.on_ack(out(1).key, KEPT, 0)
     assert not session.on_later(out(1).key, LATER, now_s=0)
     assert session.paused_streams == frozenset()
 
@@ -261,7 +330,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.handed)))
-        assert (self.session.on_ack(out(number).key, KEPT) is None) == (number in self.acked)
+        assert (self.session.on_ack(out(number).key, KEPT, 0) is None) == (number in self.acked)
         self.acked.add(number)
 
     @precondition(lambda self: self.handed)
@@ -277,7 +346,7 @@ class Sessions(RuleBasedStateMachine):
         for _ in range(2 * len(self.handed) + 2):
             self.now_s += 100
             for number in send(self.session, self.now_s):
-                self.session.on_ack(out(number).key, KEPT)
+                self.session.on_ack(out(number).key, KEPT, 0)
                 self.acked.add(number)
             for number in self.handed - self.acked:
                 self.session.on_puback(number, 0, self.now_s)

@@ -149,6 +149,12 @@ def test_the_acknowledgement_examples_decode():
     assert ack.Ack.decode(_example("refusal")).rejected is RejectReason.FIELD_TYPE
 
 
+def test_the_joined_answers_example_decodes():
+    kept, refused = ack.decode_joined(_example("joined answers"))
+    assert kept == (b"speed|7|12", ack.Ack(ack.AckToken(2, 88_123)))
+    assert refused[1].rejected is RejectReason.FIELD_TYPE
+
+
 def test_the_later_example_decodes():
     assert ack.decode_answer(_example("later")) == ack.Later(
         ack.LaterReason.FIELD_TYPE, 30_000, "field 'temperature' of stream 'weather': expected a number, found a string"

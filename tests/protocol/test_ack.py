@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.ack import RETRY_AFTER_MS_MAX, Ack, AckToken, Later, LaterReason, decode_answer
+from edgewake.protocol.ack import (
+    JOINED_BYTES_MAX,
+    RETRY_AFTER_MS_MAX,
+    Ack,
+    AckToken,
+    Later,
+    LaterReason,
+    decode_answer,
+    decode_joined,
+    is_joinable,
+    joined,
+)
 from edgewake.protocol.errors import RejectReason, RemoteError
 
 
@@ -50,3 +61,42 @@ def test_a_wait_of_more_than_an_hour_is_shortened() -> None:
 def test_other_bytes_are_no_answer(payload: bytes) -> None:
     with pytest.raises(RemoteError):
         decode_answer(payload)
+
+
+ANSWERS = [
+    (b"speed|7|12", Ack(AckToken(2, 88_123))),
+    (b"speed|7|13", Ack(AckToken(0, 17, dead=True), RejectReason.FIELD_TYPE, 'a "number"')),
+    (b"speed|7|14", Later(LaterReason.BUSY, 5_000)),
+]
+
+
+def test_joined_answers_are_what_the_document_shows() -> None:
+    (payload,) = joined(ANSWERS[:1])
+    assert payload == b'[["speed|7|12","2.88123"]]'
+    assert decode_joined(b"".join(joined(ANSWERS))) == ANSWERS
+
+
+def test_joined_answers_are_cut_into_messages_that_a_small_device_can_read() -> None:
+    many = [(b"speed|7|%d" % i, Ack(AckToken(0, i))) for i in range(10_000)]
+    payloads = list(joined(many))
+    assert max(map(len, payloads)) <= JOINED_BYTES_MAX
+    assert [answer for payload in payloads for answer in decode_joined(payload)] == many
+
+
+def test_nothing_to_join_is_no_message() -> None:
+    assert list(joined([])) == []
+
+
+@given(st.binary(max_size=140))
+def test_joinable_is_what_survives_joining(correlation: bytes) -> None:
+    if is_joinable(correlation):
+        (payload,) = joined([(correlation, Ack(AckToken(0, 1)))])
+        assert decode_joined(payload) == [(correlation, Ack(AckToken(0, 1)))]
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{}", b"5", b"[1]", b"[[]]", b'[["a"]]', b'[[1,"0.1"]]', b'[["a","x"]]', b'[["a",5]]', b'[["a",{}]]']
+)
+def test_other_bytes_are_no_joined_answers(payload: bytes) -> None:
+    with pytest.raises(RemoteError):
+        decode_joined(payload)
