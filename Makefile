@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format bench lock clean
+.PHONY: help demo test quick lint types format bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -22,6 +22,9 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	$(RUN)ruff check .
 	@$(MAKE) --no-print-directory types
 	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
+	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 2 -m "not services"
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

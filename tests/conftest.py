@@ -19,8 +19,29 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+SERVICE_FIXTURES = frozenset({"kafka", "mosquitto", "own_kafka", "own_broker", "broker", "page_kafka", "spark", "browser", "spark_jars"})
+"""Whoever asks for one of these, through others or at once, starts a service."""
+STARTERS = (
+    ("tests.services", {"Process", "part", "run_kafka", "run_mosquitto"}),
+    ("tests.story.system", None),
+    ("tests.deploy.production", None),
+)
+"""Modules, and names in them, whose users start services by themselves."""
+
+
+def _starts_services(item: pytest.Item) -> bool:
+    if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        return True
+    used = [(getattr(value, "__module__", ""), name) for name, value in vars(item.module).items()]  # type: ignore[attr-defined]
+    return any(module == origin and (names is None or name in names) for module, name in used for origin, names in STARTERS)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest one first, so that no process works at it alone when the other is done."""
+    """Mark what starts services. The longest one first, so that no process works at it alone when the other is done."""
+    for item in items:
+        if _starts_services(item):
+            item.add_marker("services")
     items.sort(key=lambda item: "story" not in item.path.parent.name)
 
 

@@ -18,6 +18,8 @@ from edgewake.deploy import jars, java, kafka_node, mosquitto
 
 START_S = 120.0
 STOP_S = 15.0
+QUICK = "EDGEWAKE_QUICK"
+"""Set by `make quick`."""
 PORTS = 2_000
 """Ports of one test process."""
 _PR_SET_PDEATHSIG = 1
@@ -87,6 +89,7 @@ class Process:
 
     def start(self) -> Process:
         """Start the child; its output is appended to the log."""
+        assert not os.environ.get(QUICK), "`make quick` starts no service: mark this test with pytest.mark.services"
         assert self._child is None or self._child.poll() is not None, "is running"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:

@@ -333,6 +333,7 @@ def _bound_of_a_record(here: World, size: int) -> Iterator[None]:
         bound(RECORD_BYTES_MAX)
 
 
+@pytest.mark.services
 def test_a_wrong_configuration_is_said_in_one_line_with_exit_2(tmp_path) -> None:
     from tests.services import part
 
