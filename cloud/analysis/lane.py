@@ -24,6 +24,7 @@ from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new, with_
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.query import Progress, QueryState
@@ -49,6 +50,7 @@ def source(session: SparkSession, kafka: KafkaConfig, topic: str, records_max: i
     """Committed records of a stream, from the earliest on; stops loudly when retention took what was not read yet."""
     return (
         session.readStream.format("kafka")
+        .options(**spark_options(kafka.security))
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from edgewake.cloud.kafka.security import SPARK_REDACTED
 from edgewake.protocol.errors import ConfigError
 
 _STREAMING: Final = "spark.sql.streaming"
@@ -18,6 +19,7 @@ _STATE: Final = f"{_STREAMING}.stateStore"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": SPARK_REDACTED,
     "spark.sql.session.timeZone": "UTC",
     # Fields are JSON names: `Speed` is not `speed`.
     "spark.sql.caseSensitive": "true",

@@ -14,7 +14,6 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
-from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.result import KIND_HEADER
 
 log = logging.getLogger("edgewake.analysis")
@@ -31,7 +30,7 @@ class Transactions:
         try:
             self._producer.init_transactions(COMMIT_TIMEOUT_S)
         except KafkaException as error:
-            raise Unavailable(f"Kafka at {config.bootstrap}: {error.args[0].str()}") from error
+            raise clients.away(config, error.args[0]) from error
 
     def write(self, outputs: Iterable[Output]) -> None:
         """Write all or nothing; raises KafkaException, after which this object is of no use any more."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
+from edgewake.cloud.kafka.security import client_settings, explain
+from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
@@ -22,7 +25,7 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
     """An idempotent producer, acks=all. `linger.ms` 2 trades 2 ms for fewer requests; poll it for delivery reports."""
     return Producer(
         {
-            "bootstrap.servers": config.bootstrap,
+            **_connection(config),
             "client.id": client_id,
             "enable.idempotence": True,
             "acks": "all",
@@ -30,8 +33,6 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
             "compression.type": "lz4",
             "message.max.bytes": RECORD_BYTES_MAX,
             "partitioner": "murmur2_random",
-            "error_cb": _log_error,
-            "log_level": 2,  # `error_cb` logs what matters, less often
         }
         | more
     )
@@ -61,7 +62,7 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
     """A consumer of committed records. Without `group` it is assigned by hand and has no offsets of its own."""
     return Consumer(
         {
-            "bootstrap.servers": config.bootstrap,
+            **_connection(config),
             "client.id": client_id,
             "group.id": group or f"{client_id}-unused",
             "enable.auto.commit": False,
@@ -74,8 +75,6 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": RECORD_BYTES_MAX,
             "queued.max.messages.kbytes": 16_384,
-            "error_cb": _log_error,
-            "log_level": 2,  # `error_cb` logs what matters, less often
         }
         | more
     )
@@ -83,19 +82,40 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
 
 def admin(config: KafkaConfig) -> AdminClient:
     """A client that makes and describes topics."""
-    return AdminClient({"bootstrap.servers": config.bootstrap, "error_cb": _log_error, "log_level": 2})
+    return AdminClient(_connection(config))
+
+
+def _connection(config: KafkaConfig) -> dict[str, Any]:
+    """Where Kafka is and who we are. Raises ConfigError where a file of `kafka.security` cannot be read."""
+    return {
+        "bootstrap.servers": config.bootstrap,
+        "error_cb": partial(_on_error, config),
+        "log_level": 2,  # `error_cb` logs what matters, less often
+        **client_settings(config.security),
+    }
+
+
+def away(config: KafkaConfig, error: KafkaError) -> Unavailable:
+    """Kafka does not answer: with what was last found wrong with our security, because librdkafka then only says that time is over."""
+    why = _refusals.get(config.bootstrap)
+    return Unavailable(f"Kafka at {config.bootstrap}: {error.str() if why is None else why}")
 
 
 LOG_AGAIN_S: Final = 30.0
 """Seconds before the same trouble is logged again: librdkafka reports every failed attempt."""
 _logged: dict[str, float] = {}
+_refusals: dict[str, str] = {}
+"""Bootstrap → what is wrong with our security there."""
 
 
-def _log_error(error: KafkaError) -> None:
+def _on_error(config: KafkaConfig, error: KafkaError) -> None:
+    why = explain(error.name(), error.str(), config.security)
+    if why is not None:
+        _refusals[config.bootstrap] = why
     now = time.monotonic()
     if now - _logged.get(error.name(), -LOG_AGAIN_S) >= LOG_AGAIN_S:
         _logged[error.name()] = now
-        log.warning("Kafka: %s", error.str(), extra={"event": "kafka.error", "code": error.name()})
+        log.warning("Kafka: %s", error.str() if why is None else why, extra={"event": "kafka.error", "code": error.name()})
 
 
 def is_fenced(error: KafkaError) -> bool:

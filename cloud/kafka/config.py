@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
+from edgewake.cloud.kafka.security import SecurityConfig
 from edgewake.protocol.config import Config
 
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -19,6 +20,8 @@ class KafkaConfig(Config):
 
     bootstrap: str = "127.0.0.1:9092"
     """host:port, several separated by commas."""
+    security: SecurityConfig = SecurityConfig()
+    """[kafka.security]"""
     partitions: int = Field(default=2, ge=1, le=256)
     """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from edgewake.cloud.kafka.clients import admin
+from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.protocol import topics
@@ -23,7 +23,8 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
     try:
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
-        raise Unavailable(f"Kafka at {config.bootstrap}: {error.args[0].str()}") from error
+        client.poll(0)  # so that librdkafka says what is wrong
+        raise away(config, error.args[0]) from error
     names = list(dict.fromkeys(names))
     for name in names:
         if name in existing:
