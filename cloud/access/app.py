@@ -45,6 +45,7 @@ OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 LATER: Final = 2
 """How many times longer than after a lost connection a browser waits that is refused."""
+ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Start", "Retry-After"]
 
 WORDS: Final = frozenset({"where", "select", "from", "on_gap", "checkpoint", "last_event_id", "lastEventId", "lastEventID"})
@@ -67,6 +68,10 @@ From = Annotated[str | None, Query(alias="from", description="earliest, latest (
 OnGap = Annotated[str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")]
 Checkpoint = Annotated[
     str | None, Query(description="Progress without an event: `event: checkpoint` with data (event, default), or an id alone (id).")
+]
+Heartbeat = Annotated[
+    str | None,
+    Query(description="Seconds of silence after which a comment or the progress is sent, 5 to 300: the longer, the longer a radio sleeps."),
 ]
 Cursor = Annotated[
     str | None, Query(alias="last_event_id", description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.")
@@ -104,6 +109,7 @@ class _Events:
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
             app.add_api_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
+            app.add_api_route(path, _not_allowed, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
 
     async def one(
         self,
@@ -114,11 +120,12 @@ class _Events:
         start: From = None,
         on_gap: OnGap = None,
         checkpoint: Checkpoint = None,
+        heartbeat: Heartbeat = None,
         last_event_id: LastEventId = None,
         cursor: Cursor = None,
     ) -> Response:
         """Follow one stream or query."""
-        return await self.several(http, [name], where, select, start, on_gap, checkpoint, last_event_id, cursor)
+        return await self.several(http, [name], where, select, start, on_gap, checkpoint, heartbeat, last_event_id, cursor)
 
     async def several(
         self,
@@ -129,6 +136,7 @@ class _Events:
         start: From = None,
         on_gap: OnGap = None,
         checkpoint: Checkpoint = None,
+        heartbeat: Heartbeat = None,
         last_event_id: LastEventId = None,
         cursor: Cursor = None,
     ) -> Response:
@@ -139,7 +147,14 @@ class _Events:
         try:
             _check_words(http)
             asked = subscription.request(
-                stream, where=where, select=select, start=start, on_gap=on_gap, checkpoint=checkpoint, cursors=cursors
+                stream,
+                where=where,
+                select=select,
+                start=start,
+                on_gap=on_gap,
+                checkpoint=checkpoint,
+                heartbeat=heartbeat,
+                cursors=cursors,
             )
             return await self._open_or_leave(http, asked)
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
@@ -156,7 +171,7 @@ class _Events:
 
     async def _open_or_leave(self, http: Request, asked: subscription.Request) -> Response:
         """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is left of it."""
-        stream = self._streams.add(connection_of(http.scope))
+        stream = self._streams.add(connection_of(http.scope), heartbeat_s=asked.heartbeat_s)
         opening: asyncio.Task[Response] = asyncio.create_task(self._open(stream, asked))
         try:
             waited: set[asyncio.Future[Any]] = {opening, stream.lost}
@@ -237,7 +252,11 @@ def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
 
 
 async def _options() -> Response:
-    return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
+    return Response(status_code=204, headers=ALLOW)
+
+
+async def _not_allowed() -> Response:
+    return Problem(405, "method_not_allowed", "streams are read with GET", headers=ALLOW).response()
 
 
 def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics) -> None:

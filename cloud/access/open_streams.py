@@ -31,10 +31,10 @@ RETRY_AFTER_S: Final = 2.0
 class OpenStream:
     """A place for one stream on one connection, from the request on; its session comes when the stream is opened. `close` it."""
 
-    def __init__(self, streams: OpenStreams, connection: Connection, *, now: float) -> None:
+    def __init__(self, streams: OpenStreams, connection: Connection, *, heartbeat_s: float, now: float) -> None:
         self.connection = connection
         self.session: Session | None = None
-        self.heartbeat_s = streams.config.heartbeat_s
+        self.heartbeat_s = heartbeat_s
         self.progress = Progress(0, now)
         self.written = 0
         self.written_at = now
@@ -143,12 +143,15 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, connection: Connection) -> OpenStream:
-        """A place for one more, which counts from now on, while it is being opened too. Raises Full."""
+    def add(self, connection: Connection, *, heartbeat_s: float | None) -> OpenStream:
+        """A place for one more, which counts from now on, while it is being opened too. Raises Full.
+
+        `heartbeat_s` is what its client asks for; None: the server's own.
+        """
         self.admit()
         if len(self._streams) >= self.config.clients_max:
             raise Full(f"this server already serves {len(self._streams)} clients")
-        stream = OpenStream(self, connection, now=self.clock.monotonic_s())
+        stream = OpenStream(self, connection, heartbeat_s=heartbeat_s or self.config.heartbeat_s, now=self.clock.monotonic_s())
         self._streams.add(stream)
         self._empty.clear()
         return stream

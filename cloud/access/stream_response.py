@@ -37,7 +37,7 @@ class EventStream(Response):
         self.raw_headers = [
             *HEADERS,
             (b"edgewake-start", start.how.encode()),
-            (b"edgewake-heartbeat", b"%g" % streams.config.heartbeat_s),
+            (b"edgewake-heartbeat", b"%g" % stream.heartbeat_s),
         ]
         cursor = session.cursor().encode()
         if len(cursor) <= CURSOR_HEADER_MAX:

@@ -28,6 +28,9 @@ Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 
 KNOWN_OF_A_GAP: Final = ("stream", "query", "device")
 """What a gap's own fields say of the events that were lost; its numbers and times are the gap's."""
+HEARTBEAT_S_MIN: Final = 5
+HEARTBEAT_S_MAX: Final = 300
+"""What a client may ask for: a radio that is woken more often never sleeps; proxies close what is silent for longer."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The year 9999."""
 
@@ -71,6 +74,8 @@ class Request:
     """It names how to go on after a gap: earliest or latest. That is also how a client goes on that was stopped at one."""
     checkpoint_events: bool = True
     """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone, which half of all clients ignore."""
+    heartbeat_s: float | None = None
+    """Seconds of silence after which the client wants a sign of life; None: as the server likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,7 @@ def request(
     start: str | None = None,
     on_gap: str | None = None,
     checkpoint: str | None = None,
+    heartbeat: str | None = None,
     cursors: Sequence[str | None] = (),
 ) -> Request:
     """Read the words of a request; `cursors` in order of rank, the first that is not empty counts. Raises RequestError."""
@@ -180,7 +186,15 @@ def request(
         gap_policy,
         on_gap in (OnGap.EARLIEST, OnGap.LATEST),
         checkpoint != "id",
+        None if heartbeat is None else parse_heartbeat(heartbeat),
     )
+
+
+def parse_heartbeat(text: str) -> float:
+    """Seconds; raises RequestError."""
+    if text.isascii() and text.isdigit() and HEARTBEAT_S_MIN <= int(text) <= HEARTBEAT_S_MAX:
+        return float(text)
+    raise RequestError("heartbeat", f"heartbeat={text[:40]!r}: expected whole seconds from {HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX}")
 
 
 def parse_start(text: str) -> Edge | int:

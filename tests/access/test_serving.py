@@ -12,10 +12,11 @@ import pytest
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.edge.client.sse import Event
 from edgewake.protocol import topics
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 from tests.access.world import Server, open_stream, server
-from tests.feeds import Feed, QueryFeed, eventually, unique
+from tests.feeds import DEADLINE_S, Feed, QueryFeed, eventually, unique
 from tests.services import free_ports, part
 
 
@@ -117,10 +118,43 @@ async def test_the_headers_fit_an_endless_answer(access_a: Server, feed: Feed) -
         assert bytes(stream.raw).startswith(b":\nretry: ")
 
 
+async def test_a_client_says_how_long_silence_may_be(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name, heartbeat=240) as stream:
+        assert (stream.status, stream.headers["edgewake-heartbeat"]) == (200, "240")
+    for wrong in ("4", "301", "-9", "1e2", "soon"):
+        refused = get(access_a.url, f"/v1/streams/{feed.name}/events?heartbeat={wrong}")
+        assert (refused.status_code, "from 5 to 300" in refused.json()["detail"]) == (400, True)
+
+
+async def test_progress_behind_a_filter_comes_with_the_heartbeat_and_lets_a_radio_sleep(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
+) -> None:
+    with server(access_directory, kafka_config, cursor_key, heartbeat_s=2) as calm:
+        async with open_stream(calm.url, feed.name, where="n > 100") as stream:
+            await stream.until_cursor()
+            pieces = 0
+            for _ in range(40):
+                await asyncio.to_thread(feed.send)
+                await asyncio.sleep(0.05)
+            feed.send(n=61)
+            async with asyncio.timeout(DEADLINE_S):
+                events: list[Event] = []
+                while not [event for event in events if event.type == "message"]:
+                    piece = await stream.chunk()
+                    assert piece is not None
+                    pieces += 1
+                    events += stream.parser.feed(piece)
+            # Forty ticks brought something that is not shown. At most one piece in two seconds says so, however long they took.
+            assert pieces < 20
+            assert orjson.loads(events[-1].data)["n"] == 101
+
+
 def test_head_ends_and_options_names_the_methods(access_a: Server, feed: Feed) -> None:
     head = httpx.head(f"{access_a.url}/v1/streams/{feed.name}/events", timeout=10)
     options = httpx.options(f"{access_a.url}/v1/events", timeout=10)
     assert (head.status_code, head.content, options.status_code, options.headers["allow"]) == (200, b"", 204, "GET, HEAD, OPTIONS")
+    refused = httpx.post(f"{access_a.url}/v1/events", timeout=30)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
 def test_other_sites_may_not_read_unless_they_are_configured(
