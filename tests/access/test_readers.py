@@ -11,12 +11,11 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, server
@@ -112,16 +111,6 @@ async def test_a_client_that_overlooks_lone_ids_would_lose_events(access_a: Serv
             await asyncio.to_thread(send, feed, COUNT, COUNT)
     assert proxy.made == 1
     assert (await following)[0][0] > 1
-
-
-@pytest.fixture
-async def browser_page() -> AsyncIterator[Page]:
-    """A blank page in headless Chromium."""
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
-        yield await browser.new_page()
-        await browser.close()
 
 
 FOLLOW = """name => {
