@@ -1,6 +1,6 @@
 """What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and the one way to start and stop.
 
-A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a closed word for machines, `detail` a sentence for people.
+A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a fixed identifier for programs, `detail` a sentence for people.
 """
 
 from __future__ import annotations

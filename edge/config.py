@@ -75,7 +75,7 @@ class LogConfig(Config):
     """The event log: what is accepted is here until the cloud has it."""
 
     linger_ms: float = Field(default=2.0, ge=0, le=1000)
-    """How long a commit waits for company. Every commit is one fsync; 2 ms cost a lone reading nothing that it would notice."""
+    """How long a commit waits for more readings. Every commit is one fsync; a delay of 2 ms is not noticeable."""
     commit_readings_max: int = Field(default=5_000, ge=1, le=100_000)
     """Readings of one stream that end the waiting at once."""
     queue_readings_max: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -108,11 +108,11 @@ class UplinkConfig(Config):
     """A frame that the cloud did not acknowledge for so long is sent again; doubled at each attempt. One that three later frames have
     overtaken is sent again sooner."""
     ack_timeout_max_s: float = Field(default=120.0, gt=0)
-    """Bound of that doubling: so long at most a healed cloud waits for an old frame."""
+    """Bound of that doubling: the longest time until an old frame is sent again after an outage."""
     backoff_min_s: float = Field(default=0.2, gt=0)
     """First wait before connecting again; doubled and jittered."""
     backoff_max_s: float = Field(default=30.0, gt=0)
-    """Bound of it: so long at most a healed broker waits for this device."""
+    """Bound of it: the longest time until this device connects again after an outage."""
     keepalive_s: int = Field(default=10, ge=1, le=3600)
     """Silence after which the broker is asked for a sign of life; a dead line is noticed within twice that."""
     status_interval_s: float = Field(default=10.0, gt=0)
@@ -159,7 +159,7 @@ class FileTailConfig(SourceConfig):
 
     type: Literal["file_tail"]
     path: Path
-    """The file; it may come into being later."""
+    """The file; it may be created later."""
     format: Literal["json", "text"] = "json"
     """json: each line is a JSON object; text: each line becomes the field `line`."""
     start: Literal["beginning", "end"] = "beginning"

@@ -1,4 +1,4 @@
-"""Logs are events: one line each, a closed word for machines and a sentence for people, never a payload.
+"""Logs are events: one line each, a fixed identifier for programs and a sentence for people, never a payload.
 
     log = logging.getLogger("edgewake.bridge")
     log.info("connected to the broker", extra={"event": "mqtt.connected", "host": …})

@@ -262,14 +262,14 @@ async def _not_allowed() -> Response:
 def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics) -> None:
     @app.get("/v1/streams")
     async def catalogue() -> Response:
-        """Streams and queries there are."""
+        """Lists all streams and queries."""
         if not hub.catalogue.is_reachable:
             raise Unavailable("Kafka does not answer")
         return JSONResponse({"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"})
 
     @app.get("/v1/server", include_in_schema=False)
     async def server() -> Response:
-        """Who serves, and where the operations API is; for the page."""
+        """Server name and address of the operations API (used by the page)."""
         return JSONResponse({"name": config.name, "ops_url": config.ops_url}, headers={"Cache-Control": "no-store"})
 
     @app.get("/healthz")

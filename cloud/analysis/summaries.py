@@ -1,7 +1,7 @@
 """Minute summaries: per stream, field and minute what can be merged later: count, sum, min, max, HLL, KLL, frequent items.
 
 They are kept on `ew.sketches` (compacted; key stream|field|minute) and in the lake (lake.py). "Distinct devices last week" or "p99 since
-Tuesday" is then a merge of kept sketches. A field of text or truth has no KLL values and null sum, min, max. Value on `ew.sketches`:
+Tuesday" is then a merge of kept sketches. Text and boolean fields have no KLL values and null sum, min, max. Value on `ew.sketches`:
 
     {"stream":…,"field":…,"minute":1790000040000,"readings":…,"count":…,"sum":…,"min":…,"max":…,"hll":base64,"kll":base64,"top":base64,
      "revision":…}

@@ -54,7 +54,7 @@ class OpsConfig(config.Config):
     key_file: Path
     """File with the API key, readable by its owner only."""
     access_urls: tuple[str, ...] = ()
-    """Addresses of access servers as clients reach them; where a query's results are is told with them."""
+    """Addresses of access servers as clients reach them; used to tell clients where a query's results can be read."""
     kafka: KafkaConfig = KafkaConfig()
 
 
