@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response
 from edgewake.cloud.access import page
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import connection_of
+from edgewake.cloud.access.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.session import Session
@@ -38,6 +39,7 @@ from edgewake.cloud.log.subscription import RequestError, SubscriptionTooLarge
 from edgewake.cloud.web import Problem, install
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+from edgewake.protocol.lease_read import parse_name
 
 log = logging.getLogger("edgewake.access")
 
@@ -48,7 +50,9 @@ LATER: Final = 2
 ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Start", "Retry-After"]
 
-WORDS: Final = frozenset({"where", "select", "from", "on_gap", "checkpoint", "last_event_id", "lastEventId", "lastEventID"})
+WORDS: Final = frozenset(
+    {"heartbeat", "lease", "where", "select", "from", "on_gap", "checkpoint", "last_event_id", "lastEventId", "lastEventID"}
+)
 """Parameters of a stream's address."""
 
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -76,11 +80,16 @@ Heartbeat = Annotated[
 Cursor = Annotated[
     str | None, Query(alias="last_event_id", description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.")
 ]
+LeaseName = Annotated[
+    str | None,
+    Query(alias="lease", description="As the header Edgewake-Lease, `ID.TOKEN`: the push proxy wakes you no more while you read here."),
+]
+LeaseHeader = Annotated[str | None, Header(alias="Edgewake-Lease", description="Your lease at the push proxy, `ID.TOKEN`.")]
 LastEventId = Annotated[str | None, Header(description="The cursor to go on from.")]
 
 
-def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics, clock: Clock) -> FastAPI:
-    """The application; `hub` and `streams` are run by the caller."""
+def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> FastAPI:
+    """The application; `hub`, `streams` and `leases` are run by the caller."""
     app = FastAPI(
         title="Edgewake access", summary="Streams and results of continuous queries, exactly once, with a cursor.", docs_url="/docs"
     )
@@ -90,11 +99,11 @@ def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metr
             CORSMiddleware,
             allow_origins=config.allow_origins,
             allow_methods=["GET", "HEAD"],
-            allow_headers=["Last-Event-ID", "Cache-Control"],
+            allow_headers=["Last-Event-ID", "Cache-Control", "Edgewake-Lease"],
             expose_headers=EXPOSED,
             max_age=3600,
         )
-    _Events(app, hub=hub, streams=streams, metrics=metrics, clock=clock)
+    _Events(app, hub=hub, streams=streams, leases=leases, metrics=metrics, clock=clock)
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 
@@ -102,8 +111,8 @@ def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metr
 class _Events:
     """The event streams."""
 
-    def __init__(self, app: FastAPI, *, hub: Hub, streams: OpenStreams, metrics: Metrics, clock: Clock) -> None:
-        self._hub, self._streams, self._metrics, self._clock = hub, streams, metrics, clock
+    def __init__(self, app: FastAPI, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> None:
+        self._hub, self._streams, self._leases, self._metrics, self._clock = hub, streams, leases, metrics, clock
         app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
         app.add_api_route("/v1/events", self.several, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
@@ -123,9 +132,13 @@ class _Events:
         heartbeat: Heartbeat = None,
         last_event_id: LastEventId = None,
         cursor: Cursor = None,
+        lease: LeaseName = None,
+        lease_header: LeaseHeader = None,
     ) -> Response:
         """Follow one stream or query."""
-        return await self.several(http, [name], where, select, start, on_gap, checkpoint, heartbeat, last_event_id, cursor)
+        return await self.several(
+            http, [name], where, select, start, on_gap, checkpoint, heartbeat, last_event_id, cursor, lease, lease_header
+        )
 
     async def several(
         self,
@@ -139,6 +152,8 @@ class _Events:
         heartbeat: Heartbeat = None,
         last_event_id: LastEventId = None,
         cursor: Cursor = None,
+        lease: LeaseName = None,
+        lease_header: LeaseHeader = None,
     ) -> Response:
         """Follow several streams and queries in one connection, with one cursor."""
         query = http.query_params
@@ -156,7 +171,7 @@ class _Events:
                 heartbeat=heartbeat,
                 cursors=cursors,
             )
-            return await self._open_or_leave(http, asked)
+            return await self._open_or_leave(http, asked, _lease(lease_header or lease))
         except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
             if isinstance(error, UnknownStream) and asked is not None and self._hub.has_stream(asked.cursor, error.name):
                 error = Unavailable(f"stream {error.name!r} is not there at the moment")
@@ -169,10 +184,10 @@ class _Events:
             return Later(LATER * self._streams.retry_ms())
         return problem.response()
 
-    async def _open_or_leave(self, http: Request, asked: subscription.Request) -> Response:
+    async def _open_or_leave(self, http: Request, asked: subscription.Request, lease: tuple[str, str] | None) -> Response:
         """Open a stream; given up at once when the client hangs up meanwhile, so that nothing is left of it."""
         stream = self._streams.add(connection_of(http.scope), heartbeat_s=asked.heartbeat_s)
-        opening: asyncio.Task[Response] = asyncio.create_task(self._open(stream, asked))
+        opening: asyncio.Task[Response] = asyncio.create_task(self._open(stream, asked, lease))
         try:
             waited: set[asyncio.Future[Any]] = {opening, stream.lost}
             await asyncio.wait(waited, timeout=OPEN_S, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +203,7 @@ class _Events:
             return Response(status_code=204)  # nobody is there to read it
         raise Unavailable(f"Kafka did not say within {OPEN_S:.0f} s where to begin")
 
-    async def _open(self, stream: OpenStream, asked: subscription.Request) -> Response:
+    async def _open(self, stream: OpenStream, asked: subscription.Request, lease: tuple[str, str] | None) -> Response:
         plan = await self._hub.open(asked.subscription)
         try:
             start = await self._hub.start(plan, asked)
@@ -209,7 +224,15 @@ class _Events:
         except BaseException:
             self._hub.close(plan)
             raise
-        return EventStream(stream, session, start, plan, hub=self._hub, streams=self._streams, metrics=self._metrics)
+        report = None if lease is None else LeaseReport(self._leases, lease, plan.subscription.streams, session.cursor())
+        return EventStream(stream, session, start, plan, hub=self._hub, streams=self._streams, metrics=self._metrics, lease=report)
+
+
+def _lease(name: str | None) -> tuple[str, str] | None:
+    found = None if not name else parse_name(name)
+    if name and found is None:
+        raise RequestError("lease", "lease: expected ID.TOKEN as the push proxy gave them")
+    return found
 
 
 def _check_words(http: Request) -> None:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.access import sse
+from edgewake.cloud.access.lease_reports import LeaseReport
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.session import Session
@@ -30,8 +31,18 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, stream: OpenStream, session: Session, start: Start, plan: Plan, *, hub: Hub, streams: OpenStreams, metrics: Metrics
+        self,
+        stream: OpenStream,
+        session: Session,
+        start: Start,
+        plan: Plan,
+        *,
+        hub: Hub,
+        streams: OpenStreams,
+        metrics: Metrics,
+        lease: LeaseReport | None = None,
     ) -> None:
+        """`lease`: what is reported to the push proxies while the stream is open."""
         self.status_code = 200
         self.background = None
         self.raw_headers = [
@@ -44,12 +55,15 @@ class EventStream(Response):
             self.raw_headers.append((b"edgewake-cursor", cursor))
         self._stream, self._session, self._start, self._plan = stream, session, start, plan
         self._hub, self._streams, self._metrics = hub, streams, metrics
+        self._lease = lease
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
                 self._count()
+                if self._lease is not None:
+                    self._lease.begin()
                 self._stream.begin(self._session, retry_ms=self._streams.retry_ms())
                 await self._stream.ended
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -60,6 +74,8 @@ class EventStream(Response):
     def discard(self) -> None:
         """Leave nothing behind; also of an answer that is never sent."""
         if not self._stream.is_closed:
+            if self._lease is not None:
+                self._lease.end()
             self._session.close()
             self._stream.close()
             self._hub.close(self._plan)

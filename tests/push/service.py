@@ -59,20 +59,21 @@ def readings(config: KafkaConfig, stream: str) -> Readings:
 
 
 @contextmanager
-def serving(name: str, bootstrap: str, directory: Path, **more: object) -> Iterator[Service]:
+def serving(kind: str, bootstrap: str, directory: Path, **more: object) -> Iterator[Service]:
     """`edgewake access` or `edgewake push`, ready."""
     (port,) = free_ports(1)
+    name = more.pop("name", f"{kind}-1")
     keys = directory / "cursor.keys"
     if not keys.exists():
         keys.write_text(f"1 {'ab' * 32}\n")
     lease_keys = directory / "lease.keys"
     lease_keys.write_text("cd" * 32 + "\n")
-    lines = [f'name = "{more.pop("name", f"{name}-1")}"', f"port = {port}", f'cursor_key_file = "{keys}"']
-    lines += [f'lease_key_file = "{lease_keys}"'] if name == "push" else []
+    lines = [f'name = "{name}"', f"port = {port}", f'cursor_key_file = "{keys}"']
+    lines += [f'lease_key_file = "{lease_keys}"'] if kind == "push" else []
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     config = directory / f"{name}-{port}.toml"
     config.write_text("\n".join(lines) + f'\n[kafka]\nbootstrap = "{bootstrap}"\n')
-    service = Service(f"http://127.0.0.1:{port}", part(name, config, directory / f"{name}-{port}.log"))
+    service = Service(f"http://127.0.0.1:{port}", part(kind, config, directory / f"{name}-{port}.log"))
     with service.process:
         service.until_ready()
         yield service
@@ -111,6 +112,8 @@ class Reader:
     cursor: str | None = None
     seen: list[int] = None  # type: ignore[assignment]
     gaps: list[dict[str, Any]] = None  # type: ignore[assignment]
+    lease: str | None = None
+    """ID.TOKEN of its lease, which it names when it reads."""
 
     def __post_init__(self) -> None:
         self.seen, self.gaps = [], []
@@ -132,8 +135,15 @@ class Reader:
                     return
 
     @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Stay connected."""
+        async with self._blocks("latest"):
+            yield
+
+    @asynccontextmanager
     async def _blocks(self, start: str) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
         headers = {"Last-Event-ID": self.cursor} if self.cursor else {}
+        headers |= {"Edgewake-Lease": self.lease} if self.lease else {}
         address = f"{self.url}/v1/streams/{self.stream}/events"
         async with (
             httpx.AsyncClient(timeout=20) as client,

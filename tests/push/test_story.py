@@ -175,6 +175,62 @@ async def test_a_second_proxy_takes_over_from_one_that_is_killed(
             await wake_up(second, lease)
 
 
+async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with receiving() as receiver:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        stream.add(1)
+        await receiver.got(1)
+        await seen(push, lease, lambda found: found["state"] == "notified")
+        client.lease = f"{lease['id']}.{lease['token']}"
+        before = client.cursor
+        async with client.reading():
+            found = await seen(push, lease, lambda found: found["state"] == "paused")
+            assert (found["cursor"], found["unanswered"], found["unseen_count"]) == (before, 0, 0)
+            stream.add(4)
+        async with httpx.AsyncClient(timeout=20, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+            answer = await http.patch(f"{push.url}/v1/leases/{lease['id']}", json={"cursor": before})
+        assert (answer.status_code, answer.json()["state"]) == (200, "waiting")
+        assert (await receiver.got(2))[1].verified(lease["secret"])["again"] == 0
+        await wake_up(push, lease)
+
+
+async def test_a_request_repeated_with_its_key_makes_one_lease(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    body, key = lease_body(client, "http://127.0.0.1:9/hook"), {"Idempotency-Key": uuid.uuid4().hex}
+    async with httpx.AsyncClient(timeout=30, base_url=push.url) as http:
+        first, again = [await http.post("/v1/leases", json=body, headers=key) for _ in range(2)]
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert [(one.json()["id"], one.json()["token"], one.json()["secret"]) for one in (first, again)] == [
+            (first.json()["id"], first.json()["token"], first.json()["secret"])
+        ] * 2
+        other = await http.post("/v1/leases", json=body | {"ttl_s": 100}, headers=key)
+        assert (other.status_code, other.json()["title"]) == (409, "idempotency key")
+        assert (await http.post("/v1/leases", json=body, headers={"Idempotency-Key": "short"})).status_code == 422
+        await wake_up(push, first.json())
+
+
+COSTLY = "n"
+for _ in range(9):
+    COSTLY = f"({COSTLY} IN (1, 2, 3, 4, 5))"
+
+
+async def test_a_lease_whose_filter_costs_too_much_does_not_stall_the_proxy(access: Service, push: Service, stream: Readings) -> None:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with httpx.AsyncClient(timeout=30, base_url=push.url) as http:
+        answer = await http.post("/v1/leases", json=lease_body(client, "http://127.0.0.1:9/hook", where=COSTLY))
+        stream.add(100)
+        async with asyncio.timeout(5):
+            assert (await http.get("/healthz")).status_code == 200
+        if answer.status_code == 201:
+            await wake_up(push, answer.json())
+        else:
+            assert (answer.status_code, answer.json()["title"]) == (422, "filter")
+
+
 async def test_only_events_that_the_filter_wants_wake(access: Service, push: Service, stream: Readings) -> None:
     client = Reader(access.url, stream.stream)
     async with (
