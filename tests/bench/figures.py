@@ -16,14 +16,25 @@ Found: TypeAlias = dict[tuple[str, str, float | None], list[float]]
 """(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (report.AT_MOST)."""
 
 
-def run(measure: Callable[[Path, int], Found], doc: str | None, rivals: Mapping[str, Sequence[float]] | None = None) -> None:
-    """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs. `rivals`: name → the rival's runs."""
+def run(
+    measure: Callable[..., Found],
+    doc: str | None,
+    rivals: Mapping[str, Sequence[float]] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs. `rivals`: name → the rival's runs.
+
+    `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls `measure(…, states=5000)`.
+    """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    for name, default in (sizes or {}).items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
+    more = {name: getattr(arguments, name) for name in sizes or {}}
     with tempfile.TemporaryDirectory() as folder:
-        figures = _medians(measure(Path(folder), arguments.runs), rivals or {})
+        figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
     for figure in figures:
         bound = f"   bound {figure['floor']:>11,.1f}" if figure["floor"] else ""
         rival = f"   rival {figure['rival']:>11,.1f}" if "rival" in figure else ""
