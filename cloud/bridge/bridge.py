@@ -6,8 +6,9 @@ and when one is gone another adopts its session (`watch`).
                      └─ ew.devices┘
 
 Kafka away: nothing is confirmed, so nothing is acknowledged; at the in-flight bound the broker stops, and what is in flight is
-sent when Kafka is back. Nothing is ever dropped here: what is refused is a dead letter. An error that Kafka's client cannot recover
-from ends the process: nothing was acknowledged, so the next one gets it all again.
+sent when Kafka is back. Sequencer away for so long that Kafka would delete what waits (`backlog`): nothing is read from the broker.
+Nothing is ever dropped here: what is refused is a dead letter. An error that Kafka's client cannot recover from ends the process: nothing
+was acknowledged, so the next one gets it all again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Bridge:
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._seen_changes = 0
-        self._is_paused = self._is_draining = False
+        self._is_paused = self._is_draining = self._is_held_back = False
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
@@ -105,7 +106,7 @@ class Bridge:
         )
 
     def _new_adoption(self, session: str) -> Adoption:
-        return Adoption(
+        adoption = Adoption(
             self._config.mqtt,
             client_id=client_id(session),
             filters=FILTERS,
@@ -113,6 +114,8 @@ class Bridge:
             on_publish=self._on_publish,
             clock=self._clock,
         )
+        adoption.set_reading(not self._is_paused)
+        return adoption
 
     def _on_session_ended(self, session: str) -> None:
         self._writer.write(KafkaRecord(topics.BRIDGES, self._register.key(session), None, [], self._clock.now_ms()), None)
@@ -202,6 +205,20 @@ class Bridge:
             self.metrics.waits["queue"] += 1
             self._set_reading(False)
 
+    def hold_back(self, wanted: bool) -> None:
+        """Accept nothing more, or go on: the sequencer is too far behind, or has caught up."""
+        if wanted == self._is_held_back:
+            return
+        self._is_held_back = self.metrics.held_back = wanted
+        if wanted:
+            self.metrics.waits["behind"] += 1
+            self._set_reading(False)
+        log.log(
+            logging.ERROR if wanted else logging.INFO,
+            "the sequencer is too far behind: nothing is accepted until it has caught up" if wanted else "the sequencer has caught up",
+            extra={"event": "bridge.held_back" if wanted else "bridge.goes_on"},
+        )
+
     def _set_reading(self, wanted: bool) -> None:
         self._is_paused = not wanted
         self.source.set_reading(wanted)
@@ -259,7 +276,8 @@ class Bridge:
         self._polled_s = self._clock.monotonic_s()
         self._writer.poll()
         self._send_answers()
-        if self._is_paused and not self._is_draining and self._in_flight.has_room and not self._writer.is_blocked:
+        may_read = not self._is_draining and not self._is_held_back
+        if self._is_paused and may_read and self._in_flight.has_room and not self._writer.is_blocked:
             self._set_reading(True)
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes

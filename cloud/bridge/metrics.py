@@ -22,7 +22,9 @@ class BridgeMetrics:
     later: Counter[str] = field(default_factory=Counter)
     """Messages not accepted now, by LaterReason."""
     waits: Counter[str] = field(default_factory=Counter)
-    """Times that reading stopped: full (in flight at its bound) or queue (Kafka's client took no more)."""
+    """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no more) or behind (the sequencer is)."""
+    held_back: bool = False
+    """Is nothing accepted because the sequencer is too far behind?"""
     latency: Histogram = field(default_factory=Histogram)
     """Seconds from the socket to Kafka's confirmation."""
     inflight_messages: int = 0
@@ -43,6 +45,7 @@ class BridgeMetrics:
         yield counter("edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected)
         yield counter("edgewake_bridge_later", "Messages answered 'later', by reason", "reason", self.later)
         yield counter("edgewake_bridge_waits", "Times that reading stopped, by cause", "cause", self.waits)
+        yield gauge("edgewake_bridge_held_back", "1: accepts nothing, the sequencer is too far behind", self.held_back)
         yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
         yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
         yield gauge("edgewake_bridge_mqtt_connections", "Connections made to the broker", self.connections)

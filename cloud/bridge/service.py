@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from edgewake.cloud import metrics
+from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig
@@ -68,6 +69,7 @@ async def run(
                 tasks.create_task(bridge.source.run(), name="mqtt"),
                 tasks.create_task(bridge.watch.run(), name="watch"),
                 tasks.create_task(_follow(tables, bridge, catalogue, register, clock), name="tables"),
+                tasks.create_task(_watch_backlog(bridge, BacklogCheck(clients.admin(config.kafka)), clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
             ]
             await stop.wait()
@@ -78,6 +80,15 @@ async def run(
     finally:
         for table in tables:
             table.close()
+
+
+async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:
+    while True:
+        try:
+            bridge.hold_back(await asyncio.to_thread(check.look, clock.now_ms()))
+        except Unavailable as error:
+            log.debug("how far the sequencer is: %s", error)
+        await clock.sleep(CHECK_S)
 
 
 async def _open_kafka(

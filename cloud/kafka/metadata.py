@@ -55,4 +55,7 @@ def topic_id(client: AdminClient, topic: str) -> str:
 def topic_configs(client: AdminClient, topic: str) -> Mapping[str, str]:
     """A topic's settings as the broker has them."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    return {name: entry.value for name, entry in client.describe_configs([resource])[resource].result().items()}
+    return {
+        name: entry.value
+        for name, entry in client.describe_configs([resource], request_timeout=METADATA_TIMEOUT_S)[resource].result().items()
+    }

@@ -1,0 +1,79 @@
+"""Is the sequencer so far behind that Kafka may soon delete what a bridge acknowledged? Then the bridges accept nothing more.
+
+`ew.up` is kept by time. The age of the oldest record that is not sequenced may reach BEHIND_SHARE of that time, not more: the rest is for
+the sequencer to come back. Where it stands it publishes as the offsets of its group; three questions to Kafka tell a bridge all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from edgewake.cloud.kafka import metadata
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
+
+CHECK_S: Final = 2.0
+"""Seconds between two looks."""
+BEHIND_SHARE: Final = 0.5
+"""Share of the retention time of `ew.up` after which a waiting record stops the bridges. At the bound nothing is read from the broker, and
+devices keep their data."""
+CAUGHT_UP_SHARE: Final = 0.25
+"""Share below which they go on: far enough from the other that they do not stop and go all the time."""
+
+
+class Backlog(NamedTuple):
+    """What Kafka tells of `ew.up` at one moment, by partition."""
+
+    sequenced: Mapping[int, int]
+    """Offset below which all is sequenced; none where nothing ever was."""
+    young_from: Mapping[int, int]
+    """First offset whose record is younger than the share of the retention time; the end where none is."""
+
+
+def is_behind(backlog: Backlog) -> bool:
+    """Does a record wait that is older than the share?"""
+    return any(backlog.sequenced.get(partition, 0) < first for partition, first in backlog.young_from.items())
+
+
+class BacklogCheck:
+    """Asks Kafka. Blocks: for a thread. `is_behind` is the last verdict."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+        self.is_behind = False
+
+    def look(self, now_ms: int) -> bool:
+        """Ask and judge. Raises Unavailable; then the last verdict stands."""
+        try:
+            retention_ms = int(metadata.topic_configs(self._client, topics.UP)["retention.ms"])
+            if retention_ms < 0:
+                self.is_behind = False
+            else:
+                share = CAUGHT_UP_SHARE if self.is_behind else BEHIND_SHARE
+                self.is_behind = is_behind(Backlog(self._sequenced(), self._young_from(now_ms - int(retention_ms * share))))
+        except KafkaException as error:
+            raise Unavailable(f"Kafka: {error.args[0].str()}") from error
+        return self.is_behind
+
+    def _sequenced(self) -> Mapping[int, int]:
+        places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
+        asked = ConsumerGroupTopicPartitions(topics.SEQUENCER_GROUP, places)
+        answer = self._client.list_consumer_group_offsets([asked], request_timeout=METADATA_TIMEOUT_S)[topics.SEQUENCER_GROUP].result()
+        return {one.partition: one.offset for one in answer.topic_partitions if one.offset >= 0}
+
+    def _young_from(self, time_ms: int) -> Mapping[int, int]:
+        found = self._offsets(OffsetSpec.for_timestamp(time_ms))
+        if min(found.values(), default=0) < 0:
+            ends = self._offsets(OffsetSpec.latest())
+            found = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+        return found
+
+    def _offsets(self, spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topics.UP, partition): spec for partition in range(topics.UP_PARTITIONS)}
+        answers = self._client.list_offsets(asked, request_timeout=METADATA_TIMEOUT_S)
+        return {place.partition: int(future.result().offset) for place, future in answers.items()}
