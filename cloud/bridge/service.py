@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from edgewake.cloud import metrics
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
@@ -19,8 +19,7 @@ from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.register import Register
-from edgewake.cloud.kafka import clients, metadata, topic_admin
-from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
@@ -33,10 +32,6 @@ FOLLOW_S: Final = 0.05
 """Seconds between looks at the stream catalogue and at the register of bridges."""
 FOLLOW_AWAITED_S: Final = 0.002
 """The same while messages wait for the catalogue."""
-BATCH_BYTES_MAX: Final = 1_000_000
-"""Bytes of a batch of records; librdkafka's default."""
-BATCH_HEAD_BYTES: Final = 1024
-"""Bytes that Kafka counts in a batch besides what librdkafka counts; 61 for the head, and room."""
 REGISTER_S: Final = 10.0
 """Seconds for Kafka to confirm our row in the register."""
 _WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS, topics.BRIDGES)
@@ -51,10 +46,10 @@ async def run(
     opened = await _unless_stopped(_open_kafka(config, catalogue, register, clock, Backoff(rng)), stop)
     if opened is None:
         return
-    tables, batch_bytes = opened
+    tables = opened
     bridge = Bridge(
         config,
-        producer=clients.producer(config.kafka, config.name, **PRODUCER, **{"batch.size": batch_bytes}),
+        producer=clients.producer(config.kafka, config.name, **PRODUCER),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE),
         catalogue=catalogue,
         register=register,
@@ -93,8 +88,8 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
 
 async def _open_kafka(
     config: BridgeConfig, catalogue: Catalogue, register: Register, clock: Clock, backoff: Backoff
-) -> tuple[Sequence[TableReader], int]:
-    """Make our topics, register, read the tables, and find how large a batch may be, however long Kafka is away."""
+) -> Sequence[TableReader]:
+    """Make our topics, register and read the tables, however long Kafka is away. Raises LocalError where a topic breaks a promise."""
     is_logged = False
     while True:
         try:
@@ -106,9 +101,8 @@ async def _open_kafka(
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register) -> tuple[Sequence[TableReader], int]:
+def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register) -> Sequence[TableReader]:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
-    batch_bytes = _batch_bytes(config.kafka)
     _write_row(config, *register.row())
     tables = [
         TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow),
@@ -121,7 +115,7 @@ def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Regis
         for table in tables:
             table.close()
         raise
-    return tables, batch_bytes
+    return tables
 
 
 def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
@@ -131,16 +125,6 @@ def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
     client.produce(topics.BRIDGES, value, key, on_delivery=lambda error, _message: failed.append(error) if error else None)
     if client.flush(REGISTER_S + 1) or failed:
         raise Unavailable(f"topic {topics.BRIDGES}: {failed[0].str() if failed else 'no answer'}")
-
-
-def _batch_bytes(config: KafkaConfig) -> int:
-    """The largest batch that every topic we write takes: over its bound a topic refuses all records of the batch. Raises Unavailable."""
-    client = clients.admin(config)
-    try:
-        bounds = [int(metadata.topic_configs(client, topic)["max.message.bytes"]) for topic in _WRITTEN]
-    except KafkaException as error:
-        raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-    return max(1, min(BATCH_BYTES_MAX, min(bounds) - BATCH_HEAD_BYTES))
 
 
 T = TypeVar("T")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edgewake.cloud.kafka.security import SecurityConfig
 from edgewake.protocol.config import Config
@@ -26,6 +26,8 @@ class KafkaConfig(Config):
     """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)
     """Copies of each partition. 1 survives the death of the broker's process, not of its disk; use 3 in production."""
+    min_insync_replicas: int | None = Field(default=None, ge=1, le=7)
+    """Copies that have a record before it is acknowledged; with fewer alive nothing is accepted. None: a majority of `replication`."""
     retention_hours: int = Field(default=168, ge=1)
     """How long streams, results and dead letters are kept."""
     up_retention_hours: int = Field(default=24, ge=1)
@@ -33,3 +35,14 @@ class KafkaConfig(Config):
     sequencer is half of it behind, the bridges accept nothing more."""
     retention_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Bytes kept per partition of streams and results; the older go first and readers are told by a gap."""
+
+    @property
+    def insync(self) -> int:
+        """Copies that have a record before it is acknowledged."""
+        return self.min_insync_replicas or self.replication // 2 + 1
+
+    @model_validator(mode="after")
+    def _has_so_many_copies(self) -> Self:
+        if self.insync > self.replication:
+            raise ValueError(f"min_insync_replicas = {self.insync}: expected at most replication = {self.replication}")
+        return self

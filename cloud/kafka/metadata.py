@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
@@ -53,9 +53,21 @@ def topic_id(client: AdminClient, topic: str) -> str:
 
 
 def topic_configs(client: AdminClient, topic: str) -> Mapping[str, str]:
-    """A topic's settings as the broker has them."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    return {
-        name: entry.value
-        for name, entry in client.describe_configs([resource], request_timeout=METADATA_TIMEOUT_S)[resource].result().items()
-    }
+    """A topic's settings as the broker has them. Raises Unavailable."""
+    return topic_configs_of(client, [topic]).get(topic, {})
+
+
+def topic_configs_of(client: AdminClient, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """The settings of several topics; one that is gone, or that we may not see, is left out. Raises Unavailable."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    found: dict[str, Mapping[str, str]] = {}
+    asked = client.describe_configs(resources, request_timeout=METADATA_TIMEOUT_S) if resources else {}
+    for resource, future in asked.items():
+        try:
+            found[resource.name] = {name: entry.value for name, entry in future.result().items()}
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                log.warning("topic %s: its settings may not be read by us, so they are not checked", resource.name)
+            elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise Unavailable(f"topic {resource.name}: {error.args[0].str()}") from error
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,15 +10,19 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
-from edgewake.cloud.kafka.metadata import partition_counts
+from edgewake.cloud.kafka.metadata import partition_counts, topic_configs_of
+from edgewake.cloud.kafka.topic_check import broken_promises
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
+
+log = logging.getLogger("edgewake.kafka")
 
 
 def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
     """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
 
-    Raises Unavailable where the broker is away, LocalError where it refuses.
+    Those that exist are checked, once in a process: see `topic_check`. Raises Unavailable where the broker is away, LocalError where it
+    refuses or a topic breaks a promise.
     """
     client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
     try:
@@ -29,6 +34,7 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
     for name in names:
         if name in existing:
             _check_partitions(name, len(existing[name].partitions))
+    _check_settings(config, client, [name for name in names if name in existing])
     missing = [_new_topic(config, name) for name in names if name not in existing]
     if not missing:
         return
@@ -40,6 +46,20 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
             raise _refused_or_away(name, error.args[0]) from error
+
+
+_checked: set[tuple[str, str]] = set()
+"""(bootstrap, topic) that kept our promises when this process first met them. One entry for each topic of the cluster at most."""
+
+
+def _check_settings(config: KafkaConfig, client: AdminClient, names: Iterable[str]) -> None:
+    unchecked = [name for name in names if (config.bootstrap, name) not in _checked]
+    for name, found in topic_configs_of(client, unchecked).items():
+        for broken in broken_promises(name, found, _new_topic(config, name).config):
+            if broken.is_fatal:
+                raise LocalError(broken.detail)
+            log.warning("%s", broken.detail, extra={"event": "kafka.topic_setting", "topic": name})
+        _checked.add((config.bootstrap, name))
 
 
 def _check_partitions(name: str, found: int) -> None:
@@ -61,7 +81,7 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
     single = name in topics.SINGLE_PARTITION or name.startswith(topics.QUERY_PREFIX)
     settings = {
         "max.message.bytes": str(RECORD_BYTES_MAX),
-        "min.insync.replicas": str(max(1, config.replication - 1)),
+        "min.insync.replicas": str(config.insync),
         "unclean.leader.election.enable": "false",
     }
     if name in topics.COMPACTED:

@@ -1,0 +1,85 @@
+"""Topics that exist are checked against what we promise."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
+from edgewake.cloud.kafka.topic_check import broken_promises
+from edgewake.protocol import topics
+from edgewake.protocol.errors import LocalError
+
+STREAM = "ew.s.some"
+SOUND = {
+    "cleanup.policy": "delete",
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "retention.ms": "1000",
+    "retention.bytes": "1000",
+}
+WANTED = {name: value for name, value in SOUND.items() if name != "cleanup.policy"}
+
+
+def broken(topic: str = STREAM, **changes: str) -> list[tuple[str, bool]]:
+    found = SOUND | {name.replace("_", "."): value for name, value in changes.items()}
+    return [(one.detail.removeprefix(f"topic {topic}: ").split(" is ")[0], one.is_fatal) for one in broken_promises(topic, found, WANTED)]
+
+
+def test_a_sound_topic_and_one_that_promises_more_break_nothing() -> None:
+    assert broken() == []
+    assert broken(max_message_bytes="9999999", min_insync_replicas="3", retention_ms="-1", retention_bytes="2000") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_fatal"),
+    [
+        ("cleanup_policy", "compact", True),
+        ("cleanup_policy", "compact,delete", True),
+        ("max_message_bytes", "1000012", True),
+        ("min_insync_replicas", "1", True),
+        ("unclean_leader_election_enable", "true", True),
+        ("retention_ms", "999", False),
+        ("retention_bytes", "999", False),
+    ],
+)
+def test_a_setting_that_breaks_a_promise_is_named(name: str, value: str, is_fatal: bool) -> None:
+    assert broken(**{name: value}) == [(name.replace("_", "."), is_fatal)]
+
+
+def test_what_was_acknowledged_and_not_sequenced_must_not_be_deleted_early() -> None:
+    assert broken(topics.UP, retention_ms="999") == [("retention.ms", True)]
+
+
+def test_a_table_whose_rows_would_be_deleted_by_age_is_refused() -> None:
+    found = list(broken_promises("ew.streams", SOUND, WANTED | {"cleanup.policy": "compact"}))
+    assert [(one.detail.split(": ")[1], one.is_fatal) for one in found] == [("cleanup.policy is delete, expected compact", True)]
+
+
+@pytest.mark.parametrize(("replication", "given", "insync"), [(1, None, 1), (2, None, 2), (3, None, 2), (5, None, 3), (3, 3, 3), (3, 1, 1)])
+def test_a_majority_of_the_copies_has_a_record_unless_configured(replication: int, given: int | None, insync: int) -> None:
+    assert KafkaConfig(replication=replication, min_insync_replicas=given).insync == insync
+
+
+def test_more_copies_than_there_are_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="expected at most replication = 2"):
+        KafkaConfig(replication=2, min_insync_replicas=3)
+
+
+def test_a_topic_made_by_somebody_else_is_refused_on_a_real_kafka_and_one_of_ours_is_not(kafka_config: KafkaConfig) -> None:
+    ours, other = (f"ew.s.check_{uuid.uuid4().hex}" for _ in range(2))
+    client = clients.admin(kafka_config)
+    topic_admin.ensure_topics(kafka_config, [ours])
+    topic_admin.ensure_topics(kafka_config, [ours])
+    client.create_topics([NewTopic(other, num_partitions=1, config={"cleanup.policy": "compact"})])[other].result(20)
+    with pytest.raises(LocalError, match=f"topic {other}: cleanup.policy is compact, expected delete"):
+        topic_admin.ensure_topics(kafka_config, [ours, other])
+    asks_for_more = kafka_config.model_copy(
+        update={"bootstrap": kafka_config.bootstrap.replace("127.0.0.1", "localhost"), "replication": 3}
+    )
+    with pytest.raises(LocalError, match=r"min\.insync\.replicas is 1, expected 2"):
+        topic_admin.ensure_topics(asks_for_more, [ours])
