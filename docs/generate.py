@@ -9,7 +9,8 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `later` (of the answer), `endpoints FILE…` (routes by their decorators, so that no server has to be built).
+`reasons` (of dead letters), `later` (of the answer), `states` (of a lease), `endpoints FILE…` (routes by their decorators, so that no
+server has to be built).
 A module is named
 without the leading `edgewake.`.
 """
@@ -207,6 +208,16 @@ def _reasons(file: str) -> str:
     return "\n".join(["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
 
 
+def states() -> str:
+    """The states of a lease, what each means, and what follows on which event: the table that the proxy runs on."""
+    meanings = dict(re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', (ROOT / "protocol/lease_record.py").read_text(), re.MULTILINE))
+    follows: dict[str, list[str]] = {name: [] for name in meanings}
+    for (state, event), after in _load("cloud.push.lease_state:TRANSITIONS").items():
+        follows[state].append(f"{event.name} → {after}")
+    rows = [f"| `{name}` | {_cell(meaning)} | {', '.join(sorted(follows[name])) or 'nothing'} |" for name, meaning in meanings.items()]
+    return "\n".join(["| state | meaning | what may follow |", "|---|---|---|", *rows])
+
+
 def endpoints(*files: str) -> str:
     """Routes of FastAPI applications: method, path, and the first line of the function's docstring."""
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
@@ -241,7 +252,8 @@ def _added_routes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
 METHODS = ("get", "post", "put", "patch", "delete")
 
 MAKERS: Mapping[str, Callable[..., str]] = {
-    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "endpoints": endpoints,
+    "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
+    "endpoints": endpoints,
 }  # fmt: skip
 
 
