@@ -16,6 +16,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
+from edgewake.protocol.stream import Stream
 
 NOW_MS = 1_790_000_000_000
 DEADLINE_S = 30.0
@@ -115,3 +116,10 @@ async def eventually(condition: Any, what: str, *, timeout_s: float = DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
         await asyncio.sleep(0.02)
+
+
+def declare(config: KafkaConfig, stream: Stream) -> None:
+    """Write a stream's row of the catalogue, as the bridges do."""
+    producer = clients.producer(config, "test-catalogue")
+    producer.produce(topics.STREAMS, key=stream.name, value=stream.model_dump_json().encode())
+    assert producer.flush(10) == 0

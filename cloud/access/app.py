@@ -50,10 +50,8 @@ LATER: Final = 2
 ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
 EXPOSED: Final = ["Edgewake-Cursor", "Edgewake-Heartbeat", "Edgewake-Start", "Retry-After"]
 
-WORDS: Final = frozenset(
-    {"heartbeat", "lease", "where", "select", "from", "on_gap", "checkpoint", "last_event_id", "lastEventId", "lastEventID"}
-)
-"""Parameters of a stream's address."""
+OTHER_NAMES: Final = frozenset({"lastEventId", "lastEventID"})
+"""What other servers' clients call `last_event_id`."""
 
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -237,7 +235,7 @@ def _lease(name: str | None) -> tuple[str, str] | None:
 
 def _check_words(http: Request) -> None:
     """A parameter that is not known is misspelt: without it the client would be given what it did not ask for. Raises RequestError."""
-    known = WORDS if "name" in http.path_params else WORDS | {"stream"}
+    known = {parameter.alias for parameter in http.scope["route"].dependant.query_params} | OTHER_NAMES
     for word in http.query_params:
         if word not in known:
             near = difflib.get_close_matches(word, known, n=1)

@@ -10,13 +10,10 @@ import httpx
 import orjson
 import pytest
 
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.edge.client.sse import Event
-from edgewake.protocol import topics
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-from tests.access.world import Server, open_stream, server
-from tests.feeds import DEADLINE_S, Feed, QueryFeed, eventually, unique
+from tests.access.world import Event, Server, open_stream, server
+from tests.feeds import DEADLINE_S, Feed, QueryFeed, declare, eventually, unique
 from tests.services import free_ports, part
 
 
@@ -77,10 +74,7 @@ async def test_a_filter_that_can_hardly_be_meant_is_a_warning_in_the_stream(
 ) -> None:
     """A 422 would end a browser's stream, and a field that is unknown today may come tomorrow."""
     feed = new_feed()
-    declared = Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)})
-    producer = clients.producer(kafka_config, "test-catalogue")
-    producer.produce(topics.STREAMS, key=feed.name, value=declared.model_dump_json().encode())
-    assert producer.flush(10) == 0
+    declare(kafka_config, Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)}))
 
     def fields() -> object:
         return next((row["fields"] for row in get(access_a.url, "/v1/streams").json()["streams"] if row["name"] == feed.name), None)

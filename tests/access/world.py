@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -14,7 +15,7 @@ from urllib.parse import urlencode
 import orjson
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.edge.client.sse import Event, Parser
+from edgewake.simulators.clients import SseReader
 from tests.feeds import DEADLINE_S
 from tests.services import Process, free_ports, part
 
@@ -77,6 +78,33 @@ def key_file(directory: Path) -> Path:
     path = directory / "cursor.key"
     path.write_text(f"1 {secrets.token_hex(32)}\n")
     return path
+
+
+@dataclass(frozen=True)
+class Event:
+    """A dispatched event."""
+
+    type: str
+    data: str
+    id: str
+
+
+class Parser:
+    """The simulators' reader of event streams, which was written apart from ours: a fault that both sides of ours share is seen."""
+
+    def __init__(self, last_event_id: str = "") -> None:
+        self.retry_ms: int | None = None
+        self._reader = SseReader(last_event_id)
+
+    @property
+    def last_event_id(self) -> str:
+        return self._reader.last_id
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """The events that a chunk completes."""
+        for ms in re.findall(rb"(?m)^retry: (\d+)$", piece):
+            self.retry_ms = int(ms)
+        return [Event(event.name, event.data, event.id) for event in self._reader.feed(piece)]
 
 
 @dataclass

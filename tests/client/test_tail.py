@@ -11,10 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
 from tests.access.world import Server
-from tests.feeds import DEADLINE_S, Feed
+from tests.feeds import DEADLINE_S, Feed, declare
 from tests.services import wait_until
 
 TAIL = [sys.executable, "-m", "edgewake.deploy.cli", "tail"]
@@ -121,3 +124,12 @@ def test_on_gap_stop_ends_it_with_the_gap(access_a: Server, access_b: Server, ne
         done = tail(*words, "--on-gap", "stop")
         assert (done.returncode, done.stdout) == (0, "")
     assert "retention" in tail(*words, "--on-gap", "earliest", "--count", "1").stderr
+
+
+def test_a_filter_that_can_hardly_be_meant_is_warned_of(access_a: Server, new_feed: Callable[..., Feed], kafka_config: KafkaConfig) -> None:
+    feed = new_feed()
+    declare(kafka_config, Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)}))
+    wait_until(lambda: b'"n":{"type"' in httpx.get(f"{access_a.url}/v1/streams").content, "the catalogue has it")
+    feed.send(n=1)
+    done = tail(feed.name, "--server", access_a.url, "--from", "earliest", "--where", "nn = 1 OR n = 1", "--count", "1")
+    assert "warning: no stream that is asked for has a field 'nn'; did you mean n?" in done.stderr
