@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types format bench lock clean
+.PHONY: help demo test quick lint types format bad-weather bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -9,7 +9,7 @@ LOCKS := deploy/requirements
 BENCHES := $(patsubst tests/bench/bench_%.py,bench-%,$(wildcard tests/bench/bench_*.py))
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 	@echo "  make bench-NAME one benchmark: $(patsubst bench-%,%,$(BENCHES))"
 
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
@@ -39,6 +39,9 @@ types: $(VENV)/installed-test ## check types
 format: $(VENV)/installed-test ## put the code into shape
 	$(RUN)ruff check --fix .
 	$(RUN)ruff format .
+
+bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of clients, a lying device and 20,000 devices; prints the ledger's verdict
+	@$(RUN)python -m tests.story.bad_weather
 
 bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 	@$(RUN)python -m tests.bench.report
