@@ -17,7 +17,8 @@ class DeviceState(StrEnum):
 class DeviceStatus(BaseModel):
     """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the last will is offline.
 
-    Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added.
+    Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once where it says something new, else up to a
+    minute after the last one in a large fleet.
     """
 
     model_config = ConfigDict(frozen=True)

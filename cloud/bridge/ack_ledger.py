@@ -21,7 +21,8 @@ class Delivery:
     """One message between the broker and Kafka. Plain slots: one is made for every message."""
 
     __slots__ = (
-        "bytes", "correlation_data", "detail", "fingerprint", "later", "packet_id", "rejected", "response_topic", "since_s", "stored_at",
+        "bytes", "correlation_data", "detail", "fingerprint", "is_left_out", "later", "packet_id", "rejected", "response_topic",
+        "since_s", "stored_at",
     )  # fmt: skip
 
     def __init__(
@@ -50,11 +51,13 @@ class Delivery:
         """Partition and offset, once Kafka has it."""
         self.later: Later | None = None
         """Kafka never gets it: the device is asked to send it again later."""
+        self.is_left_out = False
+        """A status that says nothing new: nobody needs it."""
 
     @property
     def is_settled(self) -> bool:
         """May the broker forget it?"""
-        return self.stored_at is not None or self.later is not None
+        return self.stored_at is not None or self.later is not None or self.is_left_out
 
     def answer(self) -> Answer | None:
         """What its device is owed now; None where it asked for nothing or Kafka has not confirmed."""

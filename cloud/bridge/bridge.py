@@ -34,6 +34,7 @@ from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerable, record_of, too_large
 from edgewake.cloud.bridge.register import Register
+from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
@@ -81,6 +82,7 @@ class Bridge:
         self._writer = KafkaWriter(producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large)
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
+        self._statuses = StatusRows()
         self._seen_changes = 0
         self._is_paused = self._is_draining = self._is_held_back = False
         self._polled_s = 0.0
@@ -166,10 +168,19 @@ class Bridge:
             record = self._refused(packet, delivery, why.refusal, received_at)
         except Rejected as why:
             record = self._refused(packet, delivery, why, received_at)
+        if record.topic == topics.DEVICES and self._is_repetition(record, delivery):
+            delivery.is_left_out = True
+            return True
         delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
         self._writer.write(record, delivery)
         return True
+
+    def _is_repetition(self, record: KafkaRecord, delivery: Delivery) -> bool:
+        """A status that nobody waits for and that says what the last one said."""
+        is_wanted = delivery.response_topic is not None or self._statuses.is_wanted(record.key, record.value or b"{}", delivery.since_s)
+        self.metrics.outcomes["left_out"] += not is_wanted
+        return not is_wanted
 
     def _admit_parked(self) -> None:
         """The catalogue changed: look at what waits for it."""

@@ -16,7 +16,8 @@ class BridgeMetrics:
     """Plain counts; see cloud.metrics."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status."""
+    """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status;
+    left_out: one that said nothing new."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)

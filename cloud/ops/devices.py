@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
-AGENT_OFFLINE_AFTER_MS: Final = 30_000
-"""An agent speaks every 10 s; after three missed words it is offline, whatever it said last."""
+AGENT_OFFLINE_AFTER_MS: Final = 150_000
+"""An agent reports every 10 s, and of a large fleet each agent's report is written once a minute: after two that are missing it is offline,
+whatever it said last. One whose connection ends is offline at once, by its last will."""
 PLAIN_SILENT_AFTER_MS: Final = 60_000
 """A plain device never says that it goes; when it has sent nothing so long it is called silent, not offline."""
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from edgewake.cloud.ops.device_table import LOOKED_AT_MAX, DeviceTable
-from edgewake.cloud.ops.devices import Presence
+from edgewake.cloud.ops.devices import AGENT_OFFLINE_AFTER_MS, PLAIN_SILENT_AFTER_MS, Presence
 from edgewake.cloud.ops.name_index import NameIndex
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 
@@ -37,11 +37,11 @@ def test_a_device_goes_quiet_after_its_time_and_once() -> None:
     put(table, "plain")
     report(table, "agent")
     assert table.presences == {Presence.ONLINE: 2, Presence.SILENT: 0}
-    assert look(table, NOW + 30_000) == []
+    assert look(table, NOW + PLAIN_SILENT_AFTER_MS) == []
     report(table, "agent", at=NOW + 20_000)
-    assert look(table, NOW + 30_001) == [], "it was heard of since"
-    assert look(table, NOW + 50_001) == [("agent", "offline")]
-    assert look(table, NOW + 60_001) == [("plain", "silent")]
+    assert look(table, NOW + PLAIN_SILENT_AFTER_MS + 1) == [("plain", "silent")]
+    assert look(table, NOW + AGENT_OFFLINE_AFTER_MS + 1) == [], "it was heard of since"
+    assert look(table, NOW + AGENT_OFFLINE_AFTER_MS + 20_001) == [("agent", "offline")]
     assert look(table, NOW + 999_999) == []
     assert (table.total(Presence.ONLINE), table.total(Presence.OFFLINE), table.total(Presence.SILENT)) == (0, 1, 1)
 

@@ -20,8 +20,9 @@ def seen(age_s: int = 0, **more: object) -> DeviceSeen:
     ("said", "sent", "expected"),
     [
         (status(), None, Presence.ONLINE),
-        (status(age_s=31), None, Presence.OFFLINE),
-        (status(age_s=31), seen(age_s=5), Presence.ONLINE),
+        (status(age_s=149), None, Presence.ONLINE),
+        (status(age_s=151), None, Presence.OFFLINE),
+        (status(age_s=151), seen(age_s=5), Presence.ONLINE),
         (status(DeviceState.OFFLINE), seen(age_s=1), Presence.OFFLINE),
         (status(DeviceState.OFFLINE, age_s=5), seen(age_s=1), Presence.ONLINE),
         (None, seen(age_s=59), Presence.ONLINE),

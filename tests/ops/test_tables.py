@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from edgewake.cloud.ops.devices import AGENT_OFFLINE_AFTER_MS
 from edgewake.cloud.ops.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
@@ -38,7 +39,7 @@ def query_changes(state: QueryState) -> list[Change]:
 def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() -> None:
     tables = OpsTables()
     told = [tables.apply(change, now=NOW) for change in [status_change(), status_change(backlog_readings=5), status_change(epoch=2)]]
-    told.append(tables.look(now=NOW + 31_000)[0])
+    told.append(tables.look(now=NOW + AGENT_OFFLINE_AFTER_MS + 1_000)[0])
     assert [[event["state"] for event in events] for events in told] == [["online"], [], ["online"], ["offline"]]
 
 
