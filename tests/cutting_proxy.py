@@ -34,7 +34,7 @@ class CuttingProxy:
         try:
             with contextlib.suppress(ConnectionError):
                 while piece := await answers.read(65_536):
-                    at = self._place_of_cut(seen, piece)
+                    at = self._where_to_cut(seen, piece)
                     writer.write(piece if at is None else piece[:at])
                     await writer.drain()
                     if at is not None:
@@ -48,7 +48,7 @@ class CuttingProxy:
             upstream.close()
             writer.close()
 
-    def _place_of_cut(self, seen: bytes, piece: bytes) -> int | None:
+    def _where_to_cut(self, seen: bytes, piece: bytes) -> int | None:
         if self.made == len(self.cuts):
             return None
         mark = self.cuts[self.made]

@@ -35,7 +35,7 @@ class Encoder:
         self.event_bytes = len(block(Event("", {}, b""), self.cursor(everywhere).encode()))
 
     def cursor(self, positions: Positions) -> str:
-        """The cursor of a place."""
+        """The cursor of these positions."""
         return self._codec.encode(self._plan.cursor(positions))
 
     def encode(self, batch: Batch) -> tuple[bytes, int]:

@@ -100,7 +100,7 @@ def state_key_file() -> Path:
     """The file used where none is configured: made once in this user's state folder, so that a restart continues every cursor.
 
     $STATE_DIRECTORY (systemd's), else $XDG_STATE_HOME/edgewake, else ~/.local/state/edgewake. Where that cannot be written, a key is
-    made for this process alone; after a restart clients are then told a gap `unverifiable` and go on by their policy.
+    made for this process alone; after a restart clients then get a gap `unverifiable` and go on by their policy.
     """
     try:
         return _ensure(_state_folder() / "cursor.key")

@@ -32,8 +32,8 @@ from edgewake.cloud.log.resume import LOSSES, begin_at, from_version_1, partitio
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
-    Edge,
     Gap,
+    LogEnd,
     OnGap,
     Plan,
     Positions,
@@ -285,7 +285,7 @@ class Hub:
         new = self.live(opened)
         if any(stream_hash(source.name) not in streams for source in opened.sources):
             new = (await self._start_without_cursor(opened, request.start)).positions
-        begins = request.start if isinstance(request.start, Edge) else "time"
+        begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
         for fresh in (False, True):  # what is not in memory is asked for, and before a loss is told, asked for anew
@@ -294,11 +294,11 @@ class Hub:
             found = resume(cursor, opened, await self.bounds(opened, fresh=fresh), request.on_gap, new=new, begins=begins)
         return found
 
-    async def _start_without_cursor(self, opened: Plan, start: Edge | int) -> Start:
-        if start is Edge.LATEST:
+    async def _start_without_cursor(self, opened: Plan, start: LogEnd | int) -> Start:
+        if start is LogEnd.LATEST:
             return Start(self.live(opened), "latest")
-        if start is Edge.EARLIEST:
-            return Start(begin_at(Edge.EARLIEST, await self.bounds(opened)), "earliest")
+        if start is LogEnd.EARLIEST:
+            return Start(begin_at(LogEnd.EARLIEST, await self.bounds(opened)), "earliest")
         return Start(await self._at_time(opened, int(start)), "time")
 
     def live(self, opened: Plan) -> Positions:

@@ -1,6 +1,6 @@
 """Where a client begins that has a cursor: decisions only, no I/O.
 
-What is kept of the cursor's streams is continued exactly. What is not becomes a gap, an event of scope `cursor` before all others:
+What is still there of the cursor's streams is continued exactly. What is not becomes a gap, an event of scope `cursor` before all others:
 
     {"scope":"cursor","reason":"retention","stream":…,"partition":0,"from":12,"earliest":80,"lost":68,"continues":"earliest"}
 
@@ -17,7 +17,7 @@ What is kept of the cursor's streams is continued exactly. What is not becomes a
 it cannot be known. `on_gap=stop` stops at the first four. A stream that is no longer asked for is dropped from the cursor without a word.
 
 Each gap has a cursor of its own, in which only what was announced so far has moved: a client that is cut off between two gaps and comes
-back is told the second one.
+back gets the second one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from edgewake.cloud.log.decode import Event
-from edgewake.cloud.log.subscription import Bounds, Edge, Gap, OnGap, Plan, Positions, Source, Start
+from edgewake.cloud.log.subscription import Bounds, Gap, LogEnd, OnGap, Plan, Positions, Source, Start
 from edgewake.protocol.cursor import Cursor, Position, StreamPosition, generation_hash, stream_hash
 from edgewake.protocol.cursor_v1 import CursorV1, generations_hash, subscription_hash
 
@@ -37,20 +37,20 @@ _UNKNOWN: Final = b"\0\0\0\0"
 """A generation that no topic has but once in four thousand million."""
 
 
-def begin_at(edge: Edge, bounds: Sequence[Sequence[Bounds]]) -> Positions:
+def begin_at(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positions:
     """Every partition at one edge."""
-    return tuple(tuple((b.earliest if edge is Edge.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
+    return tuple(tuple((b.earliest if edge is LogEnd.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
 
 
 def stopped(plan: Plan) -> Start:
-    """The start of a client that was stopped at a gap and comes back with the very cursor that says so: it is sent nothing."""
+    """The start of a client that was stopped at a gap and comes back with the cursor of that gap: it is sent nothing."""
     return Start(tuple(((0, 0),) * source.partitions for source in plan.sources), "stopped", ends=True)
 
 
 def resume(
-    cursor: Cursor, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap, *, new: Positions, begins: str = Edge.LATEST
+    cursor: Cursor, plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap, *, new: Positions, begins: str = LogEnd.LATEST
 ) -> Start:
-    """Go on from `cursor`. `new`, said as `begins`, is where streams begin that it does not have."""
+    """Go on from `cursor`. `new` is where streams begin that it does not have, and `begins` the name of that in their gap."""
     known = {entry.stream: entry for entry in cursor.streams}
     before = [known.get(stream_hash(source.name)) for source in plan.sources]
     entries = list(before)
@@ -72,17 +72,17 @@ def resume(
 
 def resume_unverified(plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
     """Go on by policy: nothing of the cursor can be trusted."""
-    positions = begin_at(_edge(on_gap), bounds)
+    positions = begin_at(_log_end(on_gap), bounds)
     event = gap_event("unverifiable", streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
     cursor = replace(plan.cursor(positions), stop=on_gap is OnGap.STOP)
     return Start(positions, "gap", (Gap(event, cursor),), ends=on_gap is OnGap.STOP)
 
 
 def from_version_1(old: CursorV1, plan: Plan, bounds: Sequence[Sequence[Bounds]]) -> Cursor:
-    """What a cursor of version 1 says of this plan's streams; it knows them all together only.
+    """The positions of a version 1 cursor in this plan's streams; it knows them all together only.
 
     Its generations equal: the streams are the same, whatever its filters were. Its subscription equal: one or more of the topics were made
-    anew, and where the positions do not show which, all are kept rather than a week repeated. Neither: nothing is known.
+    anew, and where the positions do not show which, all positions stay as they are, rather than a week repeated. Neither: nothing is known.
     """
     plan_filters = plan.filters
     same_subscription = old.subscription == subscription_hash(plan.subscription.streams, plan.subscription.where, plan.subscription.select)
@@ -131,7 +131,7 @@ def _stream_gaps(
         yield gap_event("stream_added", stream=source.name, lost=None, continues=begins), StreamPosition(name, generation, new)
         return
     if entry.generation != generation or len(entry.partitions) > source.partitions:
-        (row,) = begin_at(_edge(on_gap), [kept])
+        (row,) = begin_at(_log_end(on_gap), [kept])
         yield gap_event("epoch", stream=source.name, lost=None, continues=on_gap), StreamPosition(name, generation, row)
         return
     # A partition that was added since begins at its first record.
@@ -156,5 +156,5 @@ def _is_past(row: Sequence[Position], kept: Sequence[Bounds]) -> bool:
     return len(row) > len(kept) or any(position[0] > b.latest for position, b in zip(row, kept, strict=False))
 
 
-def _edge(on_gap: OnGap) -> Edge:
-    return Edge.LATEST if on_gap is OnGap.LATEST else Edge.EARLIEST
+def _log_end(on_gap: OnGap) -> LogEnd:
+    return LogEnd.LATEST if on_gap is OnGap.LATEST else LogEnd.EARLIEST

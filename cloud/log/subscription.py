@@ -3,7 +3,7 @@
 Request   what the query string and Last-Event-ID say, checked as far as words go
 Source    one stream or query as Kafka has it now
 Plan      a request's streams with their sources and compiled filters
-Start     the positions to begin at, and the gaps to be told first (decided in `edgewake.cloud.log.resume`)
+Start     the positions to begin at, and the gaps to announce first (decided in `edgewake.cloud.log.resume`)
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class SubscriptionTooLarge(RequestError):
 
 
 class OnGap(StrEnum):
-    """What to do after a gap was told."""
+    """How to go on after a gap."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     STOP = "stop"
 
 
-class Edge(StrEnum):
-    """An end of what is kept."""
+class LogEnd(StrEnum):
+    """The oldest record of a stream, or the one that comes next."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -68,7 +68,7 @@ class Request:
 
     subscription: Subscription
     cursor: str | None = None
-    start: Edge | int = Edge.LATEST
+    start: LogEnd | int = LogEnd.LATEST
     on_gap: OnGap = OnGap.EARLIEST
     goes_on: bool = False
     """It names how to go on after a gap: earliest or latest. That is also how a client goes on that was stopped at one."""
@@ -115,7 +115,7 @@ class Plan:
         return event
 
     def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
-        """What in the filters can hardly be meant; nothing is said where the fields of one of the streams are not known."""
+        """What in the filters can hardly be meant; nothing where the fields of one of the streams are not known."""
         trees = [*([self.where.tree] if self.where else []), *(self.select.trees if self.select else [])]
         streams = [fields_of(source.name) for source in self.sources]
         known = [fields for fields in streams if fields is not None]
@@ -182,7 +182,7 @@ def request(
     return Request(
         normal(Subscription(streams=tuple(streams), where=where, select=select)),
         next(filter(None, cursors), None),
-        parse_start(start or Edge.LATEST),
+        parse_start(start or LogEnd.LATEST),
         gap_policy,
         on_gap in (OnGap.EARLIEST, OnGap.LATEST),
         checkpoint != "id",
@@ -197,10 +197,10 @@ def parse_heartbeat(text: str) -> float:
     raise RequestError("heartbeat", f"heartbeat={text[:40]!r}: expected whole seconds from {HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX}")
 
 
-def parse_start(text: str) -> Edge | int:
+def parse_start(text: str) -> LogEnd | int:
     """`earliest`, `latest`, an ISO 8601 time with offset or Z, or ms since 1970 UTC; raises RequestError."""
-    if text in (Edge.EARLIEST, Edge.LATEST):
-        return Edge(text)
+    if text in (LogEnd.EARLIEST, LogEnd.LATEST):
+        return LogEnd(text)
     try:
         ms = int(text) if text.isascii() and text.isdigit() else _iso_ms(text)
     except ValueError:
@@ -221,7 +221,7 @@ def _iso_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A partition as it is kept now: offset of its first record and the one after its last committed record."""
+    """What Kafka has of a partition now: offset of its first record and the one after its last committed record."""
 
     earliest: int
     latest: int

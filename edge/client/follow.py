@@ -75,7 +75,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A stream is open; `start` says where it began: latest, earliest, time, resumed or gap."""
+    """A stream is open; `start` is where it began: latest, earliest, time, resumed or gap."""
 
     server: str
     start: str
@@ -94,7 +94,7 @@ class Follower:
     """Follows one subscription.
 
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since 1970) counts only while there is no
-    cursor. `on_gap` says how to go on after a gap; with "stop" the events end there. `checkpoints`: also give events of that kind.
+    cursor. `on_gap` is how to go on after a gap; with "stop" the events end there. `checkpoints`: also give events of that kind.
     `patient=False`: raise where no server of the first round can be one, instead of trying for ever. Raises ValueError for a server
     that is no URL.
     """
@@ -203,7 +203,7 @@ class Follower:
         detail = _detail(body) or response.reason_phrase
         if response.status_code in _FINAL and not (response.status_code == 404 and self._was_connected):
             self._refused[server] = detail
-            # All said so; or all were asked twice, and those that did not say so did not answer.
+            # All servers refuse; or all were asked twice, and those that did not refuse did not answer.
             if len(self._refused) == len(self._servers) or self._attempts >= 2 * len(self._servers):
                 raise FollowError(detail)
         wait_s = _retry_after_s(response.headers.get("Retry-After", ""), self._clock.now_ms())
@@ -244,7 +244,7 @@ class Follower:
         streams = self._subscription.streams
         params: list[tuple[str, str | int | float | bool | None]] = [("stream", name) for name in streams if len(streams) > 1]
         params += [(name, value) for name in ("where", "select") if (value := getattr(self._subscription, name)) is not None]
-        # Where the cursor lacks a stream that was added, `from` says where that one begins.
+        # Where the cursor lacks a stream that was added, `from` is where that one begins.
         params += [("from", self._start)]
         return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 

@@ -31,7 +31,7 @@ class Event:
 
 
 class Parser:
-    """Feed it bytes; it gives events. `last_event_id` and `retry_ms` are as the stream said last."""
+    """Feed it bytes; it returns events. `last_event_id` and `retry_ms` are the latest of the stream."""
 
     def __init__(self, last_event_id: str = "") -> None:
         self.last_event_id = last_event_id

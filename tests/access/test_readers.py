@@ -18,7 +18,7 @@ import httpx
 from playwright.async_api import Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.access.world import Server, server
+from tests.access.world import Server, open_stream, server
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import free_ports
@@ -140,6 +140,26 @@ async def test_a_browser_s_eventsource_resumes_by_itself_when_the_server_dies_an
         await browser_page.wait_for_function("window.got.length >= 9", timeout=1000 * DEADLINE_S)
         assert await browser_page.evaluate("window.got") == list(range(1, 10))
         assert await browser_page.evaluate("window.opened") == 3
+
+
+async def test_a_browser_that_asked_to_stop_at_a_gap_stops(
+    access_a: Server, access_b: Server, new_feed: Callable[..., Feed], browser_page: Page
+) -> None:
+    """It comes back by itself with the gap's id, is answered 204, and has been sent nothing of what comes after the gap."""
+    feed = new_feed(partitions=1)
+    for _ in range(10):
+        feed.send()
+    async with open_stream(access_a.url, feed.name, from_="earliest") as stream:
+        cursor = (await stream.take(1))[0].id
+    feed.trim(0, 10)
+    await browser_page.goto(f"{access_b.url}/healthz")
+    script = """address => {
+      window.got = []; window.source = new EventSource(address);
+      for (const kind of ["message", "gap"]) source.addEventListener(kind, e => got.push(kind));
+    }"""
+    await browser_page.evaluate(script, url(access_b, feed, on_gap="stop", last_event_id=cursor))
+    await browser_page.wait_for_function("source.readyState === 2", timeout=1000 * DEADLINE_S)
+    assert await browser_page.evaluate("got") == ["gap"]
 
 
 async def test_a_browser_is_not_stopped_for_ever_by_a_full_server(

@@ -305,6 +305,37 @@ async def test_a_restart_without_a_configured_key_file_continues_every_cursor(
             assert stream.headers["edgewake-start"] == "resumed"
 
 
+async def test_keys_are_rotated_in_a_running_server(access_directory: Path, kafka_config: KafkaConfig, feed: Feed, tmp_path: Path) -> None:
+    """The old key verifies until it is taken out; nobody is told a gap before, and a retired one is a gap and no refusal."""
+    first, second, keys = f"1 {'aa' * 32}", f"2 {'bb' * 32}", tmp_path / "keys"
+
+    def replace_keys(*lines: str) -> None:
+        (tmp_path / "new").write_text("\n".join(lines))
+        (tmp_path / "new").replace(keys)
+
+    async def how(cursor: str) -> tuple[str, str]:
+        """How a stream begins with a cursor, and its first id."""
+        async with open_stream(running.url, feed.name, cursor=cursor) as stream:
+            return stream.headers["edgewake-start"], await stream.until_cursor()
+
+    async def until(key_id: int) -> str:
+        while base64.urlsafe_b64decode((found := (await how(""))[1])[3:7])[0] != key_id:
+            await asyncio.sleep(0.05)
+        return found
+
+    replace_keys(first)
+    with server(access_directory, kafka_config, keys) as running:
+        old = await until(1)
+        replace_keys(f"{first} verify", f"{second} sign")
+        new = await until(2)
+        assert [(await how(cursor))[0] for cursor in (old, new)] == ["resumed", "resumed"]
+        replace_keys(second)
+        async with asyncio.timeout(DEADLINE_S):
+            while (await how(old))[0] != "gap":
+                await asyncio.sleep(0.05)
+        assert (await how(new))[0] == "resumed"
+
+
 async def test_a_stream_that_is_away_for_a_moment_ends_nobody_who_has_its_cursor(access_a: Server, new_feed: Callable[..., Feed]) -> None:
     """404 ends a browser's stream for good; who has a cursor of the stream did not misspell its name."""
     feed = new_feed(partitions=1)

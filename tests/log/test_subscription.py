@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.log.subscription import Edge, Plan, RequestError, Source, SubscriptionTooLarge, parse_start, plan, request
+from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Source, SubscriptionTooLarge, parse_start, plan, request
 from edgewake.protocol.lease import Subscription
 
 
@@ -24,15 +24,15 @@ def test_the_first_cursor_that_is_given_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("earliest", Edge.EARLIEST),
-        ("latest", Edge.LATEST),
+        ("earliest", LogEnd.EARLIEST),
+        ("latest", LogEnd.LATEST),
         ("1790000000000", 1_790_000_000_000),
         ("2026-11-21T08:00:00Z", 1_795_248_000_000),
         ("2026-11-21T09:00:00.5+01:00", 1_795_248_000_500),
         ("2026-11-21T09:00:00 01:00", 1_795_248_000_000),
     ],
 )
-def test_a_start_is_an_edge_or_a_time(text: str, start: Edge | int) -> None:
+def test_a_start_is_an_edge_or_a_time(text: str, start: LogEnd | int) -> None:
     assert parse_start(text) == start
 
 
