@@ -1,117 +1,141 @@
-"""How many events a second an access server delivers to 1000 clients, how old they are on arrival, and what it costs in memory.
+"""How many events a second an access server delivers to 1000 clients, how old they are on arrival, and what it costs.
 
-Kafka, the server, the clients and the writer share the machine. The rival is sse-starlette, event by event, with the same clients and
-events in the same run. `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
+Method. Kafka, the server, the readers (one process) and the writer share the machine; loopback, no TLS, no proxy. Readers connect and
+read from the latest event on; a figure is the mean of 8 s after 2 s. Every client's events are counted and compared with its first and
+last number, and ten clients compare every number with the one before: what is missing or repeated fails the benchmark. Events that
+arrive within 20 ms are written to a client together, so writes a second stand beside events a second.
+
+"one subscription" is the best case: one filtering and one encoding for all. With 100 and 1000 different filters (all pass every event)
+there are as many of both. "offered" is what is written to Kafka times the clients; where less is delivered, that is the server's, or
+the readers', limit, and clients fall behind without losing anything.
+
+Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined as ours are, and nchan under nginx,
+where Debian's libnginx-mod-nchan is installed. They filter nothing and sign no cursor.
+
+`python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from tests.bench.figures import Found, cpu_s, rss_mib, run
-from tests.services import Process, free_ports, part, port_is_open, run_kafka, wait_until
+from tests.bench import sse_nchan
+from tests.bench.figures import Found, rss_mib, run
+from tests.bench.sse_world import access, reading, writing
+from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
 
 CLIENTS = 1000
-SECONDS = 8.0
-CALM, BUSY = 400, 1200
-"""Events a second that are written: an ordinary load for the latency, and one past the floor for the throughput."""
-RIVAL_RATE = 100
-"""More than the rival can deliver to all, so that its limit shows."""
+SETTLE_S, SECONDS = 2.0, 8.0
 STREAM = "bench_sse"
-FLOOR, RSS_MIB_MAX = 500_000, 150
+CALM, BUSY, OVER = 400, 1200, 4000
+"""Events a second that are written: an ordinary load for the latency, one past the floor, and more than can be delivered."""
+DIFFERENT = ((1, OVER), (100, BUSY), (1000, CALM))
+"""How many different subscriptions, and the events a second that are more than is delivered with so many."""
+FLOOR, RSS_MIB_MAX, AGE_P99_MS_MAX = 500_000, 150, 100
+
+THROUGHPUT = f"deliveries to {CLIENTS} clients, one subscription, offered {OVER * CLIENTS:,}"
 
 
 def measure(folder: Path, runs: int, *, theirs: dict[str, list[float]]) -> Found:
-    """Start what is needed, run, and stop it again. `theirs`: name → what the rival did in each run."""
-    ours: Found = defaultdict(list)
+    """Start what is needed, run, and stop it again. `theirs`: name → what the rivals did in each run."""
+    found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
-        topic_admin.ensure_topics(KafkaConfig(bootstrap=node.bootstrap), [topics.stream_topic(STREAM)])
+        topic_admin.ensure_topics(KafkaConfig(bootstrap=node.bootstrap, partitions=1), [topics.stream_topic(STREAM)])
         for i in range(runs):
-            _measure_ours(folder / f"run-{i}", node.bootstrap, ours)
-            _measure_rival(folder / f"run-{i}", node.bootstrap, theirs)
-    return ours
+            _measure_latency(folder / f"run-{i}", node.bootstrap, found)
+            for different, rate in DIFFERENT:
+                _measure_capacity(folder / f"run-{i}", node.bootstrap, different, rate, found)
+            _measure_rivals(folder / f"run-{i}", node.bootstrap, found, theirs)
+    return found
 
 
-THROUGHPUT = "deliveries to 1000 clients"
-MEMORY = "server's memory with 1000 clients"
-CPU = "processor time of a delivery"
+def _measure_latency(folder: Path, bootstrap: str, found: Found) -> None:
+    for rate, most in ((CALM, AGE_P99_MS_MAX), (BUSY, None)):
+        with access(folder, bootstrap) as (process, port), writing(bootstrap, folder, STREAM, rate):
+            assert process.pid is not None
+            with reading(port, f"/v1/streams/{STREAM}/events", CLIENTS) as readers:
+                time.sleep(SETTLE_S)
+                figures = readers.measure(SECONDS, process.pid)
+                memory = rss_mib(process.pid)
+                readers.assert_complete()
+            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p50", "ms", None].append(figures["p50_ms"])
+            found[f"age on arrival, {CLIENTS} clients, {rate} events/s, p99", "ms", most].append(figures["p99_ms"])
+            found[f"server's memory with {CLIENTS} clients, {rate} events/s", "MiB", RSS_MIB_MAX].append(memory)
 
 
-def _measure_ours(folder: Path, bootstrap: str, found: Found) -> None:
-    with _access(folder, bootstrap) as (process, port):
-        path = f"/v1/streams/{STREAM}/events"
-        with _writing(bootstrap, folder, BUSY):
-            busy = _read(port, path, process.pid)
-            found[THROUGHPUT, "deliveries/s", FLOOR].append(busy["deliveries_per_s"])
-            found[CPU, "µs", None].append(busy["cpu_us"])
-            found[f"age on arrival, {BUSY} events/s, p50", "ms", None].append(busy["p50_ms"])
-            found[f"age on arrival, {BUSY} events/s, p99", "ms", None].append(busy["p99_ms"])
-            found[MEMORY, "MiB", RSS_MIB_MAX].append(busy["rss_mib"])
-        with _writing(bootstrap, folder, CALM):
-            calm = _read(port, path, process.pid)
-            found[f"age on arrival, {CALM} events/s, p50", "ms", None].append(calm["p50_ms"])
-            found[f"age on arrival, {CALM} events/s, p99", "ms", None].append(calm["p99_ms"])
+def _measure_capacity(folder: Path, bootstrap: str, different: int, rate: int, found: Found) -> None:
+    query = f"?where=n%20%3E%20-1%20-%20{{k%{different}}}" if different > 1 else ""
+    name = THROUGHPUT if different == 1 else f"deliveries to {CLIENTS} clients, {different} subscriptions, offered {rate * CLIENTS:,}"
+    with access(folder, bootstrap, hub="views_max = 2000") as (process, port), writing(bootstrap, folder, STREAM, rate):
+        assert process.pid is not None
+        with reading(port, f"/v1/streams/{STREAM}/events{query}", CLIENTS) as readers:
+            time.sleep(SETTLE_S)
+            figures = readers.measure(SECONDS, process.pid)
+            readers.assert_complete()
+        found[name, "deliveries/s", FLOOR if different == 1 else None].append(figures["deliveries_per_s"])
+        found[f"{different} subscriptions: writes", "writes/s", None].append(figures["writes_per_s"])
+        found[f"{different} subscriptions: processor time of a delivery", "µs", None].append(figures["cpu_us"])
+        found[f"{different} subscriptions: share of a processor", "%", None].append(100 * figures["cpu_share"])
 
 
-def _measure_rival(folder: Path, bootstrap: str, found: dict[str, list[float]]) -> None:
+def _measure_rivals(folder: Path, bootstrap: str, found: Found, theirs: dict[str, list[float]]) -> None:
+    with _starlette(folder, bootstrap) as (pid, port):
+        figures = _read_rival(folder, bootstrap, pid, port, OVER)
+        theirs[THROUGHPUT].append(figures["deliveries_per_s"])
+        theirs["1 subscriptions: writes"].append(figures["writes_per_s"])
+        theirs["1 subscriptions: processor time of a delivery"].append(figures["cpu_us"])
+    if sse_nchan.is_there():
+        with _nchan(folder, bootstrap) as (pid, port):
+            figures = _read_rival(folder, bootstrap, pid, port, OVER)
+            found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(figures["deliveries_per_s"])
+            found["nchan under nginx: processor time of a delivery", "µs", None].append(figures["cpu_us"])
+
+
+def _read_rival(folder: Path, bootstrap: str, pid: int, port: int, rate: int) -> dict[str, float]:
+    with writing(bootstrap, folder, STREAM, rate), reading(port, "/events", CLIENTS) as readers:
+        time.sleep(SETTLE_S)
+        return readers.measure(SECONDS, pid)  # not checked for completeness: their queues drop what is too much
+
+
+@contextmanager
+def _starlette(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "tests.bench.sse_rival", bootstrap, topics.stream_topic(STREAM), str(port)]
     with Process(command, folder / "rival.log") as process:
         wait_until(lambda: port_is_open(port), "the rival serves")
-        with _writing(bootstrap, folder, RIVAL_RATE):
-            figures = _read(port, "/events", process.pid)
-            found[THROUGHPUT].append(figures["deliveries_per_s"])
-            found[CPU].append(figures["cpu_us"])
-            found[MEMORY].append(figures["rss_mib"])
+        assert process.pid is not None
+        yield process.pid, port
 
 
-@contextlib.contextmanager
-def _access(folder: Path, bootstrap: str) -> Iterator[tuple[Process, int]]:
+@contextmanager
+def _nchan(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
     (port,) = free_ports(1)
-    folder.mkdir(parents=True)
-    config = folder / "access.toml"
-    config.write_text(f'port = {port}\n[kafka]\nbootstrap = "{bootstrap}"\n')
-    with part("access", config, folder / "access.log") as process:
-        process.wait_for('"part.ready"')
-        yield process, port
+    command = [sys.executable, "-m", "tests.bench.sse_nchan", bootstrap, topics.stream_topic(STREAM), str(port), str(folder / "nchan")]
+    with Process(command, folder / "nchan.log") as process:
+        process.wait_for("nginx ")
+        wait_until(lambda: port_is_open(port), "nginx serves")
+        yield _worker(int(process.output().split("nginx ")[1].split()[0])), port
 
 
-@contextlib.contextmanager
-def _writing(bootstrap: str, folder: Path, rate: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.bench.sse_writer", bootstrap, STREAM, str(rate)]
-    with Process(command, folder / f"writer-{rate}.log") as writer:
-        writer.wait_for("writing")
-        yield
+def _worker(master: int) -> int:
+    """nginx's one worker does the work."""
+    children: list[str] = []
 
+    def found() -> bool:
+        children[:] = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        return bool(children)
 
-def _read(port: int, path: str, pid: int) -> dict[str, float]:
-    """Connect all clients, let things settle, measure for SECONDS, and look at the server's memory meanwhile."""
-    command = [sys.executable, "-m", "tests.bench.sse_clients", str(port), path, str(CLIENTS), str(SECONDS)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
-        assert clients.stdin is not None
-        assert clients.stdout is not None
-        assert clients.stdout.readline() == "connected\n"
-        time.sleep(2)  # a steady state is what is measured
-        used = cpu_s(pid)
-        clients.stdin.write("go\n")
-        clients.stdin.flush()
-        time.sleep(SECONDS / 2)
-        resident_mib = rss_mib(pid)
-        figures: dict[str, float] = json.loads(clients.stdout.readline())
-        used = cpu_s(pid) - used
-        assert figures["deliveries_per_s"] > 0, "nothing was delivered"
-    return {**figures, "rss_mib": resident_mib, "cpu_us": used / max(1, figures["deliveries_per_s"] * SECONDS) * 1e6}
+    wait_until(found, "nginx has a worker")
+    return int(children[0])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Many readers in one process of its own: they count events, check that none is missing or repeated, and sample their age.
 
-`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's number. Then one command a line:
+`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's number,
+`{k%100}` the same modulo 100. Then one command a line:
 
     measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s", "clients"}
     check             prints {"events", "gaps", "repeats", "checked", "uneven"}
@@ -109,7 +110,8 @@ def checked(readers: list[Reader]) -> dict[str, int]:
 async def run(port: int, path: str, clients: int) -> None:
     """Connect and obey."""
     loop = asyncio.get_running_loop()
-    readers = [Reader(path.replace("{k}", str(i)), is_checked=i % max(1, clients // CHECKED) == 0) for i in range(clients)]
+    paths = [re.sub(r"\{k(?:%(\d+))?\}", lambda found, i=i: str(i % int(found[1] or clients)), path) for i in range(clients)]  # type: ignore[misc]
+    readers = [Reader(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)]
     began, busy = time.perf_counter(), time.process_time()
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", port)  # type: ignore[misc]

@@ -8,16 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from tests.bench.figures import cpu_s
 from tests.services import Process, free_ports, part
+
+_numbers = count()
+"""Each process has a log of its own: one is waited for by what it writes there."""
 
 
 @contextlib.contextmanager
 def access(folder: Path, bootstrap: str, *, name: str = "access", settings: str = "", hub: str = "") -> Iterator[tuple[Process, int]]:
     """An access server and its port."""
     (port,) = free_ports(1)
+    name = f"{name}-{next(_numbers)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cursor.key").write_text(f"1 {'5e' * 32}\n")
     config = folder / f"{name}.toml"
@@ -32,7 +37,7 @@ def access(folder: Path, bootstrap: str, *, name: str = "access", settings: str 
 def writing(bootstrap: str, folder: Path, stream: str, rate: int) -> Iterator[None]:
     """A writer at a steady rate."""
     command = [sys.executable, "-m", "tests.bench.sse_writer", bootstrap, stream, str(rate)]
-    with Process(command, folder / f"writer-{stream}-{rate}.log") as writer:
+    with Process(command, folder / f"writer-{next(_numbers)}.log") as writer:
         writer.wait_for("writing")
         yield
 

@@ -1,0 +1,77 @@
+"""Another rival: nchan under nginx (Debian's libnginx-mod-nchan), fed by a publisher that reads the same Kafka topic.
+
+`python -m tests.bench.sse_nchan BOOTSTRAP TOPIC PORT FOLDER` starts nginx and publishes until killed. Each piece of 20 ms is one message,
+so nchan writes as often as we do; its buffer holds the last 1000 messages in shared memory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import orjson
+from confluent_kafka import TopicPartition
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import record
+
+MODULE = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
+TICK_S = 0.02
+
+CONFIG = """
+load_module {module};
+worker_processes 1;
+worker_rlimit_nofile 20000;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 10000; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u;
+    scgi_temp_path {folder}/s;
+    client_max_body_size 4m;
+    nchan_shared_memory_size 128m;
+    server {{
+        listen 127.0.0.1:{port};
+        location = /publish {{ nchan_publisher; nchan_channel_id one; nchan_message_buffer_length 1000; }}
+        location = /events {{ nchan_subscriber eventsource; nchan_channel_id one; nchan_subscriber_first_message newest; }}
+    }}
+}}
+"""
+
+
+def is_there() -> bool:
+    """Is the module installed?"""
+    return MODULE.exists()
+
+
+def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
+    """Serve and publish until killed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "nginx.conf"
+    config.write_text(CONFIG.format(module=MODULE, folder=folder, port=port))
+    server = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(config)])
+    print(f"nginx {server.pid}", flush=True)
+    consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "nchan")
+    end = consumer.get_watermark_offsets(TopicPartition(topic, 0))[1]
+    consumer.assign([TopicPartition(topic, 0, end)])
+    with httpx.Client(timeout=10) as publisher:
+        while server.poll() is None:
+            due = time.monotonic() + TICK_S
+            # Lines of one message get a `data:` each, so readers see one event of many objects: they count the objects.
+            lines: list[bytes] = []
+            while (left := due - time.monotonic()) > 0:
+                message = consumer.poll(left)
+                if message is not None and message.error() is None:
+                    lines += [orjson.dumps(reading) for reading in record.readings(record.decode(message.value()))]
+            if lines:
+                publisher.post(f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
