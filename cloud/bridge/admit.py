@@ -14,6 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.envelope import Envelope
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
@@ -40,34 +41,59 @@ class Admitted(NamedTuple):
     placement: bytes
 
 
-def admit(message: Envelope, catalogue: Catalogue, *, received_at: int) -> Admitted:
-    """Check a publish on `ew/v1/<device>/up/<stream>`; raises Rejected, NotNow or AwaitsCatalogueError."""
+def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled: CompiledStreams | None = None) -> Admitted:
+    """Check a message on `ew/v1/<device>/up/<stream>`; raises Rejected, NotNow or AwaitsCatalogueError.
+
+    `compiled`: the decoders of known streams, tried first.
+    """
     place = parse_up(message.topic)
     device, stream = place.device, place.stream
     check_answer(message, device)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
-    payload = message.payload
     if content_type is None or not content_type.startswith(_OUR_TYPES):
-        frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
-        payload = frames.encode(frame)
-        discipline = Discipline.FREE if frame.frame is None else Discipline.NUMBERED
+        payload, placement = _admit_plain(message.payload, device, stream, catalogue, received_at, compiled)
     else:
+        payload = message.payload
         if content_type == FRAME_ZSTD_TYPE:
             payload = frames.inflate(payload)
         elif content_type != FRAME_TYPE:
             raise Rejected(RejectReason.VERSION, f"content type {content_type[:100]!r}: expected {FRAME_TYPE}[+zstd] or plain JSON")
-        frame, kinds = frames.decode_with_kinds(payload, device=device)
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
-    catalogue.check(device, stream, kinds)
+        placement = _admit_frame(payload, device, stream, catalogue, discipline, compiled)
     return Admitted(
         device=device,
         value=record.encode(
             device=device, stream=stream, mode=mode, sent_at=_sent_at(message), received_at=received_at, frame_bytes=payload
         ),
-        placement=_placement(discipline, stream, frame).encode(),
+        placement=placement.encode(),
     )
+
+
+def _admit_plain(
+    payload: bytes, device: str, stream: str, catalogue: Catalogue, received_at: int, compiled: CompiledStreams | None
+) -> tuple[bytes, Placement]:
+    if compiled is not None and (reading := compiled.plain(stream, payload, device=device, received_at=received_at)) is not None:
+        seq = reading.seq
+        if seq is None:
+            return reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1)
+        return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1)
+    frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
+    placement = _placement(Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame)
+    catalogue.check(device, stream, kinds)
+    return frames.encode(frame), placement
+
+
+def _admit_frame(
+    payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline, compiled: CompiledStreams | None
+) -> Placement:
+    if compiled is not None and (head := compiled.frame(stream, payload)) is not None and head.frame > 0:
+        return Placement(discipline, stream, head.epoch, head.frame, head.frame, head.seq, head.readings)
+    frame, kinds = frames.decode_with_kinds(payload, device=device)
+    placement = _placement(discipline, stream, frame)
+    catalogue.check(device, stream, kinds)
+    return placement
 
 
 def _placement(discipline: Discipline, stream: str, frame: Frame) -> Placement:

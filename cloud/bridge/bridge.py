@@ -27,6 +27,7 @@ from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
 from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
+from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
@@ -74,6 +75,7 @@ class Bridge:
         self._config = config
         self._register = register
         self._catalogue = catalogue
+        self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
         self._clock = clock
         self.metrics = BridgeMetrics()
         # The window of our own session and the one of a session that we adopt; QoS 0 and bytes, which the broker does not count, may stop
@@ -158,7 +160,7 @@ class Bridge:
     def _admitted(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int) -> bool:
         """Give the message to Kafka, or its device an answer. False: something in it is new, and the catalogue must decide first."""
         try:
-            record = record_of(packet, self._catalogue, received_at=received_at)
+            record = record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
         except AwaitsCatalogueError:
             return False
         except NotNow as why:

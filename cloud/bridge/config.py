@@ -60,3 +60,6 @@ class BridgeConfig(Config):
     """Messages taken from the broker and not yet in Kafka (MQTT's Receive Maximum); at the bound the broker waits."""
     inflight_bytes_max: int = Field(default=64 << 20, ge=2 * FRAME_BYTES_MAX)
     """Bytes taken and not yet in Kafka; at the bound the bridge stops reading its connection."""
+    compiled_decoders: bool = True
+    """Parse and check messages of known streams in one pass of C code, by decoders made from the catalogue. False: every message by the
+    decoder that also explains; for comparison, or should the two ever disagree."""

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from edgewake.cloud.bridge.admit import admit, admit_status, can_answer
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.envelope import Envelope
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
@@ -32,7 +33,9 @@ class KafkaRecord(NamedTuple):
     """Milliseconds since 1970, when the message came."""
 
 
-def record_of(message: Envelope | Unreadable, catalogue: Catalogue, *, received_at: int) -> KafkaRecord:
+def record_of(
+    message: Envelope | Unreadable, catalogue: Catalogue, *, received_at: int, compiled: CompiledStreams | None = None
+) -> KafkaRecord:
     """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError."""
     if isinstance(message, Unreadable):
         reason = RejectReason.OVERSIZE if message.size > PACKET_BYTES_MAX else RejectReason.ENCODING
@@ -40,7 +43,7 @@ def record_of(message: Envelope | Unreadable, catalogue: Catalogue, *, received_
     if message.topic.count("/") == _STATUS_SLASHES:
         status = admit_status(message, received_at=received_at)
         return KafkaRecord(topics.DEVICES, f"{status.device}|status", status.model_dump_json().encode(), [], received_at)
-    admitted = admit(message, catalogue, received_at=received_at)
+    admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
     return KafkaRecord(topics.UP, admitted.device, admitted.value, [(PLACEMENT_HEADER, admitted.placement)], received_at)
 
 

@@ -1,125 +1,208 @@
-"""How fast the bridge takes messages, acknowledged end to end, and how fast the sequencer puts them in order.
+"""How many messages a second a whole intake carries: devices, broker, bridge, Kafka and the sequencer, all on this machine, at once.
 
-Broker, Kafka, bridge and devices share the machine. `python -m tests.bench.bench_bridge [--runs 3] [--json FILE]`
+Method: 50 devices keep a window in flight each, so that more is offered than is taken; a message counts when its end-to-end acknowledgement
+is back at its device; the rate is that of all messages from the first publish to the last acknowledgement, while the sequencer runs.
+Each run then waits until the sequencer has passed everything on, and fails unless ew.up grew by exactly what was acknowledged and ew.s.*
+holds each message once. Processor time is each process's own, per message. Beside it: the broker's own wall (a subscriber that only
+acknowledges), and mq-bridge, which answers no device. Fluent Bit is in no ordinary registry of packages and could not be had.
+`python -m tests.bench.bench_bridge [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+import psutil
 import uvloop
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka.admin import NewTopic
 
-from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
+from tests.bench import ack_only
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
-from tests.bench.load import READINGS, Load, frame_messages, reading_messages
+from tests.bench.load import READINGS, Load, Message, frame_messages, reading_messages
 from tests.sequencer.progress import Progress
-from tests.services import Process, part, run_kafka, run_mosquitto, wait_until
+from tests.services import Kafka, Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 
-DEVICES = 50
-FRAMES = 400
-READING_MESSAGES = 2500
-WINDOW_FRAMES = 10
-WINDOW_READINGS = 40
-READY = '"event":"part.ready"'
+DEVICES: Final = 50
+FRAMES: Final = 400
+READING_MESSAGES: Final = 2500
+WINDOW_FRAMES: Final = 10
+WINDOW_READINGS: Final = 40
+READY: Final = '"event":"part.ready"'
+QOS: Final = {1: "QoS 1, one answer a message", 0: "QoS 0, joined answers"}
+FLOORS: Final = {("messages", 1): 25_000.0, ("frames", 1): 6_000.0}
+"""Messages a second that the figures must reach."""
+
+
+@dataclass
+class Site:
+    """What runs, and whose processor time is counted."""
+
+    broker: Mosquitto
+    node: Kafka
+    config: KafkaConfig
+    progress: Progress
+    pids: Mapping[str, int]
+
+    def used_s(self) -> dict[str, float]:
+        """Processor seconds so far, of each."""
+        return {name: cpu_s(pid) for name, pid in self.pids.items()}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the devices send."""
+
+    name: str
+    messages: Sequence[Message]
+    window: int
+    readings: int
 
 
 def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
-    frames, readings = frame_messages(FRAMES), reading_messages(READING_MESSAGES)
+    kinds = (
+        Kind("messages", reading_messages(READING_MESSAGES), WINDOW_READINGS, 1),
+        Kind("frames", frame_messages(FRAMES), WINDOW_FRAMES, READINGS),
+    )
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(run_mosquitto(folder / "mosquitto"))
         node = stack.enter_context(run_kafka(folder / "kafka"))
-        text = f'[mqtt]\nport = {broker.port}\n[kafka]\nbootstrap = "{node.bootstrap}"\n'
-        bridge = stack.enter_context(_part("bridge", folder, text))
         config = KafkaConfig(bootstrap=node.bootstrap)
         topic_admin.ensure_topics(config, [topics.UP, topics.SEQUENCE])
         progress = Progress(config)
         stack.callback(progress.close)
-        _run(Load(broker.port, "bench_warm_up", "warm", 10, 10, readings[:500]))
-        _sequence(folder, node.bootstrap, progress)
-        for i in range(runs):
-            used = cpu_s(bridge.pid)
-            load = _run(Load(broker.port, "bench_frames", f"f{i}", DEVICES, WINDOW_FRAMES, frames))
-            found["bridge: processor time of a frame", "µs", None].append((cpu_s(bridge.pid) - used) / (DEVICES * FRAMES) * 1e6)
-            rate = DEVICES * FRAMES / load.took_s
-            found["bridge: frames of 100", "frames/s", None].append(rate)
-            found["bridge: readings in frames of 100", "readings/s", 600_000].append(rate * READINGS)
-            _latency(found, "bridge: frame acknowledged", load)
-            found["sequencer: frames of 100", "records/s", None].append(_sequence(folder, node.bootstrap, progress).rate)
-            used = cpu_s(bridge.pid)
-            load = _run(Load(broker.port, "bench_readings", f"r{i}", DEVICES, WINDOW_READINGS, readings))
-            used_us = (cpu_s(bridge.pid) - used) / (DEVICES * READING_MESSAGES) * 1e6
-            found["bridge: processor time of a message", "µs", None].append(used_us)
-            found["bridge: one-reading messages", "messages/s", 25_000].append(DEVICES * READING_MESSAGES / load.took_s)
-            _latency(found, "bridge: message acknowledged", load)
+        with _ours(folder, broker, node) as (bridge, sequencer):
+            pids = {"broker": broker.process.pid, "Kafka": node.process.pid, "bridge": bridge.pid, "sequencer": sequencer.pid}
+            site = Site(broker, node, config, progress, pids)
+            for qos in QOS:
+                _one(site, replace(kinds[0], messages=kinds[0].messages[:300]), qos, f"warm{qos}", defaultdict(list))
+            for i in range(runs):
+                for kind in kinds:
+                    for qos in QOS:
+                        _one(site, kind, qos, f"{kind.name}{qos}r{i}", found)
             found["bridge: resident memory", "MiB", None].append(rss_mib(bridge.pid))
-            sequenced = _sequence(folder, node.bootstrap, progress)
-            found["sequencer: one-reading records", "records/s", None].append(sequenced.rate)
-            found["sequencer: processor time of a record", "µs", None].append(sequenced.cpu_us)
-            found["sequencer: resident memory", "MiB", None].append(sequenced.rss_mib)
+            found["sequencer: resident memory", "MiB", None].append(rss_mib(sequencer.pid))
+        # A broker of their own: on ours the bridge's session is still dealt its share.
+        other = stack.enter_context(run_mosquitto(folder / "other-mosquitto"))
+        for i in range(runs):
+            for qos in QOS:
+                _wall(folder, other, kinds[0], qos, i, found)
+            _rival(folder, other, node, kinds[0], i, found)
     return found
 
 
-class _Run(Load):
-    took_s: float = 0.0
+@contextlib.contextmanager
+def _ours(folder: Path, broker: Mosquitto, node: Kafka) -> Iterator[tuple[Process, Process]]:
+    with contextlib.ExitStack() as stack:
+        parts = []
+        for name, text in (("bridge", f"[mqtt]\nport = {broker.port}\n"), ("sequencer", "")):
+            config = folder / f"{name}.toml"
+            config.write_text(f'name = "{name}-1"\n{text}[kafka]\nbootstrap = "{node.bootstrap}"\n')
+            process = stack.enter_context(part(name, config, folder / f"{name}.log"))
+            process.wait_for(READY)
+            parts.append(process)
+        yield parts[0], parts[1]
 
 
-def _run(load: Load) -> _Run:
-    run = _Run(**{name: getattr(load, name) for name in ("port", "stream", "run", "devices", "window", "messages")})
-    run.took_s = uvloop.run(run.go())
-    return run
-
-
-def _latency(found: Found, name: str, load: Load) -> None:
+def _one(site: Site, kind: Kind, qos: int, run: str, found: Found) -> None:
+    """One kind of message once, and the proof that nothing is missing or there twice."""
+    load = Load(site.broker.port, f"b_{run}", run, DEVICES, kind.window, kind.messages, qos)
+    count = DEVICES * len(kind.messages)
+    before, up_before = site.used_s(), sum(site.progress.ends().values())
+    own = time.process_time()
+    took_s = uvloop.run(load.go())
+    own = time.process_time() - own
+    assert load.acknowledged == count
+    goal = sum(site.progress.ends().values())
+    assert goal - up_before == count, f"ew.up grew by {goal - up_before} for {count} acknowledged messages"
+    wait_until(lambda: site.progress.done() >= goal, "the sequencer has passed on everything", timeout_s=300)
+    used = {name: used - before[name] for name, used in site.used_s().items()} | {"load": own}
+    per_device = _sequenced(site.config, topics.stream_topic(load.stream))
+    assert per_device == {f"{run}-{i}": len(kind.messages) for i in range(DEVICES)}, "ew.s.* misses a message or has one twice"
+    name = f"{kind.name}, {QOS[qos]}"
+    found[name, f"{kind.name}/s", FLOORS.get((kind.name, qos))].append(count / took_s)
+    if kind.readings > 1:
+        found[f"readings in {name}", "readings/s", None].append(count * kind.readings / took_s)
     for percent in (50, 99):
-        found[f"{name}, p{percent}, full window", "ms", None].append(percentile(load.latencies_s, percent) * 1000)
+        found[f"{name}: acknowledged, p{percent}, full window", "ms", None].append(percentile(load.latencies_s, percent) * 1000)
+    for who, seconds in used.items():
+        found[f"{name}: processor time of {who}", "µs", None].append(seconds / count * 1e6)
+    found[f"{name}: processor time in all", "µs", None].append(sum(used.values()) / count * 1e6)
 
 
-def _part(name: str, folder: Path, text: str) -> _Started:
-    config = folder / f"{name}.toml"
-    config.write_text(f'name = "{name}-1"\n{text}')
-    process = part(name, config, folder / f"{name}.log")
-    process.start()
-    seen = process.output().count(READY)
-    wait_until(lambda: process.output().count(READY) > seen or not process.is_running(), f"{name} serves")
-    return _Started(process)
+def _sequenced(config: KafkaConfig, topic: str) -> Counter[str]:
+    """Records of a topic by device."""
+    reader = clients.consumer(config, "bench-count", **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    counts: Counter[str] = Counter()
+    try:
+        left = set(range(metadata.partition_count(reader, topic)))
+        reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
+        while left:
+            for message in reader.consume(10_000, 0.5):
+                if message.error() is not None:
+                    left.discard(message.partition())
+                else:
+                    counts[(message.key() or b"").decode()] += 1
+    finally:
+        reader.close()
+    return counts
 
 
-class _Started(contextlib.AbstractContextManager[Process]):
-    def __init__(self, process: Process) -> None:
-        self.process = process
+def _wall(folder: Path, broker: Mosquitto, kind: Kind, qos: int, i: int, found: Found) -> None:
+    """The same load on the same broker, with a subscriber that only acknowledges: what no bridge can pass."""
+    command = [sys.executable, "-m", "tests.bench.ack_only", str(broker.port)]
+    with Process(command, folder / f"ack-only-{qos}-{i}.log") as subscriber:
+        subscriber.wait_for(ack_only.READY)
+        before = cpu_s(broker.process.pid)
+        load = Load(broker.port, "wall", f"wall{qos}{i}", DEVICES, kind.window, kind.messages, qos)
+        count = DEVICES * len(kind.messages)
+        took_s = uvloop.run(load.go())
+        used_us = (cpu_s(broker.process.pid) - before) / count * 1e6
+    name = f"broker alone, {QOS[qos]}"
+    found[f"{name}: processor time of broker", "µs", None].append(used_us)
+    found[f"{name}: with a subscriber that only acknowledges", "messages/s", None].append(count / took_s)
+    found[f"{name}: its wall, one core full", "messages/s", None].append(1e6 / used_us)
 
-    def __enter__(self) -> Process:
-        return self.process
 
-    def __exit__(self, *_: object) -> None:
-        assert self.process.stop() == 0, self.process.output()[-2000:]
-
-
-class _Sequenced:
-    rate: float
-    cpu_us: float
-    rss_mib: float
-
-
-def _sequence(folder: Path, bootstrap: str, progress: Progress) -> _Sequenced:
-    """Start the sequencer on what waits for it, until it has committed everything."""
-    waiting = progress.waiting()
-    goal = progress.done() + waiting
-    result = _Sequenced()
-    with _part("sequencer", folder, f'[kafka]\nbootstrap = "{bootstrap}"\n') as process:
-        start, used = time.perf_counter(), cpu_s(process.pid)
-        wait_until(lambda: progress.done() >= goal, "the sequencer has passed on everything", timeout_s=300)
-        result.rate = waiting / (time.perf_counter() - start)
-        result.cpu_us = (cpu_s(process.pid) - used) / waiting * 1e6
-        result.rss_mib = rss_mib(process.pid)
-    return result
+def _rival(folder: Path, broker: Mosquitto, node: Kafka, kind: Kind, i: int, found: Found) -> None:
+    """mq-bridge from the same broker to the same Kafka; a message counts when it is in Kafka, for it answers nobody."""
+    topic = f"rival_{i}"
+    config = KafkaConfig(bootstrap=node.bootstrap)
+    client = clients.admin(config)
+    client.create_topics([NewTopic(topic, num_partitions=8, replication_factor=1)])[topic].result(30)
+    command = [sys.executable, "-m", "tests.bench.rival_mq_bridge", str(broker.port), node.bootstrap, topic]
+    count = DEVICES * len(kind.messages)
+    ends = clients.consumer(config, "bench-rival")
+    with Process(command, folder / f"rival-{i}.log") as rival:
+        rival.wait_for("ready")
+        time.sleep(2)  # it subscribes after it says so, and tells nobody when
+        load = Load(broker.port, "rival", f"rival{i}", DEVICES, kind.window, kind.messages, wants_answers=False)
+        pids = {"broker": broker.process.pid, "rival": rival.pid}
+        before, start = {name: cpu_s(pid) for name, pid in pids.items()}, time.perf_counter()
+        uvloop.run(load.go())
+        held, deadline = 0, time.perf_counter() + 60
+        while held < count and time.perf_counter() < deadline:
+            held = sum(ends.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(8))
+        took_s = time.perf_counter() - start
+        used = {name: (cpu_s(pid) - before[name]) / count * 1e6 for name, pid in pids.items()}
+    ends.close()
+    found["rival mq-bridge, QoS 1, no answers, unchecked: messages", "messages/s", None].append(held / took_s)
+    found["rival mq-bridge: processor time of mq-bridge", "µs", None].append(used["rival"])
+    found["rival mq-bridge: processor time of broker", "µs", None].append(used["broker"])
+    if held != count:
+        print(f"mq-bridge: {held} of {count} messages in Kafka after 60 s; load average {psutil.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import cast
 import mqtt5
 
 from edgewake.protocol import topics
+from edgewake.protocol.ack import decode_joined
 from edgewake.protocol.frame import Frame, compress, encode
 from edgewake.protocol.mqtt import PacketReader
 
@@ -58,7 +59,12 @@ class Load:
     devices: int
     window: int
     messages: Sequence[Message]
+    qos: int = 1
+    """1: with PUBACK, and each answer in a message of its own; 0: without, and answers joined, as agents send with uplink.qos = 0."""
+    wants_answers: bool = True
+    """False: the broker's PUBACK is all that a device waits for; for those who answer nobody."""
     latencies_s: list[float] = field(default_factory=list)
+    acknowledged: int = 0
 
     async def go(self) -> float:
         """Seconds from the first publish to the last acknowledgement."""
@@ -91,16 +97,17 @@ class _Device(asyncio.Protocol):
         self.sent = 0
         self.in_flight: dict[bytes, float] = {}
         self.reader = PacketReader()
-        topic, answer = topics.up(name, load.stream), topics.ack(name)
+        self.answer_topic = topics.ack(name) if load.qos else topics.acks(name)
+        topic = topics.up(name, load.stream)
         # Made before the clock runs: real devices do this on processors of their own.
         self.packets = [
             mqtt5.PublishPacket(
                 topic,
                 message.payload,
-                qos=mqtt5.QoS.AT_LEAST_ONCE,
-                packet_id=number % 60_000 + 1,
+                qos=mqtt5.QoS(load.qos),
+                packet_id=number + 1 if load.qos else None,
                 content_type=message.content_type,
-                response_topic=answer,
+                response_topic=self.answer_topic if load.wants_answers else None,
                 correlation_data=b"%d" % number,
             ).write()
             for number, message in enumerate(load.messages, 1)
@@ -116,9 +123,14 @@ class _Device(asyncio.Protocol):
             match packet:
                 case mqtt5.PublishPacket():
                     assert b"rejected" not in packet.payload, packet.payload
-                    self.load.latencies_s.append(now - self.in_flight.pop(packet.correlation_data or b""))
+                    answered = [packet.correlation_data or b""] if self.load.qos else [data for data, _ in decode_joined(packet.payload)]
+                    self.load.acknowledged += len(answered)
+                    self.load.latencies_s += [now - self.in_flight.pop(data) for data in answered]
+                case mqtt5.PubAckPacket() if not self.load.wants_answers:
+                    self.in_flight.pop(b"%d" % (packet.packet_id - 1))
+                    self.load.acknowledged += 1
                 case mqtt5.ConnAckPacket():
-                    pattern = mqtt5.TopicFilter(topics.ack(self.name), max_qos=mqtt5.QoS.AT_MOST_ONCE)
+                    pattern = mqtt5.TopicFilter(self.answer_topic, max_qos=mqtt5.QoS.AT_MOST_ONCE)
                     self.transport.write(mqtt5.SubscribePacket(1, [pattern]).write())
                 case mqtt5.SubAckPacket():
                     self.ready.set_result(None)

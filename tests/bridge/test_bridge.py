@@ -320,22 +320,43 @@ async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages
     assert bridge.stop() != 0
 
 
+def _bound_of_a_record(here: World, size: int) -> contextlib.AbstractContextManager[None]:
+    return _up_setting(here, "max.message.bytes", size, usual=RECORD_BYTES_MAX)
+
+
 @contextlib.contextmanager
-def _bound_of_a_record(here: World, size: int) -> Iterator[None]:
-    """max.message.bytes of `ew.up`, for a while."""
+def _up_setting(here: World, name: str, value: int, *, usual: int) -> Iterator[None]:
+    """A setting of `ew.up`, for a while."""
     client = clients.admin(here.config)
     topic_admin.ensure_topics(here.config, [topics.UP])
 
-    def bound(value: int) -> None:
-        entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
+    def alter(value: int) -> None:
+        entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
         client.incremental_alter_configs([resource])[resource].result(10)
 
-    bound(size)
+    alter(value)
     try:
         yield
     finally:
-        bound(RECORD_BYTES_MAX)
+        alter(usual)
+
+
+async def test_too_few_replicas_acknowledge_nothing_and_lose_nothing(here: World) -> None:
+    """Kafka serves, but has fewer copies than the topic demands: no record is confirmed until it has enough again."""
+    bridge = here.bridge("b-replicas", inflight_messages_max=200)
+    here.sequencer()
+    device = Device(here, "replicas-1", "replicas", window=1000, resend_s=300)
+    await device.send(1)
+    rss_before = psutil.Process(bridge.pid).memory_info().rss
+    with _up_setting(here, "min.insync.replicas", 2, usual=1):
+        await device.send(1000, until=lambda: here.metric("b-replicas", "edgewake_bridge_inflight_messages") >= 200)
+        confirmed = here.metric("b-replicas", ACKED)
+        await device.send(1000, until=lambda: len(device.waiting) == 1000 - len(device.acks))
+        assert (here.metric("b-replicas", ACKED), len(device.acks)) == (confirmed, confirmed), "acknowledged with too few copies"
+        assert psutil.Process(bridge.pid).memory_info().rss - rss_before < 50 << 20
+    await device.send(1000)
+    assert await sequenced(here, "replicas", "replicas-1", 1000) == list(range(1, 1001))
 
 
 @pytest.mark.services
