@@ -41,8 +41,8 @@ def _update_and_install(packages: Sequence[str]) -> str:
 
 def _knows(package: str) -> bool:
     """Has apt a candidate? (`show` also succeeds for names that are only mentioned.)"""
-    said = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False, env=os.environ | _ENVIRONMENT)
-    return "Candidate:" in said.stdout and "Candidate: (none)" not in said.stdout
+    answer = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False, env=os.environ | _ENVIRONMENT)
+    return "Candidate:" in answer.stdout and "Candidate: (none)" not in answer.stdout
 
 
 def _apt(*arguments: str) -> str:

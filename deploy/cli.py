@@ -108,10 +108,10 @@ def main() -> None:
         click.echo(f"edgewake: {error}", err=True)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except ModuleNotFoundError as error:
-        sys.exit(_said_late(error))
+        sys.exit(_missing_late(error))
 
 
-def _said_late(error: ModuleNotFoundError) -> int:
+def _missing_late(error: ModuleNotFoundError) -> int:
     """A part's heavy libraries are imported inside its command, so they are missed only there."""
     entry = _entry_points().get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
     if entry is None or _is_ours(error):

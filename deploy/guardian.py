@@ -1,6 +1,6 @@
 """The guardian: a shell that waits for us to die and then kills the process groups we started, grandchildren included.
 
-It is told of each group by a line on its standard input, +PGID or -PGID, and acts at the end of that input, which comes when we end in
+It learns of each group from a line on its standard input, +PGID or -PGID, and acts at the end of that input, which comes when we end in
 any way. It costs one small shell; prctl(PR_SET_PDEATHSIG), which children have as well, reaches only the direct child.
 """
 
@@ -43,15 +43,15 @@ class Guardian:
     def watch(self, group: int) -> None:
         """Kill this process group when we die."""
         self._groups.add(group)
-        self._tell(f"+{group}")
+        self._send(f"+{group}")
 
     def forget(self, group: int) -> None:
-        """It has ended; may be said twice."""
+        """It has ended; a second call does nothing."""
         if group in self._groups:
             self._groups.remove(group)
-            self._tell(f"-{group}")
+            self._send(f"-{group}")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         self._shell = self._shell or _start_shell()
         assert self._shell.stdin is not None
         try:

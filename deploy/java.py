@@ -45,10 +45,10 @@ def home(java: Path) -> Path:
 def version(java: Path) -> int | None:
     """Its feature version, e.g. 17; None where it does not run."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_version(said.stderr + said.stdout)
+    return parse_version(answer.stderr + answer.stdout)
 
 
 def parse_version(text: str) -> int | None:

@@ -57,10 +57,10 @@ def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None 
 def version(program: Path) -> tuple[int, ...] | None:
     """E.g. (2, 0, 11); None where it does not run."""
     try:
-        said = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
+        answer = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", said)
+    found = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", answer)
     return tuple(map(int, found.groups())) if found else None
 
 

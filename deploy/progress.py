@@ -29,7 +29,7 @@ class Step:
         self.text = text
         self._steps = steps
         self._task = task
-        self._began = self._said = steps.clock.monotonic_s()
+        self._started_s = self._shown_s = steps.clock.monotonic_s()
 
     def update(self, done: int, total: int) -> None:
         """So many bytes of so many. Raises Cancelled after `Steps.cancel`."""
@@ -37,23 +37,23 @@ class Step:
             raise Cancelled
         if self._task is not None:
             self._steps.bars.update(self._task, completed=done, total=total, description=f"{self.text}, {total >> 20} MiB")
-        elif (now := self._steps.clock.monotonic_s()) - self._said >= _PLAIN_EVERY_S:
-            self._said = now
+        elif (now := self._steps.clock.monotonic_s()) - self._shown_s >= _PLAIN_EVERY_S:
+            self._shown_s = now
             click.echo(f"  {self.text}: {done >> 20} of {total >> 20} MiB", err=True)
 
     def done(self, note: str = "") -> None:
         """It is finished."""
-        took = self._steps.clock.monotonic_s() - self._began
+        took = self._steps.clock.monotonic_s() - self._started_s
         self.drop()
-        self._steps.say(f"✓ {self.text}{note and f' {note}'} ({took:.1f} s)")
+        self._steps.print_line(f"✓ {self.text}{note and f' {note}'} ({took:.1f} s)")
 
     def failed(self, why: str) -> None:
         """It did not work."""
         self.drop()
-        self._steps.say(f"✗ {self.text}: {why}")
+        self._steps.print_line(f"✗ {self.text}: {why}")
 
     def drop(self) -> None:
-        """It ends without a word."""
+        """Take it away without a line."""
         if self._task is not None:
             self._steps.bars.remove_task(self._task)
             self._task = None
@@ -71,13 +71,13 @@ class Steps:
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), console=self._console, transient=True
         )
 
-    def begin(self, text: str) -> Step:
+    def start(self, text: str) -> Step:
         """A new step."""
         if not self._is_terminal:
             return Step(self, text, None)
         return Step(self, text, self.bars.add_task(text, total=None))
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """A line that stays."""
         if self._is_terminal:
             self._console.print(text, markup=False, soft_wrap=True)
@@ -92,9 +92,9 @@ class Steps:
     @contextmanager
     def step(self, text: str) -> Iterator[Step]:
         """A step around a block."""
-        step = self.begin(text)
+        step = self.start(text)
         if not self._is_terminal:
-            self.say(f"… {text}")
+            self.print_line(f"… {text}")
         try:
             yield step
         except BaseException:

@@ -149,30 +149,30 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
         loop.add_signal_handler(number, stop_or_kill)
 
     def when_ready() -> None:
-        steps.say(addresses(plan))
+        steps.print_line(addresses(plan))
         if for_s is not None:
             loop.call_later(for_s, stop.set)
 
     async def publish() -> None:
         await part_status.publish(supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock)
 
-    watcher = asyncio.create_task(_say_stopping(stop, steps), name="stopping")
+    watcher = asyncio.create_task(_announce_stop(stop, steps), name="stopping")
     try:
         await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else [])
     finally:
         watcher.cancel()
-    steps.say("✓ all parts have stopped")
+    steps.print_line("✓ all parts have stopped")
     if failed := supervisor.failed():
         raise LocalError("; ".join(map(failure, failed)))
 
 
-async def _say_stopping(stop: asyncio.Event, steps: Steps) -> None:
+async def _announce_stop(stop: asyncio.Event, steps: Steps) -> None:
     await stop.wait()
-    steps.say("stopping, upstream first; once more Ctrl-C kills at once")
+    steps.print_line("stopping, upstream first; once more Ctrl-C kills at once")
 
 
 class Show:
-    """Says what happens to the parts."""
+    """Prints what happens to the parts."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -184,20 +184,20 @@ class Show:
             step = self._starting.pop(name, None)
         match keeper.state:
             case State.STARTING:
-                self._starting[name] = self._steps.begin(name)
+                self._starting[name] = self._steps.start(name)
             case State.READY if step:
                 step.done("again" if keeper.restarts else "")
             case State.RESTARTING:
                 self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_message()[:300]}")
             case State.FAILED:
-                self._steps.say(f"✗ {failure(keeper)}")
+                self._steps.print_line(f"✗ {failure(keeper)}")
             case State.STOPPED if step:
                 step.drop()
 
     def _fail(self, step: Step | None, text: str) -> None:
         if step:
             step.drop()
-        self._steps.say(f"✗ {text}")
+        self._steps.print_line(f"✗ {text}")
 
 
 def addresses(plan: Plan) -> str:

@@ -105,7 +105,7 @@ def replay(
             ended = until_stopped(lambda: player.play(readings, pace, on_row))
     except (UnreadableFile, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    _say(player.summary, tally, plan)
+    _print_summary(player.summary, tally, plan)
     if not (ended and player.summary.complete):
         raise SystemExit(1)
 
@@ -155,7 +155,7 @@ def _progress(file: Path, limit: int | None) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _say(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
+def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
     devices = f"{summary.devices} device{'' if summary.devices == 1 else 's'}"
     click.echo(
         f"stream {plan.stream}, {devices}: sent {summary.sent}, acked {summary.acked}, rejected {summary.rejected}, "

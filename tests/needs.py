@@ -1,10 +1,12 @@
-"""Installs what the tests need beyond Python: Java, Mosquitto, Chromium, Node with the page's and the reader's tests, the jars.
+"""Installs what the tests need beyond Python: Java, Mosquitto, nginx, Chromium, Node with the page's and the reader's tests, the jars.
 
 `python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -20,8 +22,17 @@ JS = Path(__file__).with_name("js")
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> None:
     """One of the programs `names`, else Debian's package."""
-    if not any(map(shutil.which, names)):
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"  # where Debian puts servers, and no PATH but root's
+    if not any(shutil.which(name, path=path) for name in names):
         apt.install(packages, what=what)
+
+
+def library(name: str, package: str, what: str) -> None:
+    """A shared library that the loader finds, else Debian's package."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        apt.install((package,), what=what)
 
 
 def javascript() -> None:
@@ -45,6 +56,11 @@ def main() -> None:
         program(("npm",), ("npm",), "npm")
         program(("openssl",), ("openssl",), "OpenSSL")
         program(("nginx",), ("nginx-light",), "nginx")
+        program(("curl",), ("curl",), "curl")
+        program(("git",), ("git",), "git")
+        program(("systemd-analyze",), ("systemd",), "systemd-analyze")
+        program(("setpriv",), ("util-linux",), "setpriv")
+        library("libnss_wrapper.so", "libnss-wrapper", "libnss_wrapper, as the image has it")
         javascript()
         for name in jars.read_lock():
             jars.ensure(name)

@@ -167,9 +167,9 @@ class Mosquitto:
     def start(self) -> None:
         """Start it (again) and wait until it takes connections."""
         self.process.start()
-        wait_until(lambda: port_is_open(self.port) or self._said_why(), "Mosquitto takes connections")
+        wait_until(lambda: port_is_open(self.port) or self._explain(), "Mosquitto takes connections")
 
-    def _said_why(self) -> bool:
+    def _explain(self) -> bool:
         assert self.process.is_running(), f"Mosquitto ended: {self.process.output()[-1000:]}"
         return False
 
@@ -194,9 +194,9 @@ class Kafka:
     def start(self) -> None:
         """Start it (again) and wait until it serves."""
         self.process.start()
-        wait_until(lambda: port_is_open(self.port) or self._said_why(), "Kafka takes connections")
+        wait_until(lambda: port_is_open(self.port) or self._explain(), "Kafka takes connections")
 
-    def _said_why(self) -> bool:
+    def _explain(self) -> bool:
         assert self.process.is_running(), f"Kafka ended: {self.process.output()[-2000:]}"
         return False
 

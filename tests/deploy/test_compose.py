@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -211,12 +213,14 @@ def test_the_proxy_passes_events_on_as_they_come() -> None:
 def test_nginx_accepts_the_file(tmp_path: Path) -> None:
     """`resolve` is of 1.27.3 and newer; Debian's nginx is asked about all the rest, with the names of the servers known."""
     text = (DEPLOY / "compose" / "nginx.conf").read_text()
-    version = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert nginx, "nginx is missing: python -m tests.needs"
+    version = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=True).stderr
     if tuple(map(int, re.search(r"(\d+)\.(\d+)\.(\d+)", version).groups())) < (1, 27, 3):  # type: ignore[union-attr]
         text = re.sub(r"server (\S+) resolve", r"server \1", text)
     text = re.sub(r"server (access-\d|push):", "server 127.0.0.1:", text)
     (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid; error_log stderr;\n{text}")
-    done = subprocess.run(["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
+    done = subprocess.run([nginx, "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -242,6 +246,7 @@ def build_context(root: Path) -> set[PurePosixPath]:
     return {path for path in files if not _ignored(path, rules)}
 
 
+@cache
 def _sources() -> Mapping[str, bytes]:
     listed = subprocess.run(["git", "-C", DEPLOY.parent, "ls-files", "-z"], capture_output=True, check=True).stdout.decode()
     return {name: (DEPLOY.parent / name).read_bytes() for name in listed.split("\0") if name and (DEPLOY.parent / name).is_file()}

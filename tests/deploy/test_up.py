@@ -147,11 +147,16 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
 
 
 def events(url: str, count: int) -> Iterator[dict[str, object]]:
-    """The first data events of an SSE stream."""
+    """The first readings or results of an SSE stream; events with a name of their own (progress, gap) are something else."""
+    name = ""
     with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
         assert response.status_code == 200, response.read()
         for line in response.iter_lines():
-            if line.startswith("data: {"):
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif not line:
+                name = ""
+            elif line.startswith("data: {") and not name:
                 yield json.loads(line.removeprefix("data: "))
                 count -= 1
                 if not count:

@@ -67,3 +67,9 @@ def test_constants_with_a_bound_say_their_unit_or_reason():
             if re.match(r"[A-Z_]+_MAX(: Final)? = ", line) and not any("#" in text or '"""' in text for text in near):
                 silent.append(f"{path}: {line}")
     assert silent == []
+
+
+def test_no_file_holds_a_private_key():
+    """Keys are made where they are used and never kept here; the tests make theirs."""
+    key = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+    assert [path for path in files() if path.suffix in {".key", ".pem", ".p12"} or key.search((ROOT / path).read_bytes())] == []
