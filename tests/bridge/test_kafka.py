@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -45,6 +46,17 @@ def rows(config: KafkaConfig, table: str, *, timeout_s: float = 30.0) -> dict[st
     finally:
         reader.close()
     return found
+
+
+def test_a_table_is_read_for_as_long_as_records_come(config: KafkaConfig, table: str) -> None:
+    """The bound is on the silence, not on the whole: control, the whole takes longer."""
+    producer = clients.producer(config, "test-large", **{"queue.buffering.max.messages": 400_000})
+    for i in range(300_000):
+        producer.produce(table, b"1", b"%d" % i)
+    assert producer.flush(60) == 0
+    idle_s, began = 0.3, time.monotonic()
+    assert len(rows(config, table, timeout_s=idle_s)) == 300_000
+    assert time.monotonic() - began > 2 * idle_s
 
 
 def test_an_empty_table_is_read_at_once(config: KafkaConfig, table: str) -> None:

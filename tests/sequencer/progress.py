@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from edgewake.cloud.kafka import clients, offsets
@@ -20,8 +18,8 @@ class Progress:
         self._ends = clients.consumer(config, "test-progress-ends")
         self._rows.assign([TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING) for shard in range(topics.SHARDS)])
         self.positions: dict[int, int] = dict.fromkeys(range(topics.UP_PARTITIONS), 0)
-        self.moved_s: dict[int, list[float]] = {partition: [] for partition in self.positions}
-        """Monotonic clock at each look at which a partition had gone on."""
+        self.moved_ms: dict[int, list[int]] = {partition: [] for partition in self.positions}
+        """When a partition went on, by the sequencers' clock, ms since 1970 UTC."""
         self.rows = 0
         """Rows of states seen."""
 
@@ -29,7 +27,6 @@ class Progress:
         """Read what is new; waits `wait_s` for the first row."""
         first = self._rows.poll(wait_s)
         messages = [] if first is None else [first, *self._rows.consume(10_000, 0)]
-        now_s = time.monotonic()
         for message in messages:
             if message.error() is not None:
                 continue
@@ -39,7 +36,7 @@ class Progress:
             for partition, position in decode_positions(message.value()).items():
                 if position.emitted_before > self.positions[partition]:
                     self.positions[partition] = position.emitted_before
-                    self.moved_s[partition].append(now_s)
+                    self.moved_ms[partition].append(message.timestamp()[1])
 
     def done(self) -> int:
         """Records of `ew.up` that are passed on, as far as it has been polled."""

@@ -1,0 +1,141 @@
+"""Shards between processes: only those that move pause, what Kafka deleted unread is an error, and rows are few."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+from confluent_kafka import TopicPartition
+
+from edgewake.cloud.kafka import clients
+from edgewake.protocol import topics
+from tests.bridge.running import World, sequenced, start
+from tests.sequencer.progress import Progress
+from tests.sequencer.test_sequencer import Up
+from tests.services import Process, wait_until
+
+DEVICES = 2 * topics.UP_PARTITIONS
+
+
+@contextmanager
+def steady_load(here: World, stream: str) -> Iterator[None]:
+    """Every 50 ms a frame of each of many devices, so that every partition of `ew.up` goes on all the time."""
+    up = Up(here, "", stream)
+    done = threading.Event()
+
+    def feed() -> None:
+        number = 0
+        while not done.wait(0.05):
+            number += 1
+            for i in range(DEVICES):
+                up.device, up.partition = f"{stream}-{i}", i % topics.UP_PARTITIONS
+                up.put_one(number, flush=False)
+            up.flush()
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def shards(process: Process, event: str) -> list[tuple[int, list[int]]]:
+    """(time in ms, shards) of each line of the log with this event."""
+    lines = [json.loads(line) for line in process.output().splitlines() if f'"event":"sequencer.{event}"' in line]
+    return [(line["time"], [int(n) for n in re.findall(r"\d+", line["text"].partition("[")[2])]) for line in lines]
+
+
+@contextmanager
+def progress_of(here: World) -> Iterator[Progress]:
+    made = Progress(here.config)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_dies(here: World) -> None:
+    """When one joins, the others go on while its shards are restored; when one dies, its shards do pause (control), the others do not."""
+    first = here.sequencer("stays")
+    with progress_of(here) as progress, steady_load(here, "steady"):
+
+        def polled(condition: bool) -> bool:
+            progress.poll(0.05)
+            return condition
+
+        wait_until(lambda: polled(all(progress.positions.values())), "every partition goes on")
+        second = here.sequencer("joins")
+        wait_until(lambda: polled(here.metric("joins", "edgewake_sequencer_shards") == 8), "the second one serves half")
+        (given_up_ms, moved), (served_ms, served) = shards(first, "revoked")[0], shards(second, "assigned")[0]
+        assert sorted(moved) == served, "one step: what the first one gave up is what the second one got"
+        assert len(moved) == 8
+        stayed = [p for p in progress.positions if topics.shard_of(p) not in moved]
+
+        def went_on(partition: int, from_ms: int, to_ms: int) -> bool:
+            return any(from_ms < at <= to_ms for at in progress.moved_ms[partition])
+
+        wait_until(lambda: polled(all(went_on(p, served_ms, served_ms + 600_000) for p in progress.positions)), "all go on")
+        assert all(went_on(p, given_up_ms, served_ms) for p in stayed)
+
+        second.kill()
+        gained = len(shards(first, "assigned"))
+        wait_until(lambda: polled(len(shards(first, "assigned")) > gained), "the first one serves all again")
+        again_ms, all_shards = shards(first, "assigned")[-1]
+        assert all_shards == list(range(topics.SHARDS))
+        assert len(shards(first, "revoked")) == 1, "it gave up nothing more"
+        wait_until(lambda: polled(all(went_on(p, again_ms, again_ms + 600_000) for p in progress.positions)), "all go on")
+        pauses_ms = {p: max(b - a for a, b in pairwise(at for at in progress.moved_ms[p] if at > served_ms)) for p in progress.positions}
+        assert max(pauses_ms[p] for p in stayed) < min(pauses_ms[p] for p in pauses_ms if p not in stayed) / 2
+
+
+async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passes(here: World) -> None:
+    """A running sequencer that is overtaken never goes on elsewhere in silence."""
+    up = Up(here, "overtaken-1", "overtaken")
+    process = here.sequencer(unknown_s=0.2)
+    up.put(1, 2)
+    assert await sequenced(here, "overtaken", "overtaken-1", 2) == [1, 2]
+    process.signal(signal.SIGSTOP)
+    partition, first = up.put_one(3)
+    up.put(4, 5)
+    client = clients.admin(here.config)
+    place = TopicPartition(topics.UP, partition, first + 2)
+    client.delete_records([place])[place].result(10)
+    process.signal(signal.SIGCONT)
+    wait_until(lambda: '"event":"sequencer.overtaken"' in process.output(), "it is an error")
+    (line,) = [json.loads(text) for text in process.output().splitlines() if '"event":"sequencer.overtaken"' in text]
+    lost = line["lost_records"]
+    assert (line["level"], lost in (1, 2)) == ("error", True), "one of the two may have been on its way when the process was stopped"
+    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == lost, "and counted")
+
+
+async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_they_lack(here: World) -> None:
+    """5000 devices, two frames each: a row per record would be 10,000."""
+    up = Up(here, "", "fleet")
+    process = here.sequencer()
+    with progress_of(here) as progress:
+        rows = progress.rows
+        for number in (1, 2):
+            for i in range(5000):
+                up.device = f"fleet-{i}"
+                up.put_one(number, flush=False)
+            up.flush()
+        wait_until(lambda: progress.waiting() == 0, "all are passed on")
+        assert progress.rows - rows < 1000
+        process.kill()
+        start(process)
+        for i in range(5000):
+            up.device = f"fleet-{i}"
+            up.put_one(2, flush=False)
+            up.put_one(3, flush=False)
+        up.flush()
+        wait_until(lambda: progress.waiting() == 0, "all are passed on")
+    for i in (0, 2500, 4999):
+        assert await sequenced(here, "fleet", f"fleet-{i}", 3) == [1, 2, 3]
+    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="repeat"}') == 5000, "repeats are known")
