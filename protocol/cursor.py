@@ -32,6 +32,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -51,17 +52,21 @@ _KEY_BYTES_MAX: Final = 64
 _TAG: Final = 10
 _HEAD: Final = 4
 _STOP: Final = 1
+_HASHES_KEPT: Final = 4096
+"""Hashes of names that are kept: each batch of events asks for those of its streams."""
 _VERSION: Final = re.compile(r"v([0-9]{1,3})\.([A-Za-z0-9_-]+)")
 
 Position: TypeAlias = tuple[int, int]
 """(offset of the next record, events of it already passed)."""
 
 
+@lru_cache(_HASHES_KEPT)
 def stream_hash(name: str) -> bytes:
     """4 bytes that stand for a stream."""
     return blake2b(name.encode(), digest_size=4).digest()
 
 
+@lru_cache(_HASHES_KEPT)
 def generation_hash(topic_id: str) -> bytes:
     """4 bytes that stand for a topic's identity in Kafka."""
     return blake2b(topic_id.encode(), digest_size=4).digest()

@@ -95,7 +95,7 @@ class Writer:
         """Windows that end until then are final."""
         with self._lock:
             value = watermark_value(query, until_ms, next(self._revisions))
-            self._commit(topics.query_topic(query), WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK})
+            self._commit(self._queries[query].topic, WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK})
 
     def remove(self, query: str) -> None:
         """Remove a query's registration, as the operations API does."""
