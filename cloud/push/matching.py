@@ -7,17 +7,22 @@ every event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.filter import Predicate, compile_where
 from edgewake.cloud.log.filter_syntax import Call, Field, Node, Value, parse_where
+from edgewake.protocol.errors import FilterError
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, object]
 """(kind, value): numbers equal numbers of another type, but no boolean equals a number, as in the filters themselves."""
+_PLAIN: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*) = '([^'\\\x00-\x1f]*)'")
+"""The form of most leases' filters. The parser takes 130 µs for it, and a proxy that takes over has a hundred thousand of them."""
 _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "number", str: "text"}
 
 
@@ -109,12 +114,24 @@ def _is_true(predicate: Predicate, fields: Mapping[str, Any]) -> bool:
 def _entry(where: str | None, target: T) -> _Entry[T]:
     if where is None:
         return _Entry(None, target, None, ())
+    plain = _PLAIN.fullmatch(where)
+    if plain is not None and _is_field(plain[1]):
+        return _Entry(None, target, plain[1], (("text", plain[2]),))
     node = parse_where(where)
     found = required_values(node)
     if found is None:
         return _Entry(compile_where(where).passes, target, None, ())
     field, keys, is_whole = found
     return _Entry(None if is_whole else compile_where(where).passes, target, field, keys)
+
+
+@lru_cache(1024)
+def _is_field(name: str) -> bool:
+    """Does the parser take this name for a field where it stands before `=`? Then a filter of that form needs no parser."""
+    try:
+        return parse_where(f"{name} = 'x'") == Call("=", (Field(name), Value("x")))
+    except FilterError:
+        return False
 
 
 def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:

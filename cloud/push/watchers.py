@@ -73,6 +73,11 @@ class Watchers:
         async with asyncio.TaskGroup() as self._tasks:
             await self._hub.run()
 
+    @property
+    def behind(self) -> int:
+        """Leases that are not at the live end yet."""
+        return sum(watcher.behind for watcher in self._watchers.values())
+
     async def check(self, subscription: Subscription, cursor: str) -> None:
         """See the port."""
         decoded = self._hub.codec.decode(cursor)
@@ -158,6 +163,11 @@ class StreamWatcher:
 
     # What the proxy asks for
 
+    @property
+    def behind(self) -> int:
+        """Leases that are not at the live end yet."""
+        return len(self._cursors)
+
     def would_scan(self, where: str | None) -> bool:
         """Is this one filter too many that is evaluated for every event?"""
         if where is None or self._matcher.get(where) is not None or self._matcher.scanned < SCANNED_MAX:
@@ -218,6 +228,7 @@ class StreamWatcher:
                     task.cancel()
             return True
         finally:
+            self.cursor()  # where everybody who has arrived goes on, whatever comes next
             self._hub.close(plan)
             self._plan = None
 

@@ -59,7 +59,7 @@ def readings(config: KafkaConfig, stream: str) -> Readings:
 
 
 @contextmanager
-def serving(kind: str, bootstrap: str, directory: Path, **more: object) -> Iterator[Service]:
+def serving(kind: str, bootstrap: str, directory: Path, *, ready_within_s: float = 40, **more: object) -> Iterator[Service]:
     """`edgewake access` or `edgewake push`, ready."""
     (port,) = free_ports(1)
     name = more.pop("name", f"{kind}-1")
@@ -75,7 +75,7 @@ def serving(kind: str, bootstrap: str, directory: Path, **more: object) -> Itera
     config.write_text("\n".join(lines) + f'\n[kafka]\nbootstrap = "{bootstrap}"\n')
     service = Service(f"http://127.0.0.1:{port}", part(kind, config, directory / f"{name}-{port}.log"))
     with service.process:
-        service.until_ready()
+        service.until_ready(timeout_s=ready_within_s)
         yield service
 
 
@@ -86,9 +86,9 @@ class Service:
     url: str
     process: Process
 
-    def until_ready(self) -> None:
+    def until_ready(self, *, timeout_s: float = 40) -> None:
         """Wait until /readyz says so."""
-        wait_until(self._is_ready, f"{self.url} is ready", timeout_s=40)
+        wait_until(self._is_ready, f"{self.url} is ready", timeout_s=timeout_s)
 
     def _is_ready(self) -> bool:
         assert self.process.is_running(), self.process.output()[-3000:]

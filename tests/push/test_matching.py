@@ -81,6 +81,21 @@ def test_the_values_that_a_filter_demands(where: str, found: object) -> None:
     assert required_values(parse_where(where)) == found
 
 
+@pytest.mark.parametrize(
+    "name", ["device", "d", "_x", "date", "user", "current_date", "true", "null", "not", "interval", "Device", "select", "in"]
+)
+@given(text=st.text(max_size=20))
+def test_the_short_way_for_plain_filters_says_what_the_parser_says(name: str, text: str) -> None:
+    where = f"{name} = '{text}'"
+    try:
+        parsed = compile_where(where).passes
+    except FilterError:
+        return  # such a lease is refused before it comes here
+    for value in (text, text + "x", text.upper(), 1, None):
+        fields = {name: value}
+        assert list(matcher({where}).matches(event(fields))) == ([where] if parsed(fields) else [])
+
+
 def test_of_a_hundred_thousand_filters_only_those_of_the_device_are_tried() -> None:
     made: Matcher[int] = Matcher()
     for number in range(2000):
