@@ -66,7 +66,7 @@ def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
     return seen_at + PLAIN_SILENT_AFTER_MS if status is None else max(reported_at, seen_at) + AGENT_OFFLINE_AFTER_MS
 
 
-def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, state: Presence, streams: Iterable[str] = ()) -> DeviceView:
+def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, state: Presence, streams: Iterable[str]) -> DeviceView:
     """The joined view."""
     known: dict[str, object] = {}
     if seen is not None:
