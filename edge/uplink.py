@@ -58,6 +58,7 @@ class Uplink:
         self._asks_puback = config.uplink.qos == 1
         self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
         self._status_due_s = 0.0
+        self._connected_at = 0
         self.acked = 0
         """Frames that the cloud acknowledged, since the start."""
         self.rejected = 0
@@ -123,7 +124,7 @@ class Uplink:
             return str(error) or "no answer"
         if self._draining.is_set():
             session.move(UplinkEvent.DRAIN)
-        began_s = self._clock.monotonic_s()
+        began_s, self._connected_at = self._clock.monotonic_s(), self._clock.now_ms()
         log.info(
             "connected to %s:%d",
             self._config.mqtt.host,
@@ -189,7 +190,8 @@ class Uplink:
     def _say_status(self, link: MqttLink, now_s: float) -> None:
         if now_s >= self._status_due_s and link.room:
             self._status_due_s = now_s + self._config.uplink.status_interval_s
-            link.publish(topics.status(self._config.device), _json(self._status()))
+            status = self._status().model_copy(update={"connected_at": self._connected_at})
+            link.publish(topics.status(self._config.device), _json(status))
 
     async def _goodbye(self, link: MqttLink) -> None:
         offline = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms())

@@ -27,6 +27,8 @@ class DeviceStatus(BaseModel):
     state: DeviceState
     sent_at: int | None = None
     """Device clock, ms since 1970 UTC; None in a last will."""
+    connected_at: int | None = None
+    """Device clock when this connection was made: tells a return from a repetition. None in a last will."""
     received_at: int | None = None
     """Bridge clock; added by the bridge."""
     epoch: int | None = None

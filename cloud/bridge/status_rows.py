@@ -2,7 +2,8 @@
 
 An agent reports every ten seconds, and `ew.devices` is one partition that the operations API reads whole: of 20 000 agents it would get
 2 000 rows a second, nearly all of which say what the last one said. A status that differs in what people look at is written at once;
-one that only repeats it is written when the last row of the device is old enough, which in a large fleet is up to a minute.
+one that only repeats it is written when the last row of the device is old enough, which in a large fleet is up to a minute. A device
+that comes back after its last will, which another bridge may have written, differs by `connected_at`.
 """
 
 from __future__ import annotations

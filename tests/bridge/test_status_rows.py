@@ -41,10 +41,11 @@ def test_what_is_new_is_written_at_once() -> None:
         value("d1"),
         value("d1", lost_readings=5),
         value("d1", lost_readings=5, backlog_readings=7),
+        value("d1", lost_readings=5, backlog_readings=7, connected_at=8),
     ):
         assert rows.is_wanted("d1|status", change, 1.0)
         assert not rows.is_wanted("d1|status", change, 1.0)
-    assert not rows.is_wanted("d1|status", value("d1", lost_readings=5, backlog_readings=9), 2.0)
+    assert not rows.is_wanted("d1|status", value("d1", lost_readings=5, backlog_readings=9, connected_at=8), 2.0)
     assert rows.is_wanted("d1|status", value("d1", lost_readings=5), REPEAT_S_MAX)
 
 

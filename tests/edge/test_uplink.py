@@ -296,6 +296,7 @@ async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosqu
         before = len(peer.statuses)
         running_one = await one.__aenter__()
         await peer.until(lambda: len(peer.statuses) > before)
+        assert json_of(peer.statuses[-1])["connected_at"] > json_of(peer.statuses[0])["connected_at"], "a return is no repetition"
         running_one.uplink._link._transport.abort()  # type: ignore[union-attr]
         await peer.until(lambda: json_of(peer.statuses[-1]).get("sent_at") is None)
         await one.__aexit__(None, None, None)
