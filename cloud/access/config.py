@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.config import HubConfig
 from edgewake.protocol.config import Config
+
+CLIENT_BYTES: Final = 144 * 1024
+"""What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB; and its connection, 16 KB."""
 
 
 class AccessConfig(Config):
@@ -43,3 +47,11 @@ class AccessConfig(Config):
     """SO_SNDBUF of each connection (the kernel doubles it): what a reader that never reads may hold in the kernel."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` told to clients, with a jitter of half of it up and down."""
+
+    def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
+        """Memory at most, beside the process itself: the hub's, and `clients` × CLIENT_BYTES (None: as many as are allowed).
+
+        A client that reads as fast as is written to it takes a tenth of that: its share is the buffer of one that does not read.
+        """
+        open_clients = self.clients_max if clients is None else clients
+        return self.hub.memory_bytes_max(views=views, places=self.replays_max) + open_clients * CLIENT_BYTES

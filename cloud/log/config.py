@@ -9,6 +9,14 @@ from pydantic import Field
 from edgewake.protocol.config import Config
 
 MIB: Final = 1024 * 1024
+VIEW_BYTES: Final = 24 * 1024
+"""A subscription that is open: its compiled filter, its cohort and its first subscriber."""
+READER_BYTES: Final = 3 * MIB
+"""A Kafka reader of older records, librdkafka's queues included."""
+KAFKA_BYTES: Final = 16 * MIB
+"""The reader of new records with its queue, two batches on their way, and the clients for questions."""
+PLACE_BYTES: Final = 384 * 1024
+"""A chunk that is being made, 64 KB, and the block of older records that it is made from, 256 KB and a record."""
 
 
 class HubConfig(Config):
@@ -38,3 +46,16 @@ class HubConfig(Config):
     """Bytes of what is made ready for clients, of all subscriptions together; the least used go first, and are made again if asked for."""
     slice_ms: float = Field(default=4, ge=0.5, le=100)
     """Milliseconds of reading and filtering after which sockets have their turn; half of it adds to the latency while clients catch up."""
+
+    def memory_bytes_max(self, *, views: int | None = None, places: int = 0) -> int:
+        """Memory for streams and what is made of them, at most, beside the process itself:
+
+            tails_bytes + decoded_bytes + replay_bytes + chunks_bytes
+            + views × VIEW_BYTES + replay_readers × READER_BYTES + KAFKA_BYTES + places × PLACE_BYTES
+
+        `views` are different subscriptions (None: as many as are allowed), `places` different positions in the past at which chunks are
+        being made. Whoever stands at the same place shares one; a place in n partitions that are all old holds n blocks.
+        """
+        kept = self.tails_bytes + self.decoded_bytes + self.replay_bytes + self.chunks_bytes
+        open_views = self.views_max if views is None else views
+        return kept + open_views * VIEW_BYTES + self.replay_readers * READER_BYTES + KAFKA_BYTES + places * PLACE_BYTES

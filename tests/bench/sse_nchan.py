@@ -34,7 +34,7 @@ http {{
     access_log off;
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u;
     scgi_temp_path {folder}/s;
-    client_max_body_size 4m;
+    client_max_body_size 4m; client_body_buffer_size 4m;
     nchan_shared_memory_size 128m;
     server {{
         listen 127.0.0.1:{port};
@@ -70,7 +70,7 @@ def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
                 if message is not None and message.error() is None:
                     lines += [orjson.dumps(reading) for reading in record.readings(record.decode(message.value()))]
             if lines:
-                publisher.post(f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines))
+                publisher.post(f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines)).raise_for_status()
 
 
 if __name__ == "__main__":
