@@ -68,7 +68,11 @@ class WindowRow:
 
 @dataclass(frozen=True, slots=True)
 class ReportedGap:
-    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any device at this place."""
+    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any device at this place.
+
+    With a device and `count` 0 nothing is lost: readings from `first_seq` up to the next one that the client is shown were not there in
+    time and may still come, out of order, once each. It excuses no reading that never comes.
+    """
 
     client: str
     count: int
@@ -202,7 +206,7 @@ class Ledger:
         for hole in self._holes(client):
             verdict.lost += [f"{client} was never shown {hole.device} n={n}" for n in excused.rest_of(hole)]
         verdict.twice += _repeats(client, deliveries)
-        verdict.disorder += _disorder(client, deliveries)
+        verdict.disorder += _disorder(client, deliveries, gaps)
         verdict.unreported_gaps += _missing_seqs(client, deliveries, gaps)
         for delivery in deliveries:
             self._judge_content(client, delivery.reading, verdict)
@@ -282,15 +286,30 @@ def _row_repeats(client: str, rows: Sequence[WindowRow]) -> list[str]:
     return found
 
 
-def _disorder(client: str, deliveries: Sequence[Delivery]) -> list[str]:
+def _disorder(client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> list[str]:
     found = []
     last: dict[str, int] = {}
-    for delivery in deliveries:
+    announced = _announced_late(deliveries, gaps)
+    for i, delivery in enumerate(deliveries):
         device, n = delivery.reading.device, delivery.reading.n
-        if n < last.get(device, 0):
+        is_announced = announced.get((device, delivery.epoch, delivery.seq), i + 1) <= i
+        if n < last.get(device, 0) and not is_announced:
             found.append(f"{client} was shown {device} n={n} after n={last[device]}")
         last[device] = max(n, last.get(device, 0))
     return found
+
+
+def _announced_late(deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]) -> dict[tuple[str, int, int], int]:
+    """Readings that a gap of count 0 said may come out of order: (device, epoch, seq) → the number of readings shown before it was told."""
+    announced: dict[tuple[str, int, int], int] = {}
+    for place, gap in gaps:
+        if gap.device is None or gap.first_seq is None or gap.count:
+            continue
+        following = (d for d in deliveries[place:] if d.reading.device == gap.device and gap.epoch in (None, d.epoch))
+        if (after := next(following, None)) is not None:
+            for seq in range(gap.first_seq, after.seq):
+                announced.setdefault((gap.device, after.epoch, seq), place)
+    return announced
 
 
 class _Excuses:

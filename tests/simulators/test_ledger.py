@@ -216,6 +216,21 @@ def test_a_gap_without_a_device_excuses_what_is_missing_where_it_was_told():
     assert len(told_after(short, 40, ReportedGap("c", 6)).lost) == 6
 
 
+def test_a_reading_that_was_announced_may_come_late_and_must_come():
+    """A gap of count 0: readings 11 and 12 of device a were not there in time."""
+    early, late = split(clean_deliveries(), "a", (11, 12))
+    assert told_after(early[:30] + late + early[30:], 20, ReportedGap("c", 0, "a", 1, 11)).clean
+    assert len(told_after(early[:30] + late + early[30:], 20, ReportedGap("c", 0, "b", 1, 11)).disorder) == 2, "of another device"
+    assert len(told_after(early[:30] + late + early[30:], 40, ReportedGap("c", 0, "a", 1, 11)).disorder) == 2, "told too late"
+    assert len(told_after(early, 20, ReportedGap("c", 0, "a", 1, 11)).lost) == 2, "it excuses nothing that never comes"
+
+
+def split(deliveries: list[Delivery], device: str, numbers: tuple[int, ...]) -> tuple[list[Delivery], list[Delivery]]:
+    """All others, and these."""
+    these = [d for d in deliveries if d.reading.device == device and d.reading.n in numbers]
+    return [d for d in deliveries if d not in these], these
+
+
 def test_a_window_that_changes_after_it_was_final_is_found():
     ledger = Ledger()
     for reading in readings():
