@@ -29,9 +29,11 @@ OVERTAKEN_BY: Final = 3
 """Acknowledged frames that were sent later make a frame look lost (RFC 5681, section 3.2)."""
 HURRIED_MAX: Final = 3
 """Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in trouble is not flooded."""
-PROBE_S: Final = 5.0
-"""Seconds after which the oldest frame is sent again where the broker confirms nothing: so long at most a healed cloud waits, however long
-it was away and however far the other frames' patience has grown."""
+PROBE_S: Final = (1.0, 5.0)
+"""Seconds after which the oldest frame is sent again where the broker confirms nothing: a dead bridge may have had it. The second of them
+after PROBES attempts: so long at most a healed cloud waits, however long it was away and however the other frames' patience has grown."""
+PROBES: Final = 5
+"""Attempts in quick succession: longer than the bridges need to notice that one of them is dead."""
 HURRY_MIN_S: Final = 0.2
 """Seconds that every attempt is given: two bridges that answer in turns are not that far apart."""
 LATER_MIN_S: Final = 0.1
@@ -213,7 +215,7 @@ class UplinkSession:
                 tried.add(stream)
             at_s = float("-inf") if flying.queued else flying.due_s
             if at_s is not None and flying is oldest and flying.is_unconfirmed:
-                at_s = min(at_s, flying.sent_s + PROBE_S)
+                at_s = min(at_s, flying.sent_s + PROBE_S[flying.attempts > PROBES])
             if at_s is not None:
                 yield flying, at_s if pause is None else max(at_s, pause.until_s)
 
