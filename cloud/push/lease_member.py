@@ -37,7 +37,7 @@ RETRY_S: Final = (0.2, 5.0)
 
 
 class Owner(Protocol):
-    """Who is told of partitions; on the event loop."""
+    """Whom the membership calls when partitions come and go; on the event loop."""
 
     def partition_owned(self, partition: int, leases: Mapping[str, Lease], writer: LeaseWriter) -> None:
         """The leases of a partition are ours."""

@@ -169,7 +169,7 @@ def moved(lease: Lease, cursor: str) -> Lease:
 
 
 def enabled(lease: Lease) -> Lease:
-    """Call the endpoint again; what it was not told of is counted anew."""
+    """Call the endpoint again; what it has not seen is counted on."""
     state = after(lease.state, E.ENABLED)
     return lease.but(state=state, disabled=None, failures=0, failing_since=None, pending=None, due_at=None)
 

@@ -5,7 +5,8 @@ moved to another lease. Text: `<key id>.<base64url of nonce and ciphertext>`; th
 never tried.
 
 The key file has one key of 64 hex digits a line; `#` begins a comment. The *first* key seals, all open. To change it: add the new key
-as a second line on every proxy, then make it the first, and remove the old one when `edgewake_push_leases_sealed` counts none of it.
+as a second line on every proxy and restart them, then make it the first and restart them: a proxy seals anew what it takes over, and when
+all have logged `push.sealed_anew` the old key can go.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Sealer:
             return Endpoint(**orjson.loads(opened))
         except (InvalidTag, binascii.Error, ValueError, TypeError) as error:
             raise Damaged(f"lease {lease_id}: its sealed endpoint is damaged") from error
+
+    def seals_with(self, text: str) -> bool:
+        """Is it sealed with the key that seals now?"""
+        return key_of(text) == self._sealing
 
     def knows(self, text: str) -> bool:
         """Is it sealed with a key that we have?"""

@@ -8,6 +8,7 @@ memory first, is stored, and only then anything is done about it outside. There 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ WAIT_MAX_S: Final = 3600.0
 """No wait is longer, so that a wall clock that was set forward is noticed within an hour."""
 TURN_S: Final = 0.005
 """Seconds of deciding before requests and calls get their turn."""
+SEAL_BATCH: Final = 500
+"""Leases that are sealed anew and stored at once after a change of the key."""
 RESTORE_REPORT: Final = 10_000
 """Leases taken over per line of log."""
 
@@ -155,7 +158,27 @@ class Tending:
             if done % 100 == 0:
                 await asyncio.sleep(0)
         partition.is_restored = True
+        gc.freeze()  # what was taken over lives long: the collector need not walk a million objects again and again
+        await self._seal_anew(number)
         log.info("partition %d: %d leases", number, len(leases), extra={"event": "push.owned", "partition": number, "leases": len(leases)})
+
+    async def _seal_anew(self, number: int) -> None:
+        """Seal with the first key what another one has sealed, so that the other key can be taken out of use."""
+        stale = [t for t in self.leases.values() if t.partition == number and not self._sealer.seals_with(t.lease.sealed)]
+        for first in range(0, len(stale), SEAL_BATCH):
+            await asyncio.gather(*map(self._seal_one_anew, stale[first : first + SEAL_BATCH]))
+        log.info("partition %d: %d leases sealed anew", number, len(stale), extra={"event": "push.sealed_anew", "leases": len(stale)})
+
+    async def _seal_one_anew(self, tended: Tended) -> None:
+        lease = tended.lease
+        try:
+            endpoint = self._sealer.open(lease.id, lease.sealed)
+        except sealing.Damaged as error:
+            log.error("%s", error, extra={"event": "push.lease_damaged"})
+            return
+        tended.lease = lease.but(sealed=self._sealer.seal(lease.id, endpoint))
+        if self.leases.get(lease.id) is tended:
+            await self.store(tended)
 
     async def close(self) -> None:
         """Stop tending; the leases stay in Kafka."""

@@ -32,7 +32,7 @@ from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.cursor import Cursor, CursorCodec, CursorKeys, StreamPosition, generation_hash, stream_hash
 from edgewake.protocol.frame import Frame, encode
-from edgewake.protocol.lease import WakePolicy
+from edgewake.protocol.lease import Urgency, WakePolicy
 from edgewake.protocol.lease_read import hash_token
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.record import Mode
@@ -212,7 +212,7 @@ def _write_leases(config: KafkaConfig, sleeping: list[Client], url: str) -> None
             cursor=cursor,
             endpoint_host="127.0.0.1",
             sealed=sealer.seal(client.lease_id, Endpoint(url, "whsec_" + "A" * 32, client.lease_id * 2)),
-            wake=WakePolicy(min_events=client.min_events),
+            wake=WakePolicy(min_events=client.min_events, urgency=Urgency.LOW),  # nobody is woken again within the hour
             ttl_s=604_800,
             created_at=now,
             expires_at=now + 604_800_000,

@@ -660,6 +660,18 @@ async def test_a_lease_whose_key_is_missing_ends_the_proxy_and_stays() -> None:
         assert set(store.leases) == {"1"}
 
 
+async def test_a_proxy_seals_anew_with_the_first_key_what_it_takes_over() -> None:
+    clock, old, new = ManualClock(), bytes(32), bytes(range(32))
+    async with receiving() as receiver, calling(clock) as caller:
+        log, store = MemoryLog(clock), MemoryStore(clock)
+        store.leases = {str(n): lease(str(n), url=receiver.url, seals=sealer(old)) for n in range(20)}
+        async with proxying(log, store, clock, caller, sealer=sealer(new, old), leases_max=100):
+            await until(lambda: all(sealer(new).knows(one.sealed) for one in store.leases.values()))
+        async with proxying(log, store, clock, caller, sealer=sealer(new), leases_max=100):
+            log.add()
+            assert len(await receiver.got(20)) == 20
+
+
 @pytest.mark.parametrize(("at", "when"), [(at, when) for at in range(1, 6) for when in ("before", "after")])
 async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
     """Writes: 1 the lease, 2 the fixed wake-up, 3 its acceptance, 4 and 5 the same of the second wake-up, a minute later."""
