@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -21,11 +21,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgewake.cloud.web_limits import LimitedProtocol
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, Unavailable
+from edgewake.protocol.expectation import expectation
 from edgewake.protocol.heartbeat import Heartbeat
 
 log = logging.getLogger("edgewake.web")
@@ -35,6 +37,8 @@ GRACE_S: Final = 3
 """Seconds that open requests get at the stop; a part must be gone after 5."""
 BACKLOG: Final = 2048
 """Connections that wait to be accepted: after a server's restart all of its clients come back at once."""
+FOUND_CHARS_MAX: Final = 100
+"""Characters of a wrong value that are repeated."""
 ERRORS_MAX: Final = 20
 """Validation errors told in one answer; the rest is counted."""
 
@@ -66,12 +70,14 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, f"http_{error.status_code}")
-        return Problem(error.status_code, code, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers).response()
+        headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
+        return Problem(error.status_code, code, f"{request.method} {request.url.path}: {error.detail}", headers=headers).response()
 
     @app.exception_handler(RequestValidationError)
     async def validation(_: Request, error: RequestValidationError) -> Response:
         errors = [_field_error(e) for e in error.errors()[:ERRORS_MAX]]
-        return Problem(422, "invalid", f"{len(error.errors())} values are not as expected", errors=errors).response()
+        first, more = f"{errors[0]['where']}: {errors[0]['what']}", len(error.errors()) - 1
+        return Problem(422, "invalid", first + (f"; and {more} more" if more else ""), errors=errors).response()
 
     @app.exception_handler(Unavailable)
     async def unavailable(_: Request, error: Unavailable) -> Response:
@@ -84,7 +90,26 @@ def install(app: FastAPI) -> None:
 
 
 def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
-    return {"where": ".".join(str(part) for part in error["loc"]), "what": error["msg"], "found": repr(error.get("input"))[:100]}
+    where = ".".join(str(part) for part in error["loc"])
+    return {"where": where, "what": expectation(error), "found": repr(error.get("input"))[:FOUND_CHARS_MAX]}
+
+
+def _methods(request: Request) -> list[str]:
+    """What may be done with a path: of all routes that it matches, where Starlette names only the first one's."""
+    found: set[str] = set()
+    for route in _leaves_of(request.app.routes):
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)
+
+
+def _leaves_of(routes: Iterable[BaseRoute]) -> Iterator[Route]:
+    for route in routes:
+        if isinstance(route, Route):
+            yield route
+        else:
+            # FastAPI keeps the router that was included; its name for it is not public.
+            yield from _leaves_of(getattr(getattr(route, "original_router", route), "routes", None) or ())
 
 
 class BodyLimit:

@@ -17,14 +17,16 @@ from typing import Final
 
 import tomli_w
 
-from edgewake.deploy import checks, data_folder, jars, java, kafka_node, mosquitto, part_status, secret_files
+from edgewake.deploy import checks, data_folder, jars, java, kafka_node, login_link, mosquitto, part_status, secret_files
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
 from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
 from edgewake.deploy.progress import Step, Steps
 from edgewake.deploy.supervisor import Keeper, Supervisor, failure
+from edgewake.protocol import installation
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.installation import Installation
 from edgewake.protocol.names import is_device
 
 EXAMPLE_QUERY: Final = Path(__file__).parent / "examples" / "fast_vehicles.sql"
@@ -148,14 +150,20 @@ async def supervise(plan: Plan, running: Sequence[Part], steps: Steps, *, for_s:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop_or_kill)
 
+    async def print_addresses() -> None:
+        link = await asyncio.to_thread(login_link.make, ops_url(plan), plan.ops_key_file) if plan.has("ops") else ""
+        steps.print_line(addresses(plan, link))
+
     def when_ready() -> None:
-        steps.print_line(addresses(plan))
+        printing.append(asyncio.create_task(print_addresses(), name="addresses"))
         if for_s is not None:
             loop.call_later(for_s, stop.set)
 
     async def publish() -> None:
         await part_status.publish(supervisor.keepers.values(), f"127.0.0.1:{plan.ports.kafka}", clock)
 
+    printing: list[asyncio.Task[None]] = []
+    installation.write(plan.data, run_file(plan))
     watcher = asyncio.create_task(_announce_stop(stop, steps), name="stopping")
     try:
         await supervisor.run(stop, when_ready=when_ready, alongside=[publish] if plan.has("kafka") else [])
@@ -200,15 +208,33 @@ class Show:
         self._steps.print_line(f"✗ {text}")
 
 
-def addresses(plan: Plan) -> str:
-    """What to open and what to try."""
+def ops_url(plan: Plan) -> str:
+    """Address of the operations API."""
+    return f"http://127.0.0.1:{plan.ports.ops}"
+
+
+def run_file(plan: Plan) -> Installation:
+    """What other commands need to find this system."""
+    accesses = tuple(f"http://127.0.0.1:{plan.ports.access(i)}" for i in range(plan.access_servers))
+    return Installation(
+        access=accesses if plan.has("access") else (),
+        ops=ops_url(plan) if plan.has("ops") else "",
+        ops_key_file=str(plan.ops_key_file) if plan.has("ops") else "",
+        mqtt=f"127.0.0.1:{plan.ports.mqtt}" if plan.has("mosquitto") else "",
+        kafka=f"127.0.0.1:{plan.ports.kafka}" if plan.has("kafka") else "",
+    )
+
+
+def addresses(plan: Plan, link: str) -> str:
+    """What to open and what to try. `link` logs a browser in at the operations API."""
     ports, lines = plan.ports, ["", "Edgewake is running."]
     page = f"http://127.0.0.1:{ports.access(0)}"
     if plan.has("access"):
         lines.append(f"  page              {page}/")
         lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
     if plan.has("ops"):
-        lines += [f"  operations API    http://127.0.0.1:{ports.ops}/docs", f"  its key           in {_short(plan.ops_key_file)}"]
+        lines += [f"  operations API    {link}", "                    (once, within ten minutes; `edgewake login` prints another link)"]
+        lines.append(f"  its key           in {_short(plan.ops_key_file)}")
     if plan.has("mosquitto"):
         lines.append(f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>")
     lines.append(f"  data and logs     {plan.data}")
@@ -219,12 +245,13 @@ def commands(plan: Plan) -> list[str]:
     """Three commands to try."""
     if not plan.has("access"):
         return []
-    page, edgewake, ports = f"http://127.0.0.1:{plan.ports.access(0)}", _edgewake(), plan.ports
+    page, edgewake = f"http://127.0.0.1:{plan.ports.access(0)}", _edgewake()
     lines = ["", "Try in another terminal:", f"  curl -N {page}/v1/streams/host_10s/events"]
-    lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50' --server {page}")
+    if plan.data != installation.DATA_DEFAULT.absolute():
+        lines.append(f"  export {installation.DATA_VARIABLE}={_short(plan.data)}      # so that the commands find this system")
+    lines.append(f"  {edgewake} tail vehicle_position --where 'speed_kmh > 50'")
     if plan.has("ops"):
-        ops = f"--ops http://127.0.0.1:{ports.ops} --key-file {_short(plan.ops_key_file)}"
-        lines.append(f"  {edgewake} query {ops} add {_short(EXAMPLE_QUERY)}")
+        lines.append(f"  {edgewake} query add {_short(EXAMPLE_QUERY)}")
     return lines
 
 

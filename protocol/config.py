@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.expectation import expectation
 
 
 class Config(BaseModel):
@@ -38,17 +40,31 @@ def load(model: type[C], path: Path) -> C:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        lines = [f"{path}: {_sentence(model, e['loc'], e['msg'], e['type'], e.get('input'))}" for e in error.errors()]
+        lines = [f"{path}: {_sentence(model, one)}" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from error
 
 
-def _sentence(model: type[Config], loc: tuple[int | str, ...], message: str, kind: str, value: object) -> str:
-    key = ".".join(str(part) for part in loc)
+def _sentence(model: type[Config], error: ErrorDetails) -> str:
+    loc, kind, value = error["loc"], error["type"], error.get("input")
+    key = _key(loc)
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_did_you_mean(model, loc)}"
     if kind == "missing":
         return f"{key}: missing"
-    return f"{key} = {value!r}: {message}"
+    # A whole table is no value that anybody would look for.
+    shown = "" if isinstance(value, dict | list) else f" = {value!r}"
+    return f"{key}{shown}: {expectation(error)}".removeprefix(": ")
+
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    """As people count: the first of several tables `[[source]]` is source 1."""
+    words: list[str] = []
+    for part in loc:
+        if isinstance(part, int) and words:
+            words[-1] += f" {part + 1}"
+        else:
+            words.append(str(part))
+    return ".".join(words)
 
 
 def _did_you_mean(model: type[Config], loc: tuple[int | str, ...]) -> str:

@@ -24,6 +24,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
+from edgewake.cloud import web_docs
 from edgewake.cloud.access import page
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import connection_of
@@ -89,9 +90,13 @@ LastEventId = Annotated[str | None, Header(description="The cursor to go on from
 def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> FastAPI:
     """The application; `hub`, `streams` and `leases` are run by the caller."""
     app = FastAPI(
-        title="Edgewake access", summary="Streams and results of continuous queries, exactly once, with a cursor.", docs_url="/docs"
+        title="Edgewake access",
+        summary="Streams and results of continuous queries, exactly once, with a cursor.",
+        docs_url=None,
+        redoc_url=None,
     )
     install(app)
+    web_docs.add(app)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,

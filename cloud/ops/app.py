@@ -1,13 +1,14 @@
-"""The operations API. Every path but health, metrics and this description needs the key."""
+"""The operations API. Every path but health, metrics and this description needs a key or a session."""
 
 from __future__ import annotations
 
 from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import RedirectResponse
 
-from edgewake.cloud import web
-from edgewake.cloud.ops import device_routes, kafka_routes, query_routes, stream_routes, system_routes
+from edgewake.cloud import web, web_docs, web_openapi
+from edgewake.cloud.ops import device_routes, kafka_routes, login, query_routes, stream_routes, system_routes
 from edgewake.cloud.ops.auth import Guard
 from edgewake.cloud.ops.queries import TEXT_CHARS_MAX
 from edgewake.cloud.ops.routes import Services
@@ -17,15 +18,18 @@ BODY_BYTES_MAX = 4 * TEXT_CHARS_MAX
 """A query file is the largest body; a character has at most four bytes."""
 
 
-def make_app(services: Services, key: str) -> FastAPI:
+def make_app(services: Services) -> FastAPI:
     """The application."""
-    # The guard below decides before anything is read; these two say so in the OpenAPI document.
+    # The guard below decides before anything is read; these two put it into the OpenAPI document.
     key_in_openapi = [Security(HTTPBearer(auto_error=False)), Security(APIKeyHeader(name="X-API-Key", auto_error=False))]
     app = FastAPI(title="Edgewake operations", version="1", description=__doc__, docs_url=None, redoc_url=None)
     web.install(app)
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
-    app.add_middleware(Guard, key=key, tickets=services.tickets)
+    app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
+    login.add(app, services.access)
+    web_docs.add(app)
+    web_openapi.describe(app)
     for routes in (device_routes, stream_routes, query_routes, kafka_routes, system_routes):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app
@@ -45,3 +49,7 @@ def _add_health(app: FastAPI, services: Services) -> None:
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(generate_latest(services.metrics), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/", include_in_schema=False)
+    async def home() -> Response:
+        return RedirectResponse(web_docs.DOCS_PATH, 303)

@@ -1,83 +1,125 @@
-"""Who may use the operations API: the key, or for the live tail in a browser a ticket that is used once."""
+"""Who may use the operations API: decided before anything of a request's body is read.
+
+A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie of a session (see login.py). A cookie
+comes along with whatever page makes the browser ask, so a request that changes something must then come from a page of our own: `Origin`
+is ours, and `Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name of the key's holder.
+"""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable
-from hashlib import sha256
-from pathlib import Path
-from typing import Final
-from urllib.parse import parse_qs
+import logging
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edgewake.cloud.ops.keys import Holder, Keys, Role
+from edgewake.cloud.ops.sessions import Passes
 from edgewake.cloud.web import Problem
-from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import ConfigError
 
-TICKET_LIFE_S: Final = 30
-TICKETS_MAX: Final = 1000
-"""Tickets outstanding; the oldest goes first."""
-KEY_CHARS_MIN: Final = 16
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
-TICKET_PATH: Final = "/v1/live"
+log = logging.getLogger("edgewake.ops")
 
-
-def read_key(path: Path) -> str:
-    """The API key of a file; raises ConfigError."""
-    try:
-        key = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"key_file = {str(path)!r}: {error}") from error
-    if len(key) < KEY_CHARS_MIN or not key.isascii():
-        raise ConfigError(f"key_file = {str(path)!r}: expected at least {KEY_CHARS_MIN} ASCII characters")
-    return key
+LOGIN_PATH: Final = "/in"
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH})
+PAGES: Final = frozenset({"/", "/docs"})
+"""What people open: without a session they are led to the login."""
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session"})
+"""Changes that concern nobody but who asks; the role `read` suffices."""
+LOGGED_CHARS_MAX: Final = 200
+"""Characters of a path in the audit log."""
 
 
-class Tickets:
-    """One-time tickets: good for TICKET_LIFE_S and for one request, so that an address in a log is worth nothing."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Keys, and the tickets and sessions that were given to their holders."""
 
-    def __init__(self, clock: Clock, make: Callable[[], str]) -> None:
-        self._clock = clock
-        self._make = make
-        self._until: dict[str, float] = {}
-
-    def issue(self) -> str:
-        """A new ticket."""
-        while len(self._until) >= TICKETS_MAX:
-            self._until.pop(next(iter(self._until)))
-        ticket = self._make()
-        self._until[ticket] = self._clock.monotonic_s() + TICKET_LIFE_S
-        return ticket
-
-    def redeem(self, ticket: str) -> bool:
-        """Is it good? It is not any more afterwards."""
-        return self._until.pop(ticket, float("-inf")) >= self._clock.monotonic_s()
+    keys: Keys
+    tickets: Passes
+    sessions: Passes
 
 
 class Guard:
-    """ASGI: everything but OPEN_PATHS needs the key, whether it exists or not; before anything of the request is read."""
+    """ASGI: see the module. Routes find the Holder in `scope["state"]["holder"]`."""
 
-    def __init__(self, app: ASGIApp, *, key: str, tickets: Tickets) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
         self._app = app
-        self._digest = sha256(key.encode()).digest()
-        self._tickets = tickets
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._may(scope):
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             return await self._app(scope, receive, send)
-        problem = Problem(
-            401, "key_missing", "expected Authorization: Bearer KEY or X-API-Key: KEY", headers={"WWW-Authenticate": "Bearer"}
-        )
-        await problem.response()(scope, receive, send)
-        return None
-
-    def _may(self, scope: Scope) -> bool:
         headers = dict(scope["headers"])
+        by_key = self._by_key(headers)
+        holder = by_key or self._by_cookie(scope, headers)
+        if holder is None:
+            if scope["method"] == "GET" and scope["path"] in PAGES:
+                return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
+            return await _unknown().response()(scope, receive, send)
+        scope.setdefault("state", {})["holder"] = holder
+        if scope["method"] in SAFE_METHODS:
+            return await self._app(scope, receive, send)
+        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None)
+        if refused is not None:
+            _audit(scope, holder, refused.status)
+            return await refused.response()(scope, receive, send)
+        return await self._app(scope, receive, _audited(scope, holder, send))
+
+    def _by_key(self, headers: dict[bytes, bytes]) -> Holder | None:
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":
             given = headers.get(b"x-api-key", b"")
-        if given and hmac.compare_digest(sha256(given.strip()).digest(), self._digest):
-            return True
-        tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", []) if scope["path"] == TICKET_PATH else []
-        return len(tickets) == 1 and self._tickets.redeem(tickets[0])
+        return self._access.keys.find(given.strip()) if given else None
+
+    def _by_cookie(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
+        try:
+            cookies: SimpleCookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            return None
+        cookie = cookies.get(cookie_name(scope))
+        holder = None if cookie is None else self._access.sessions.find(cookie.value)
+        return holder if holder is not None and self._access.keys.is_valid(holder) else None
+
+
+def cookie_name(scope: Scope) -> str:
+    """With the port in it: cookies are shared by all ports of a host, and two systems may run on one machine."""
+    server = scope.get("server")
+    return f"edgewake_ops_{server[1] if server else 0}"
+
+
+def is_from_own_page(headers: dict[bytes, bytes]) -> bool:
+    """Does a page of ours make the request?"""
+    origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
+    is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(b"host")
+    return is_ours and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
+
+
+def _unknown() -> Problem:
+    text = "expected Authorization: Bearer KEY or X-API-Key: KEY with a key of the key file, or the cookie of a session"
+    return Problem(401, "key_missing", text, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _refusal(scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by_cookie: bool) -> Problem | None:
+    if is_by_cookie and not is_from_own_page(headers):
+        return Problem(403, "foreign_page", "a session's cookie changes things only from pages of this server: Origin is another one")
+    if holder.role is not Role.OPERATE and scope["path"] not in OWN_AFFAIRS:
+        return Problem(403, "role", f"the key {holder.name!r} has the role read; this needs the role operate")
+    return None
+
+
+def _audited(scope: Scope, holder: Holder, send: Send) -> Send:
+    async def audited(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _audit(scope, holder, message["status"])
+        await send(message)
+
+    return audited
+
+
+def _audit(scope: Scope, holder: Holder, status: int) -> None:
+    path = scope["path"][:LOGGED_CHARS_MAX]
+    facts: dict[str, Any] = {"event": "ops.audit", "holder": holder.name, "method": scope["method"], "path": path, "status": status}
+    log.info("%s %s by %s: %d", scope["method"], path, holder.name, status, extra=facts)

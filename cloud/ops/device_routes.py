@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from edgewake.cloud.ops.devices import DeviceView, Presence
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, DeviceName, Limit, Page, Services
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import topics
 
 
@@ -22,7 +23,7 @@ def router(services: Services) -> APIRouter:
         following = found[limit - 1].device if len(found) > limit else None
         return Page(items=found[:limit], next=following, total=table.total(state))
 
-    @routes.get("/v1/devices/{device}")
+    @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
         """One device."""
         found = table.get(device)
@@ -30,7 +31,7 @@ def router(services: Services) -> APIRouter:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
         return found
 
-    @routes.delete("/v1/devices/{device}", status_code=204)
+    @routes.delete("/v1/devices/{device}", status_code=204, responses=problems(404))
     async def remove(device: DeviceName) -> None:
         """Forget what is known of a device. Its readings stay, and it is listed again when it sends again."""
         if device not in table:

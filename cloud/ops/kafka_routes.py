@@ -12,8 +12,15 @@ from edgewake.cloud.ops.dead_letters import DeadLetterPage, Filter, known_reason
 from edgewake.cloud.ops.kafka_lookup import OutOfRange
 from edgewake.cloud.ops.routes import OFFSET_MAX, Offset, Services
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.ack import TOKEN_PATTERN, AckToken
 from edgewake.protocol.errors import RejectReason, RemoteError
+
+
+class Payload(Response):
+    """Bytes as they came."""
+
+    media_type = "application/octet-stream"
 
 
 def router(services: Services) -> APIRouter:
@@ -33,7 +40,7 @@ def router(services: Services) -> APIRouter:
             lambda session: dead_letters.page(session, services.letters, before=before, limit=limit, wanted=wanted)
         )
 
-    @routes.get("/v1/dead-letters/{offset}", tags=["dead letters"])
+    @routes.get("/v1/dead-letters/{offset}", tags=["dead letters"], response_class=Payload, responses=problems(404))
     async def letter(offset: Offset) -> Response:
         """The payload exactly as it came."""
         try:
@@ -46,9 +53,9 @@ def router(services: Services) -> APIRouter:
             "X-Content-Type-Options": "nosniff",
             "X-Edgewake-Reason": known_reason(view.reason),
         }
-        return Response(value, media_type="application/octet-stream", headers=headers)
+        return Payload(value, headers=headers)
 
-    @routes.get("/v1/acks/{token}", tags=["acks"])
+    @routes.get("/v1/acks/{token}", tags=["acks"], responses=problems(404))
     async def ack(
         token: Annotated[str, Path(pattern=TOKEN_PATTERN, max_length=32)],
         from_offset: Annotated[int | None, Query(ge=0, le=OFFSET_MAX, description="Go on with a search that is `searching`.")] = None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.queries import TEXT_CHARS_MAX, QueryView
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
+from edgewake.cloud.web_openapi import problems
 
 
 class QueryText(BaseModel):
@@ -17,6 +18,9 @@ class QueryText(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX)]
+
+
+ADD_ANSWERS: Final = {200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)}
 
 
 def router(services: Services) -> APIRouter:
@@ -30,7 +34,11 @@ def router(services: Services) -> APIRouter:
         names = names_after(tables.queries, after)
         return page_of(names, lambda name: registry.view(tables.queries[name]), limit=limit, total=len(tables.queries))
 
-    @routes.post("/v1/queries", status_code=201)
+    @routes.post(
+        "/v1/queries",
+        status_code=201,
+        responses={200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)},
+    )
     async def add(body: QueryText, response: Response) -> QueryView:
         """Register a query file. 201: new, it is starting; 200: this very text is registered already; 409: the name is taken."""
         view, new = await registry.add(body.text)
@@ -38,22 +46,22 @@ def router(services: Services) -> APIRouter:
         response.status_code = 201 if new else 200
         return view
 
-    @routes.get("/v1/queries/{name}")
+    @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:
         """One query, with its text."""
         return registry.view(registry.get(name), with_text=True)
 
-    @routes.delete("/v1/queries/{name}", status_code=204)
+    @routes.delete("/v1/queries/{name}", status_code=204, responses=problems(404, 409))
     async def remove(name: QueryName) -> None:
         """Remove a query; its results can be read for another hour."""
         await registry.remove(name)
 
-    @routes.post("/v1/queries/{name}/pause")
+    @routes.post("/v1/queries/{name}/pause", responses=problems(404, 409))
     async def pause(name: QueryName) -> QueryView:
         """Stop computing; its position is kept."""
         return await registry.set_paused(name, True)
 
-    @routes.post("/v1/queries/{name}/resume")
+    @routes.post("/v1/queries/{name}/resume", responses=problems(404, 409))
     async def resume(name: QueryName) -> QueryView:
         """Compute again, from where it stopped."""
         return await registry.set_paused(name, False)

@@ -12,7 +12,7 @@ from fastapi import Path, Query
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.auth import Tickets
+from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
@@ -59,7 +59,7 @@ class Services:
     lookup: KafkaLookup
     letters: DeadLetterIndex
     ring: EventRing
-    tickets: Tickets
+    access: Access
     clock: Clock
     metrics: CollectorRegistry
     ready: asyncio.Event

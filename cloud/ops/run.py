@@ -17,15 +17,17 @@ from pydantic import Field
 from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.app import make_app
-from edgewake.cloud.ops.auth import Tickets, read_key
+from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.keys import Keys
 from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.routes import Services
+from edgewake.cloud.ops.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.web_host import HostCheck
@@ -37,7 +39,7 @@ from edgewake.protocol.stream import Stream
 logger = logging.getLogger("edgewake.ops")
 
 LOOK_EVERY_S: Final = 1.0
-"""Seconds between looks for devices and parts that fell silent."""
+"""Seconds between looks for devices and parts that fell silent, and at the key file."""
 CLEAN_UP_EVERY_S: Final = 30.0
 """Between looks for what removed queries left behind."""
 
@@ -52,7 +54,7 @@ class OpsConfig(config.Config):
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
     key_file: Path
-    """File with the API key, readable by its owner only."""
+    """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by its owner only; read again on change."""
     access_urls: tuple[str, ...] = ()
     """Addresses of access servers as clients reach them; used to tell clients where a query's results can be read."""
     kafka: KafkaConfig = KafkaConfig()
@@ -68,7 +70,7 @@ async def run(settings: OpsConfig) -> None:
     """Start, serve, stop. Order of the stop: live streams end, no new requests, tables left, producer flushed."""
     stop = asyncio.Event()
     web.stop_on_signals(stop)
-    key = read_key(settings.key_file)
+    keys = Keys(settings.key_file)
     listener = web.bind(settings.host, settings.port)
     clock = SystemClock()
     tables, ring = OpsTables(), EventRing(secrets.token_hex(4))
@@ -98,6 +100,7 @@ async def run(settings: OpsConfig) -> None:
         access_urls=settings.access_urls,
     )
     editor = CatalogueEditor(writer, tables, clock)
+    access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
     services = Services(
@@ -108,7 +111,7 @@ async def run(settings: OpsConfig) -> None:
         lookup=lookup,
         letters=letters,
         ring=ring,
-        tickets=Tickets(clock, lambda: secrets.token_urlsafe(24)),
+        access=access,
         clock=clock,
         metrics=metrics,
         ready=reader.ready,
@@ -117,13 +120,13 @@ async def run(settings: OpsConfig) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(reader.run(), name="reader"),
-                tasks.create_task(_look(tables, ring, clock), name="look"),
+                tasks.create_task(_look(tables, ring, keys, clock), name="look"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
-                HostCheck(make_app(services, key), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
+                HostCheck(make_app(services), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
             )
             for task in background:
                 task.cancel()
@@ -139,9 +142,14 @@ def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     return check_query_file(text, streams)
 
 
-async def _look(tables: OpsTables, ring: EventRing, clock: Clock) -> None:
+def _secret() -> str:
+    return secrets.token_urlsafe(24)
+
+
+async def _look(tables: OpsTables, ring: EventRing, keys: Keys, clock: Clock) -> None:
     while True:
         await clock.sleep(LOOK_EVERY_S)
+        keys.reload()
         is_more = True
         while is_more:
             events, is_more = tables.look(now=clock.now_ms())

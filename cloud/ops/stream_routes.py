@@ -9,6 +9,7 @@ from edgewake.cloud.ops.catalogue_editor import StreamChange
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
 from edgewake.protocol import topics
 from edgewake.protocol.stream import FieldInfo, Stream
 
@@ -62,7 +63,7 @@ def router(services: Services) -> APIRouter:
         names = names_after(tables.streams, after)
         return page_of(names, lambda name: _view(tables, tables.streams[name]), limit=limit, total=len(tables.streams))
 
-    @routes.get("/v1/streams/{name}")
+    @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
         """One stream."""
         found = tables.streams.get(name)
@@ -70,7 +71,7 @@ def router(services: Services) -> APIRouter:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
         return _view(tables, found)
 
-    @routes.patch("/v1/streams/{name}")
+    @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
     async def change(name: QueryName, body: StreamChange) -> StreamView:
         """Decide a field's type or unit, or describe the stream. After it, another type than the decided one is refused for good."""
         return _view(tables, await services.editor.change(name, body))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
-from edgewake.cloud.ops.auth import TICKET_LIFE_S
+from edgewake.cloud.ops.auth import LOGIN_PATH, cookie_name
+from edgewake.cloud.ops.login import Ticket
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, Services, names_after, page_of
 from edgewake.cloud.ops.tables import PartView
 from edgewake.protocol.lease_record import Lease, LeaseState
@@ -37,13 +38,6 @@ class LeaseView(BaseModel):
     disabled: str | None
 
 
-class Ticket(BaseModel):
-    """For `GET /v1/live?ticket=…` where a header cannot be set, as in a browser's EventSource."""
-
-    ticket: str
-    expires_in_s: int = TICKET_LIFE_S
-
-
 def _lease_view(lease: Lease) -> LeaseView:
     values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("streams", "endpoint")}
     return LeaseView(**values, streams=list(lease.streams), endpoint=lease.endpoint_host)
@@ -65,15 +59,21 @@ def router(services: Services) -> APIRouter:
         """The parts of the system as the supervisor last saw them."""
         return page_of(names_after(tables.parts, after), lambda name: tables.parts[name], limit=limit, total=len(tables.parts))
 
-    @routes.post("/v1/tickets", status_code=201, tags=["live"])
-    async def ticket() -> Ticket:
-        """A ticket for one live stream, to be used within 30 s."""
-        return Ticket(ticket=services.tickets.issue())
+    @routes.post("/v1/tickets", status_code=201, tags=["session"])
+    async def ticket(request: Request) -> Ticket:
+        """A link that logs a browser in, once, within ten minutes, with the name and role of your key."""
+        return Ticket(path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}")
+
+    @routes.delete("/v1/session", status_code=204, tags=["session"])
+    async def log_out(request: Request, response: Response) -> None:
+        """End the session whose cookie comes with the request, if there is one."""
+        name = cookie_name(request.scope)
+        services.access.sessions.use_up(request.cookies.get(name, ""))
+        response.delete_cookie(name)
 
     @routes.get("/v1/live", tags=["live"], response_class=EventSourceResponse)
     async def live(
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
-        ticket: Annotated[str | None, Query(description="From POST /v1/tickets; used up")] = None,  # noqa: ARG001  (the guard's)
     ) -> EventSourceResponse:
         """Changes of devices, queries, parts and dead letters as they happen (Server-Sent Events)."""
         return services.ring.response(last_event_id)

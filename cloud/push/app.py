@@ -10,7 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from edgewake.cloud import web
+from edgewake.cloud import web, web_docs
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
@@ -84,7 +84,8 @@ IdempotencyKey = Annotated[
 
 def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progress: Callable[[], str]) -> FastAPI:
     """The application around a proxy. `progress` says what a proxy that is not ready waits for."""
-    app = FastAPI(title="Edgewake push proxy", version="1", description=__doc__)
+    app = FastAPI(title="Edgewake push proxy", version="1", description=__doc__, docs_url=None, redoc_url=None)
+    web_docs.add(app)
     web.install(app)
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     _answer_refusals(app)

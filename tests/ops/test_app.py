@@ -252,8 +252,13 @@ def test_a_query_is_registered_shown_paused_resumed_and_removed(ops: Ops, writer
     )
     assert ops.client.post("/v1/queries", json={"text": text}).status_code == 200
     assert ops.client.post("/v1/queries", json={"text": text.replace("10 seconds", "20 seconds")}).status_code == 409
-    assert ops.client.post(f"/v1/queries/{name}/pause").json()["paused"] is True
-    assert ops.client.post(f"/v1/queries/{name}/resume").json()["paused"] is False
+    running = Progress(query=name, stream=stream, state=QueryState.RUNNING, updated_at=now_ms() + 1000)
+    writer.put(topics.PROGRESS, name, running.model_dump_json().encode())
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "running")
+    paused = ops.client.post(f"/v1/queries/{name}/pause").json()
+    assert (paused["state"], paused["paused"]) == ("paused", True)
+    resumed = ops.client.post(f"/v1/queries/{name}/resume").json()
+    assert (resumed["state"], resumed["paused"]) == ("running", False)
     assert ops.client.get(f"/v1/queries/{name}").json()["text"] == text
     assert ops.client.delete(f"/v1/queries/{name}").status_code == 204
     assert ops.client.get(f"/v1/queries/{name}").status_code == 404
@@ -303,9 +308,8 @@ def lines_of(ops: Ops, **more: Any) -> Iterator[str]:
         yield from response.iter_lines()
 
 
-def test_the_live_tail_opens_with_a_ticket_once_and_tells_what_happens(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
-    ticket = ops.client.post("/v1/tickets").json()["ticket"]
-    lines = lines_of(ops, params={"ticket": ticket})
+def test_the_live_tail_tells_what_happens(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+    lines = lines_of(ops, headers={"X-API-Key": KEY})
     assert next(lines) == "open"
     device = unique("dev")
     while not next(lines).startswith("id:"):
@@ -315,7 +319,28 @@ def test_the_live_tail_opens_with_a_ticket_once_and_tells_what_happens(ops: Ops,
         if line.startswith("data:") and device in line:
             break
     assert json.loads(line.removeprefix("data:"))["kind"] == "dead_letter"
-    assert httpx.get(f"{ops.url}/v1/live", params={"ticket": ticket}).status_code == 401
+
+
+def test_a_link_logs_a_browser_in_once(ops: Ops) -> None:
+    link = ops.url + ops.client.post("/v1/tickets").json()["path"]
+    with httpx.Client(base_url=ops.url) as browser:
+        assert browser.head(link).status_code == 405, "a look does not use it up"
+        assert browser.get(link, headers={"Sec-Purpose": "prefetch"}).status_code == 503
+        entered = browser.get(link)
+        assert (entered.status_code, "/docs" in entered.text) == (200, True)
+        assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in entered.headers["set-cookie"].split(";")}
+        assert browser.get("/v1/devices").status_code == 200
+        assert browser.delete("/v1/session", headers={"Origin": ops.url}).status_code == 204
+        assert browser.get("/v1/devices").status_code == 401
+    assert httpx.get(link).status_code == 401
+
+
+def test_the_form_takes_a_key_from_our_own_page_only(ops: Ops) -> None:
+    with httpx.Client(base_url=ops.url) as browser:
+        assert browser.post("/in", data={"key": KEY}).status_code == 403
+        assert browser.post("/in", data={"key": "wrong"}, headers={"Origin": ops.url}).status_code == 401
+        assert browser.post("/in", data={"key": KEY}, headers={"Origin": ops.url}).status_code == 200
+        assert browser.get("/docs").status_code == 200
 
 
 def test_the_api_stops_within_five_seconds_with_a_live_tail_open(kafka: Kafka, tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""The keys of the operations API: who holds one, and what they may do.
+
+The key file has a key a line, so that one can be added before another is removed; `#` begins a comment:
+
+    KEY                     a key alone: its holder is called `operator` and may do everything
+    NAME ROLE KEY           role `read` (look at everything) or `operate` (change it too); the name stands in the audit log
+
+The file is read again when it changes. One that cannot be used leaves the keys as they were, and the log says so.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from edgewake.protocol.errors import ConfigError
+
+log = logging.getLogger("edgewake.ops")
+
+KEY_CHARS_MIN: Final = 16
+KEYS_MAX: Final = 100
+"""Keys in a file; each request is compared with all of them."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Role(StrEnum):
+    """What a key's holder may do."""
+
+    READ = "read"
+    OPERATE = "operate"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a key."""
+
+    name: str
+    role: Role
+    digest: bytes
+    """SHA-256 of the key."""
+
+
+def parse(text: str) -> tuple[Holder, ...]:
+    """The holders of a key file's keys; raises ConfigError, which never shows a key."""
+    holders: list[Holder] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if words:
+            holders.append(_holder(words, number))
+    if not holders or len(holders) > KEYS_MAX:
+        raise ConfigError(f"expected 1 to {KEYS_MAX} keys")
+    names = [holder.name for holder in holders]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two keys are named {twice[0]!r}")
+    return tuple(holders)
+
+
+def _holder(words: list[str], line: int) -> Holder:
+    name, role, key = words if len(words) == 3 else ("operator", "operate", words[0])
+    if len(words) not in (1, 3):
+        raise ConfigError(f"line {line}: expected KEY or NAME ROLE KEY")
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"line {line}: name: expected 1 to 64 of A-Z a-z 0-9 . _ -")
+    if role not in set[str](Role):
+        raise ConfigError(f"line {line}: role {role[:20]!r}: expected read or operate")
+    if len(key) < KEY_CHARS_MIN or not key.isascii():
+        raise ConfigError(f"line {line}: key: expected at least {KEY_CHARS_MIN} ASCII characters")
+    return Holder(name, Role(role), sha256(key.encode()).digest())
+
+
+class Keys:
+    """The keys of a file. Raises ConfigError where it cannot be used at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = self._look()
+        self._holders = self._read()
+
+    def find(self, key: bytes) -> Holder | None:
+        """Who holds this key?"""
+        digest, found = sha256(key).digest(), None
+        for holder in self._holders:  # all of them, so that the time tells nothing
+            if hmac.compare_digest(digest, holder.digest):
+                found = holder
+        return found
+
+    def is_valid(self, holder: Holder) -> bool:
+        """Does the file still have the holder's key, with that name and role?"""
+        return holder in self._holders
+
+    def reload(self) -> None:
+        """Read the file again if it changed."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._holders = self._read()
+            names = ", ".join(f"{holder.name} ({holder.role})" for holder in self._holders)
+            log.info("keys read again: %s", names, extra={"event": "ops.keys"})
+        except ConfigError as error:
+            log.error("keys stay as they were: %s", error, extra={"event": "ops.keys"})
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> tuple[Holder, ...]:
+        try:
+            return parse(self._path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"key_file = {str(self._path)!r}: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"key_file = {str(self._path)!r}: {error}") from error
