@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Final
 
 import click
@@ -18,6 +19,8 @@ HELP: Final = {
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
     "query": "Register, list and remove continuous queries.",
+    "send": "Send one reading of a device.",
+    "login": "Print a link into the operations API.",
     "replay": "Send a recorded file as if it happened now.",
     "simulate": "Run a simulated fleet.",
     "bridge": "Take frames from MQTT into Kafka.",
@@ -30,8 +33,23 @@ HELP: Final = {
 }
 """One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
 
-OWN: Final = (metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),)
+OWN: Final = (
+    metadata.EntryPoint("send", "edgewake.edge.send_cli:send", GROUP),
+    metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
+    metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
+)
 """Commands of no part: they come with the command itself."""
+NEEDED: Final = {
+    "edge": ("psutil", "sqlite_utils"),
+    "client": ("httpx", "rich"),
+    "cloud": ("confluent_kafka", "fastapi"),
+    "analysis": ("pyspark",),
+    "simulators": ("rich",),
+    "demo": ("confluent_kafka", "pyspark", "psutil"),
+}
+"""Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
+ALWAYS: Final = ("send", "login")
+"""Commands that need nothing but what every installation has."""
 
 
 class Parts(click.Group):
@@ -47,13 +65,23 @@ class Parts(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         entries = _entry_points()
-        rows = [(name, HELP.get(name) or f"From {_package_of(entries[name].value)}.") for name in self.list_commands(ctx)]
+        names = self.list_commands(ctx)
+        shown = [name for name in names if is_installed(entries[name])]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, HELP.get(name) or f"From {_package_of(entries[name].value)}.") for name in shown])
+        if missing := sorted({_extra_of(entries[name].value) for name in names if name not in shown}):
+            formatter.write_paragraph()
+            formatter.write_text(f"More commands come with: {', '.join(f'edgewake[{extra}]' for extra in missing)}")
 
 
 def _entry_points() -> Mapping[str, metadata.EntryPoint]:
     return {entry.name: entry for entry in (*OWN, *metadata.entry_points(group=GROUP))}
+
+
+def is_installed(entry: metadata.EntryPoint) -> bool:
+    """Are the libraries there that the command needs?"""
+    libraries = () if entry.name in ALWAYS else NEEDED.get(_extra_of(entry.value), ())
+    return all(find_spec(library) is not None for library in libraries)
 
 
 def _load(entry: metadata.EntryPoint) -> click.Command:

@@ -16,10 +16,11 @@ _CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path
 
 @click.group(invoke_without_command=True)
 @_CONFIG
-@click.option("--verbose", is_flag=True, help="Log what is only of interest to developers, too.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 @click.pass_context
 def agent(context: click.Context, config_file: Path | None, verbose: bool) -> None:
     """Run the agent of this device: measure, keep, send until acknowledged."""
+    context.obj = config_file
     if context.invoked_subcommand is not None:
         return
     from edgewake.protocol.errors import ConfigError, LocalError
@@ -52,15 +53,16 @@ def _run(config: AgentConfig) -> None:
 
 @agent.command()
 @_CONFIG
+@click.pass_obj
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-def status(config_file: Path | None, as_json: bool) -> None:
+def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> None:
     """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
     from edgewake.edge import status as status_file
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.errors import ConfigError, LocalError
 
     try:
-        found = status_file.read(_load(config_file).data_dir, now_ms=SystemClock().now_ms())
+        found = status_file.read(_load(config_file or of_group).data_dir, now_ms=SystemClock().now_ms())
     except ConfigError as error:
         _fail(error, 2)
     except LocalError as error:
@@ -73,12 +75,13 @@ def status(config_file: Path | None, as_json: bool) -> None:
 
 @agent.command()
 @_CONFIG
-def check(config_file: Path | None) -> None:
+@click.pass_obj
+def check(of_group: Path | None, config_file: Path | None) -> None:
     """Check the configuration and say what it means; exit 2 where it cannot be used."""
     from edgewake.protocol.errors import ConfigError
 
     try:
-        config = _load(config_file)
+        config = _load(config_file or of_group)
     except ConfigError as error:
         _fail(error, 2)
     else:
@@ -90,14 +93,15 @@ def check(config_file: Path | None) -> None:
 
 @agent.command("log")
 @_CONFIG
+@click.pass_obj
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames to show.")
-def show_log(config_file: Path | None, limit: int) -> None:
+def show_log(of_group: Path | None, config_file: Path | None, limit: int) -> None:
     """Frames and batches that wait in the log, oldest first, one JSON object a line. Reads only."""
     from edgewake.edge.log_view import rows
     from edgewake.protocol.errors import ConfigError, LocalError
 
     try:
-        for row in rows(_load(config_file).data_dir, limit):
+        for row in rows(_load(config_file or of_group).data_dir, limit):
             click.echo(row)
     except ConfigError as error:
         _fail(error, 2)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from edgewake.simulators.broker_option import address, broker_options
+
 
 @click.group()
 def simulate() -> None:
@@ -14,16 +16,17 @@ def simulate() -> None:
 
 @simulate.command()
 @click.option("--vehicles", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many vehicles, car-01 and on.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
-@click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
+@broker_options
 @click.option("--seed", default=1, show_default=True, help="The same seed is the same day.")
 @click.option(
     "--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), help="Seconds between readings."
 )
 @click.option("--speedup", default=1.0, show_default=True, type=click.FloatRange(0.01, 1000), help="Seconds of the town per second.")
 @click.option("--prefix", default="", help="Put before each vehicle's name.")
-@click.option("--verbose", is_flag=True, help="Say more in the log.")
-def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, speedup: float, prefix: str, verbose: bool) -> None:
+@click.option("--verbose", is_flag=True, help="Log details, too.")
+def fleet(
+    vehicles: int, host: str | None, port: int | None, seed: int, interval_s: float, speedup: float, prefix: str, verbose: bool
+) -> None:
     """Vehicles that drive through a town and send their position over MQTT."""
     import random
 
@@ -38,7 +41,7 @@ def fleet(vehicles: int, host: str, port: int, seed: int, interval_s: float, spe
     if prefix and not is_device(prefix + "car-01"):
         raise click.BadParameter("expected A-Z a-z 0-9 . _ -, a letter or digit first", param_hint="--prefix")
     set_up(verbose=verbose)
-    plan = FleetPlan(Broker(host, port), interval_s=interval_s, speedup=speedup, prefix=prefix)
+    plan = FleetPlan(Broker(*address(host, port)), interval_s=interval_s, speedup=speedup, prefix=prefix)
 
     async def main() -> None:
         await Fleet(World(vehicles=vehicles, seed=seed), plan, clock=SystemClock(), rng=random.Random()).run()

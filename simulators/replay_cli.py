@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgewake.simulators.broker_option import address, broker_options
+
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
@@ -29,7 +31,13 @@ def _speed(_context: click.Context, _option: click.Parameter, value: str) -> flo
     return speed
 
 
-@click.command()
+EXAMPLES = """\b
+edgewake replay drive.csv.gz --time-field 'ENGINE_RUN_TINE ()' --time-format s
+edgewake replay positions.jsonl --device-field icao24 --sort --speed 60
+edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%S' --zone Europe/Paris --times recorded --speed max"""
+
+
+@click.command(epilog=EXAMPLES)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--stream", help="Stream to send to; default: the file's name.")
 @click.option("--device", help="Device that sends, where no column names it; default: the file's name.")
@@ -65,20 +73,13 @@ def _speed(_context: click.Context, _option: click.Parameter, value: str) -> flo
     type=click.IntRange(1, 512),
     help="Readings of one device on their way at once; default: 1, at full speed 64. With more than 1 two bridges may swap neighbours.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="MQTT broker.")
-@click.option("--port", default=1883, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
+@broker_options
 def replay(
     file: Path, stream: str | None, device: str | None, device_field: str | None, time_field: str | None, time_format: str, zone: str,
     every_s: float, columns: str | None, file_format: str, speed: float | None, times: str, in_order: bool, limit: int | None,
-    patience_s: float, in_flight: int | None, host: str, port: int,
+    patience_s: float, in_flight: int | None, host: str | None, port: int | None,
 ) -> None:  # fmt: skip
-    r"""Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all.
-
-    \b
-    edgewake replay drive.csv.gz --time-field 'ENGINE_RUN_TINE ()' --time-format s
-    edgewake replay positions.jsonl --device-field icao24 --sort --speed 60
-    edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%S' --zone Europe/Paris --times recorded --speed max
-    """
+    """Send a recorded FILE (CSV, TSV, JSON lines or NMEA 0183, also .gz) as plain MQTT readings, and wait until the cloud has them all."""
     import random
 
     from edgewake.protocol.clock import SystemClock
@@ -94,7 +95,10 @@ def replay(
     tally = Tally()
     clock = SystemClock()
     plan = PlayPlan(
-        Broker(host, port), legal_stream(stream or name), patience_s, in_flight or (IN_FLIGHT_AT_FULL_SPEED if speed is None else 1)
+        Broker(*address(host, port)),
+        legal_stream(stream or name),
+        patience_s,
+        in_flight or (IN_FLIGHT_AT_FULL_SPEED if speed is None else 1),
     )
     try:
         meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)

@@ -11,7 +11,7 @@ import click
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML file; without it the defaults serve.")
 @click.option("--host", help="Overrides the file's.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Overrides the file's.")
-@click.option("--verbose", is_flag=True, help="Log everything.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def access(config_file: Path | None, host: str | None, port: int | None, verbose: bool) -> None:
     """Serve streams and results over HTTP: SSE with cursors, filters, and the page."""
     from edgewake.cloud.access.run import main

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="analysis.toml")
-@click.option("--verbose", is_flag=True, help="Log more.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def analysis(config_file: Path, verbose: bool) -> None:
     """Run the continuous queries (Spark)."""
     import logging

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="bridge.toml")
-@click.option("--verbose", is_flag=True, help="Log every refused message too.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def bridge(config_file: Path, verbose: bool) -> None:
     """Carry messages from the MQTT broker to Kafka and answer the devices."""
     import asyncio

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
-@click.option("--verbose", is_flag=True, help="Also log details.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def ops(config_file: Path, verbose: bool) -> None:
     """Serve the operations API."""
     from edgewake.cloud.ops.run import main

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
-@click.option("--verbose", is_flag=True, help="Also log details.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def push(config_file: Path, verbose: bool) -> None:
     """Watch for clients that sleep and wake them by webhook."""
     from edgewake.cloud.push.run import main

@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="sequencer.toml")
-@click.option("--verbose", is_flag=True, help="Log more.")
+@click.option("--verbose", is_flag=True, help="Log details, too.")
 def sequencer(config_file: Path, verbose: bool) -> None:
     """Put what the bridges accepted in order, each frame once, for everybody who reads."""
     import logging

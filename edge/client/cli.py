@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from edgewake.edge.client.follow import OnGap
 
 
+DEFAULT_SERVER = "http://127.0.0.1:8700"
+
+
 @click.command()
 @click.argument("streams", nargs=-1, required=True, metavar="STREAM…")
 @click.option(
-    "--server", "servers", multiple=True, default=["http://127.0.0.1:8700"], show_default=True, help="Repeat for several, tried in turn."
+    "--server", "servers", multiple=True, help="Repeat for several, tried in turn; default: those of a running `edgewake up`, or port 8700."
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
@@ -41,8 +44,10 @@ def tail(
 
     from edgewake.edge.client.follow import Follower
     from edgewake.edge.client.tail import Tail, run
+    from edgewake.protocol import installation
     from edgewake.protocol.lease import Subscription
 
+    servers = servers or installation.find().access or (DEFAULT_SERVER,)
     try:
         subscription = Subscription(streams=streams, where=where, select=select)
     except ValidationError as error:

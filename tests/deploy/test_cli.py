@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -84,3 +85,37 @@ def test_every_command_says_what_it_does() -> None:
         command = cli.edgewake.get_command(context, name)
         assert command is not None
         assert command.help, name
+
+
+def test_help_lists_what_is_installed_and_names_the_rest(tmp_path: Path) -> None:
+    """A device's libraries and no others: links to them in a folder, and Python without its site-packages."""
+    absent = {"confluent_kafka", "fastapi", "httpx", "pyspark", "rich", "starlette", "uvicorn", "aiomqtt"}
+    packages = Path(click.__file__).parents[1]
+    for entry in packages.iterdir():
+        if entry.name.partition("-")[0] not in absent and not entry.name.endswith(".pth"):
+            (tmp_path / entry.name).symlink_to(entry)
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-S", "-m", "edgewake.deploy.cli"]
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60, env=environment)
+    listed = [line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.startswith("  ")]
+    assert {"agent", "send"} <= set(listed), shown.stdout + shown.stderr
+    assert {"up", "tail", "query", "bridge", "analysis", "access", "replay"} & set(listed) == set()
+    assert "edgewake[cloud]" in shown.stdout
+    called = subprocess.run([*command, "tail", "s"], capture_output=True, text=True, timeout=60, env=environment)
+    assert (called.returncode, "pip install 'edgewake[client]'" in called.stderr) == (1, True), called.stderr
+
+
+def test_the_examples_of_replay_stand_in_lines_of_their_own() -> None:
+    shown = run("replay", "--help").stdout
+    assert "\\b" not in shown
+    assert len([line for line in shown.splitlines() if line.strip().startswith("edgewake replay ")]) == 3
+
+
+def test_the_agent_s_commands_take_the_configuration_of_the_group_and_name_a_wrong_source(tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text(f'device = "shed"\ndata_dir = "{tmp_path}"\n[[source]]\ntype = "nope"\nstream = "s"\n')
+    done = run("agent", "--config", str(config), "check")
+    assert done.returncode == 2
+    assert "source 1: type 'nope': expected host_metrics, json_lines or file_tail" in done.stderr, done.stderr
+    config.write_text('device = "a b"\n' + f'data_dir = "{tmp_path}"\n')
+    assert "Value error" not in run("agent", "--config", str(config), "check").stderr

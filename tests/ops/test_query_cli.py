@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.services import Kafka, free_ports
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,44 @@ def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_fil
     missing = run(ops, "show", name)
     assert missing.returncode == 1
     assert "no query" in missing.stderr
+
+
+def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`edgewake query` where no system runs and no key is set."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}
+    command = [sys.executable, "-m", "edgewake.deploy.cli", "query", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("list",), "no key: set EDGEWAKE_OPS_KEY"),
+        (("--key", "kéykéykéykéykéykéy", "list"), "expected ASCII"),
+        (("--key", "k" * 20, "show", "../devices"), "'../devices' is not the name of a query"),
+        (("--key-file", "missing", "list"), "missing: No such file"),
+    ],
+)
+def test_what_cannot_be_asked_ends_with_a_sentence_and_code_2(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
+    done = outside(tmp_path, *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize(("content", "expected"), [(b"", "the file is empty"), (b" \n", "the file is empty"), (b"\x9e\xff", "is not text")])
+def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "q.sql").write_bytes(content)
+    done = outside(tmp_path, "--key", "k" * 20, "add", "q.sql")
+    assert done.returncode == 1
+    assert expected in done.stderr
+
+
+def test_a_table_shows_whole_names_in_80_columns(ops: Ops, query_file: Path) -> None:
+    run(ops, "add", str(query_file), "--wait", "0")
+    done = subprocess.run(
+        [*command(ops)[:-1], KEY, "--table", "list"], capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "80"}
+    )
+    assert query_file.stem in done.stdout, done.stdout + done.stderr
 
 
 def test_a_wrong_key_is_said(ops: Ops) -> None:
