@@ -21,7 +21,7 @@ from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 STREAMS_MAX = 1000
-"""Streams in the catalogue; each is a Kafka topic. A message of one more stream is rejected (oversize)."""
+"""Streams in the catalogue; each is a Kafka topic. The first message of one more is answered `later`, or refused (quota)."""
 
 
 class FieldType(StrEnum):
