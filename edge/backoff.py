@@ -2,7 +2,7 @@
 
 The n-th wait is drawn evenly from [d/2, d] with d = minimum · 2^(n-1), at most the maximum: with 0.2 s and 30 s that is 0.1-0.2,
 0.2-0.4, … 15-30 s, 23-47 s in all for eight tries. Half of it is random so that a thousand devices that lost one broker do not come back
-in one second; the other half makes sure that a refused device does wait. A connection that held `SETTLED_S` starts from the minimum again;
+in one second; the other half makes sure that a refused device waits. A connection that lasted `SETTLED_S` starts from the minimum again;
 one that was accepted and kicked at once does not.
 """
 
@@ -30,7 +30,7 @@ class Backoff:
         bound = min(self._maximum_s, self._minimum_s * 2.0 ** (self._failures - 1))
         return bound / 2 + self._rng.random() * bound / 2
 
-    def held(self, seconds: float) -> None:
+    def connection_lasted(self, seconds: float) -> None:
         """A connection lasted so long."""
         if seconds >= SETTLED_S:
             self._failures = 0

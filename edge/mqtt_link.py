@@ -1,6 +1,6 @@
 """One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the line is dead.
 
-A thin shell over `edgewake.protocol.mqtt`. It is told what to send and calls back with what came; it decides nothing about frames.
+A thin shell over `edgewake.protocol.mqtt`. It sends what its owner asks and calls back with what came; it decides nothing about frames.
 `lost` is set when the connection is gone, for whatever reason. Half-open lines: every half keepalive the broker is pinged, after one and a
 half of silence the line is cut (MQTT 5, section 3.1.2.10).
 """
@@ -98,7 +98,7 @@ class MqttLink(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many publishes with QoS 1 the broker takes now (receive maximum)."""
+        """How many publishes with QoS 1 the broker accepts now (receive maximum)."""
         return self._ids.free if self.is_writable else 0
 
     @property
@@ -108,7 +108,7 @@ class MqttLink(asyncio.Protocol):
 
     def publish(self, topic: str, payload: bytes, **properties: object) -> int:
         """Send with QoS 1; the packet id. Ask `room` first."""
-        packet_id = self._ids.take()
+        packet_id = self._ids.allocate()
         self._write(mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, **properties))  # type: ignore[arg-type]
         return packet_id
 
@@ -135,7 +135,7 @@ class MqttLink(asyncio.Protocol):
         if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
             raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()} {connack.reason_str or ''}".rstrip())
         self._ids = PacketIds(connack.receive_max)
-        self._write(mqtt5.SubscribePacket(self._ids.take(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+        self._write(mqtt5.SubscribePacket(self._ids.allocate(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
         suback = await self._answer(self._suback)
         self._ids.release(suback.packet_id)
         if int(suback.reason_codes[0]) >= 0x80:

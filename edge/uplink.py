@@ -39,7 +39,7 @@ SENT_AT: Final = "sent_at"
 
 
 class Uplink:
-    """Sends until it is told to drain. `status` gives what the periodic status says."""
+    """Sends until `drain` is called. `status` gives what the periodic status says."""
 
     def __init__(
         self, config: AgentConfig, events: EventLog, *, clock: Clock, rng: random.Random, status: Callable[[], DeviceStatus]
@@ -139,7 +139,7 @@ class Uplink:
             self._link = None
             self._events.stop_sending()
             link.cut("closed")
-        self._backoff.held(self._clock.monotonic_s() - began_s)
+        self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
         session.move(UplinkEvent.LOST)
         return link.lost.result()
 
@@ -165,7 +165,7 @@ class Uplink:
         link.lost.add_done_callback(lambda _why: self._wake.set())
         while not link.lost.done():
             now_s = self._clock.monotonic_s()
-            self._say_status(link, now_s)
+            self._publish_status(link, now_s)
             self._pump()
             if self.session.state is UplinkState.DRAINING:
                 drain_until_s = drain_until_s or now_s + self._config.uplink.drain_s
@@ -187,7 +187,7 @@ class Uplink:
         except TimeoutError:
             pass
 
-    def _say_status(self, link: MqttLink, now_s: float) -> None:
+    def _publish_status(self, link: MqttLink, now_s: float) -> None:
         if now_s >= self._status_due_s and link.room:
             self._status_due_s = now_s + self._config.uplink.status_interval_s
             status = self._status().model_copy(update={"connected_at": self._connected_at})

@@ -22,7 +22,7 @@ Packet: TypeAlias = mqtt5.Packet
 
 
 UNREADABLE_BYTES_KEPT: Final = 256 * 1024
-"""Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never held."""
+"""Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never stays in memory."""
 _PUBLISH: Final = 3
 
 
@@ -99,7 +99,7 @@ class PacketReader:
 
 
 def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
-    """What can be told of a publish from its first bytes (section 3.3)."""
+    """What can be read of a publish from its first bytes (section 3.3)."""
     try:
         packet, _ = mqtt5.read(memoryview(bytes([first]) + _varint(len(body)) + body))
     except (ValueError, IndexError):
@@ -134,7 +134,7 @@ def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:
         shift += 7
         if byte < 0x80:
             return at + i + 1, length
-    raise RemoteError("MQTT packet length takes more than four bytes")
+    raise RemoteError("MQTT packet length of more than four bytes")
 
 
 class PacketIds:
@@ -150,11 +150,11 @@ class PacketIds:
 
     @property
     def free(self) -> int:
-        """How many may be taken now."""
+        """How many may be allocated now."""
         return self.limit - len(self._used)
 
-    def take(self) -> int:
-        """The next free id; the caller checks `free` first."""
+    def allocate(self) -> int:
+        """Reserve the next free id; ask `free` first. Raises OverflowError."""
         if self.free <= 0:
             raise OverflowError("no packet id is free")
         while True:
@@ -164,7 +164,7 @@ class PacketIds:
                 return self._last
 
     def release(self, packet_id: int) -> bool:
-        """Give one back; False where it was not in use."""
+        """Free an id; False where it was not in use."""
         if packet_id not in self._used:
             return False
         self._used.discard(packet_id)

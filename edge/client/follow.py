@@ -231,7 +231,7 @@ class Follower:
         """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so that not all come back at once)."""
         wait_s = self._backoff.next_s()
         if attempt.opened:
-            self._backoff.held(self._clock.monotonic_s() - attempt.began_s)
+            self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
         wait_s = max(wait_s, attempt.retry_s or 0.0, self._next_server()[1])
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)

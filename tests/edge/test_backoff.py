@@ -19,11 +19,11 @@ def test_a_thousand_devices_spread_over_half_the_wait() -> None:
     assert waits[-1] > 9.9
 
 
-def test_only_a_connection_that_held_is_forgiven() -> None:
+def test_only_a_connection_that_lasted_is_forgiven() -> None:
     backoff = Backoff(0.2, 30, random.Random(1))
     for _ in range(10):
         backoff.next_s()
-        backoff.held(SETTLED_S - 1)
+        backoff.connection_lasted(SETTLED_S - 1)
     assert backoff.next_s() >= 15
-    backoff.held(SETTLED_S)
+    backoff.connection_lasted(SETTLED_S)
     assert backoff.next_s() <= 0.2

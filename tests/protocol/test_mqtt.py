@@ -38,10 +38,10 @@ def test_a_packet_over_the_bound_is_refused_before_it_is_collected() -> None:
 
 def test_packet_ids_are_bounded_unique_and_reused() -> None:
     ids = PacketIds(3)
-    taken = {ids.take() for _ in range(3)}
+    taken = {ids.allocate() for _ in range(3)}
     assert len(taken) == 3
     with pytest.raises(OverflowError):
-        ids.take()
+        ids.allocate()
     assert ids.release(next(iter(taken)))
     assert ids.free == 1
     assert not ids.release(60_000)
