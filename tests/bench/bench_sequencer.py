@@ -75,7 +75,7 @@ class _Bench:
             self.figure(f"{count} process{'es' if count > 1 else ''}: processor time of a record", "µs", cpu_us)
         for count in PROCESSES[1:]:
             self.figure(f"{count} processes: rate over n times one", "of 1", rates[count][0] / rates[1][0] / count)
-            self.figure(f"{count} processes: processor time of one over n", "of 1", rates[1][1] / rates[count][1])
+            self.figure(f"{count} processes: processor time of one over n", "of 1", rates[1][1] / rates[count][1], 0.9)
         self.kill()
         self.restart()
         self.compare()

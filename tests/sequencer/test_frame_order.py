@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from edgewake.cloud.sequencer.arrival import Arrival, Statement
 from edgewake.cloud.sequencer.bounds import EPOCHS_MAX, Bounds
+from edgewake.cloud.sequencer.changes import REPLAY_RECORDS
 from edgewake.cloud.sequencer.frame_order import FrameOrder
 from edgewake.cloud.sequencer.holes import HOLES_MAX
 from edgewake.protocol.record import Discipline, Placement
@@ -200,4 +201,5 @@ def test_what_is_read_again_is_bounded_under_any_rate() -> None:
     order = Order()
     for number in range(1, 50_001):
         order.accept({"frame": number})
-    assert order.position.emitted_before - order.position.read_from <= 20_000
+    assert order.position.emitted_before - order.position.read_from <= REPLAY_RECORDS
+    assert order.rows_written <= 50_000 / REPLAY_RECORDS
