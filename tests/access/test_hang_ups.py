@@ -20,6 +20,7 @@ from edgewake.cloud import web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, Protocol, connection_of
+from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -108,7 +109,8 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     clock, metrics = SystemClock(), Metrics()
     hub = Hub(settings.hub, config, name="hang-ups", codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)), clock=clock)
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random(1))
-    app = application.build(settings, hub=hub, streams=streams, metrics=metrics, clock=clock)
+    leases = LeaseReports(config, "hang-ups", clock)
+    app = application.build(settings, hub=hub, streams=streams, leases=leases, metrics=metrics, clock=clock)
     listener = web.bind("127.0.0.1", 0)
     running = Running(listener.getsockname()[1], hub, streams)
 
@@ -155,7 +157,7 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
 ) -> None:
     feed = new_feed(partitions=1)
     feed.send(n=1, frames=20)
-    path = f"/v1/streams/{feed.name}/events?{start}"
+    path = f"/v1/streams/{feed.name}/events?{'' if start == 'cursor' else start}"
     async with server_here(kafka_config) as running:
         cursor = ""
         if start == "cursor":  # of records that are no longer kept, so that Kafka is asked twice
