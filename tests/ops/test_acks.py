@@ -28,7 +28,7 @@ LONG_AFTER = T0 + 86_400_000
 
 @pytest.fixture
 async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
-    lookup = KafkaLookup(kafka_config, SystemClock())
+    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=60)
     yield lookup
     await lookup.close()
 

@@ -16,7 +16,7 @@ from tests.ops.conftest import Writer
 
 @pytest.fixture
 async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
-    lookup = KafkaLookup(kafka_config, SystemClock())
+    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=60)
     yield lookup
     await lookup.close()
 
