@@ -71,7 +71,7 @@ class Decoder:
         """The events of a record."""
         if record.decoded is None:
             record.decoded = self._decode(record)
-            self._keep(record)
+            self._remember(record)
         return record.decoded
 
     def _decode(self, record: Record) -> Sequence[Event]:
@@ -84,7 +84,7 @@ class Decoder:
                 log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
             return (_unreadable(record),)
 
-    def _keep(self, record: Record) -> None:
+    def _remember(self, record: Record) -> None:
         assert record.decoded is not None
         size = len(record.value) + _DICT_BYTES + sum(len(event.data) + _DICT_BYTES for event in record.decoded)
         self._kept.append((record, size))

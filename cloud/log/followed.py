@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from edgewake.cloud.log.config import HubConfig
 from edgewake.cloud.log.decode import Record
-from edgewake.cloud.log.kafka_reader import Found
+from edgewake.cloud.log.kafka_reader import Found, RangeLost, ReachedEnd
 from edgewake.cloud.log.subscription import Source
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.view import View
@@ -99,14 +99,14 @@ class FollowedStreams:
         changed, self._changed = self._changed, set()
         return {view for entry in changed for view in entry.views}
 
-    def _take_one(self, entry: Followed, partition: int, found: Record | int | None) -> int:
+    def _take_one(self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost) -> int:
         tail = entry.tails[partition]
         match found:
-            case None:
+            case RangeLost():
                 self._on_lost(entry)
                 return 0
-            case int(end):
-                tail.reaches(end)
+            case ReachedEnd(offset):
+                tail.reaches(offset)
                 return 0
             case record:
                 self.records += 1

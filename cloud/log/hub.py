@@ -220,7 +220,7 @@ class Hub:
     def _take(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
         with self._fatal():
             self._tick_bytes += self.streams.take(assignments, batch)
-            self._reader.taken()
+            self._reader.make_room()
             if self._tick_bytes >= TICK_BYTES:
                 self._pass_on()
             elif self._tick is None and self._tick_bytes:

@@ -1,7 +1,6 @@
 """The one Kafka reader of a process: a thread that reads all partitions somebody follows and hands batches to the event loop.
 
-Assigned by hand, never part of a group. What leaves, in batches of at most BATCH_BYTES (and the last record): (topic, partition, found),
-where `found` is a Record, the offset up to which nothing more is committed (int), or None when the partition's range is gone.
+Assigned by hand, never part of a group. What leaves are batches of at most BATCH_BYTES (and the last record) of what was `Found`.
 At most BATCHES_AHEAD batches wait for the loop; then the thread waits, and librdkafka's own bounded queue fills, and so on to the broker.
 """
 
@@ -11,6 +10,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +31,21 @@ POLL_S: Final = 0.05
 """Seconds that a new assignment waits at most."""
 GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
-Found: TypeAlias = tuple[str, int, Record | int | None]
+
+@dataclass(frozen=True, slots=True)
+class ReachedEnd:
+    """Nothing more is committed before `offset`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeLost:
+    """What was to be read next is no longer kept."""
+
+
+Found: TypeAlias = tuple[str, int, Record | ReachedEnd | RangeLost]
+"""Topic, partition, and what was found there."""
 Deliver: TypeAlias = Callable[[Mapping[str, int], Sequence[Found]], None]
 """Gets the number of each topic's assignment, so that what came from an earlier one is told apart, and a batch."""
 
@@ -43,15 +57,15 @@ CONSUMER: Final[dict[str, Any]] = {
 
 
 def found_in(message: Message) -> Found | None:
-    """What a message of the consumer says; None for passing trouble, which librdkafka mends by itself."""
+    """What a message of the consumer means; None for a passing error, from which librdkafka recovers by itself."""
     error = message.error()
     topic, partition = message.topic(), message.partition()
     if error is None:
         return topic, partition, _record(message, topic)
     if error.code() == KafkaError._PARTITION_EOF:
-        return topic, partition, int(message.offset())
+        return topic, partition, ReachedEnd(message.offset())
     if error.code() in GONE:
-        return topic, partition, None
+        return topic, partition, RangeLost()
     log.debug("Kafka reader: %s", error.str())
     return None
 
@@ -89,8 +103,8 @@ class KafkaReader:
         """Read these no longer."""
         self._commands.put((None, list(partitions)))
 
-    def taken(self) -> None:
-        """The loop has taken a batch: there is room for another."""
+    def make_room(self) -> None:
+        """The loop has stored a batch: there is room for another."""
         self._room.release()
 
     def stop(self) -> None:
@@ -102,7 +116,7 @@ class KafkaReader:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._obey()
+                self._apply_commands()
                 batch = self._read()
                 if batch:
                     self._room.acquire()
@@ -111,7 +125,7 @@ class KafkaReader:
         except BaseException as error:  # the loop must learn of it, whatever it is: a reader that died silently is the worst of all
             self._failed(error)
 
-    def _obey(self) -> None:
+    def _apply_commands(self) -> None:
         while not self._commands.empty():
             assignment, partitions = self._commands.get()
             if assignment is None:

@@ -24,7 +24,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.log.decode import Record
-from edgewake.cloud.log.kafka_reader import found_in
+from edgewake.cloud.log.kafka_reader import RangeLost, ReachedEnd, found_in
 from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
@@ -267,10 +267,10 @@ def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], boo
             continue
         heard_at = time.monotonic()
         match found[2]:
-            case None:
+            case RangeLost():
                 raise Gone
-            case int(at_end):
-                return Block(records, max(end, at_end), size)
+            case ReachedEnd(offset):
+                return Block(records, max(end, offset), size)
             case record:
                 records.append(record)
                 size += len(record.value) + RECORD_OVERHEAD_BYTES
