@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
-from edgewake.cloud.kafka import metadata
-from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 
@@ -43,9 +43,16 @@ def is_behind(backlog: Backlog) -> bool:
 class BacklogCheck:
     """Asks Kafka. Blocks: for a thread. `is_behind` is the last verdict."""
 
-    def __init__(self, client: AdminClient) -> None:
-        self._client = client
+    def __init__(self, config: KafkaConfig, client_id: str) -> None:
+        self._client = clients.admin(config)
+        # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that is asked for them while the group's
+        # coordinator is away or moving ends the whole process: librdkafka 2.16 looks for the coordinator of a consumer it does not have.
+        self._group = clients.consumer(config, client_id, group=topics.SEQUENCER_GROUP)
         self.is_behind = False
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._group.close()
 
     def look(self, now_ms: int) -> bool:
         """Ask and judge. Raises Unavailable; then the last verdict stands."""
@@ -62,9 +69,8 @@ class BacklogCheck:
 
     def _sequenced(self) -> Mapping[int, int]:
         places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
-        asked = ConsumerGroupTopicPartitions(topics.SEQUENCER_GROUP, places)
-        answer = self._client.list_consumer_group_offsets([asked], request_timeout=METADATA_TIMEOUT_S)[topics.SEQUENCER_GROUP].result()
-        return {one.partition: one.offset for one in answer.topic_partitions if one.offset >= 0}
+        found = self._group.committed(places, timeout=METADATA_TIMEOUT_S)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def _young_from(self, time_ms: int) -> Mapping[int, int]:
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))

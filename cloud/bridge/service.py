@@ -57,6 +57,7 @@ async def run(
         rng=rng,
     )
     metrics.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
+    backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
     try:
         async with asyncio.TaskGroup() as tasks:
             pump = tasks.create_task(bridge.pump(), name="pump")
@@ -64,7 +65,7 @@ async def run(
                 tasks.create_task(bridge.source.run(), name="mqtt"),
                 tasks.create_task(bridge.watch.run(), name="watch"),
                 tasks.create_task(_follow(tables, bridge, catalogue, register, clock), name="tables"),
-                tasks.create_task(_watch_backlog(bridge, BacklogCheck(clients.admin(config.kafka)), clock), name="backlog"),
+                tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
             ]
             await stop.wait()
@@ -73,6 +74,7 @@ async def run(
             for task in others:
                 task.cancel()
     finally:
+        backlog.close()
         for table in tables:
             table.close()
 

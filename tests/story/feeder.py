@@ -20,7 +20,8 @@ class Feeder:
         self._files = files
         self._per_second = per_second
         self._rng = random.Random(seed)
-        self._n = dict.fromkeys(files, 0)
+        self.written = dict.fromkeys(files, 0)
+        """File → number of its newest line."""
         self._running = True
 
     def stop(self) -> None:
@@ -33,15 +34,15 @@ class Feeder:
         while self._running:
             due = int((time.monotonic() - start_s) * self._per_second)
             for device, file in self._files.items():
-                self._append(device, file, due - self._n[device])
+                self._append(device, file, due - self.written[device])
             await asyncio.sleep(1 / self._per_second)
 
     def _append(self, device: str, file: Path, count: int) -> None:
         lines = []
         for _ in range(count):
-            self._n[device] += 1
+            self.written[device] += 1
             # Eighths are exact in binary, so that a sum is the same in whatever order it was made.
-            reading = Reading(device, self._n[device], time.time_ns() // 1_000_000, self._rng.randint(-800, 800) / 8)
+            reading = Reading(device, self.written[device], time.time_ns() // 1_000_000, self._rng.randint(-800, 800) / 8)
             self._ledger.put(reading)
             lines.append(json.dumps({"t": reading.t_ms, "n": reading.n, "value": reading.value}) + "\n")
         with file.open("a") as out:

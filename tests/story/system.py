@@ -25,6 +25,7 @@ from edgewake.simulators.faults import Fault
 from tests.services import Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
 
 READY = '"event":"part.ready"'
+OPS_KEY = "story-key-0123456789abcdef"
 READY_S = 240.0
 """Spark starts in 10 s on two idle cores and in minutes on busy ones; the bound only says when to give up."""
 
@@ -45,7 +46,7 @@ class System:
         self.stream = stream
         self._agents = agents
         self._bridges = [f"bridge-{i + 1}" for i in range(bridges)]
-        self._ports = free_ports(servers)
+        *self._ports, self._push_port, self._ops_port = free_ports(servers + 2)
         self._stack = AsyncExitStack()
         self._broker: Mosquitto
         self._kafka: Kafka
@@ -56,6 +57,16 @@ class System:
     def servers(self) -> list[Server]:
         """The access servers."""
         return [("127.0.0.1", port) for port in self._ports]
+
+    @property
+    def push_url(self) -> str:
+        """The push proxy."""
+        return f"http://127.0.0.1:{self._push_port}"
+
+    @property
+    def ops_url(self) -> str:
+        """The operations API; its key is OPS_KEY."""
+        return f"http://127.0.0.1:{self._ops_port}"
 
     @property
     def kafka_config(self) -> KafkaConfig:
@@ -165,6 +176,13 @@ class System:
         for name, port in zip((f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True):
             text = f'name = "{name}"\nhost = "127.0.0.1"\nport = {port}\ncursor_key_file = "{key}"\n'
             parts[name] = self._part("access", name, text + kafka)
+        leases, ops = self.directory / "lease.keys", self.directory / "ops.key"
+        leases.write_text(os.urandom(32).hex() + "\n")
+        ops.write_text(OPS_KEY + "\n")
+        push = f'name = "push"\nport = {self._push_port}\ncursor_key_file = "{key}"\nlease_key_file = "{leases}"\n'
+        push += 'allow_hosts = ["127.0.0.1"]\n'
+        parts["push"] = self._part("push", "push", push + kafka)
+        parts["ops"] = self._part("ops", "ops", f'port = {self._ops_port}\nkey_file = "{ops}"\n' + kafka)
         analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n'
         environment = {"JAVA_HOME": str(java.home(java.ensure()))}
         parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)

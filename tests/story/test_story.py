@@ -1,8 +1,9 @@
 """The story: every part dies once while data flows and clients read, sleep and move, and the ledger finds nothing wrong.
 
 Three agents tail files that the test writes, two bridges share the way to Kafka, Spark keeps ten-second windows, two access servers show
-readings and results to fourteen clients, two of which read slowly and five of which sleep and come back on the other server. Parts that
-do not stand one behind the other die at the same time. The ledger knows the lines that were written and what each client was shown, and
+readings and results to fifteen clients, two of which read slowly and five of which sleep and come back on the other server. Parts that
+do not stand one behind the other die at the same time. One client sleeps through the end under a lease of the push proxy, which is dead
+when the readings come that it is to be woken for. The ledger knows the lines that were written and what each client was shown, and
 nothing else.
 """
 
@@ -14,12 +15,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.faults import Fault
 from edgewake.simulators.ledger import Delivery, Ledger, Reading, ReportedGap, WindowRow
+from tests.push.receiver import receiving
 from tests.story.feeder import Feeder
-from tests.story.system import System
+from tests.story.system import OPS_KEY, System
 
 AGENTS = ("agent-a", "agent-b", "agent-c")
 STREAM = "story"
@@ -27,7 +32,9 @@ QUERY = "story_10s"
 WINDOW_MS = 10_000
 PER_SECOND = 60.0
 """Lines of each agent: enough that a part that dies has work in its hands."""
-VICTIMS = (("agent-a", "access-1"), ("bridge-1", "analysis"), ("sequencer", "mosquitto"), ("kafka",))
+VICTIMS = (("agent-a", "access-1"), ("bridge-1", "analysis", "ops"), ("sequencer", "mosquitto"), ("kafka",), ("push",))
+WOKEN_AFTER = 100
+"""Readings of each agent that come while the push proxy is dead, before the one that wakes the sleeper."""
 SLOW_PAUSE_S = 0.5
 """What a slow client waits after each piece of at most some kilobytes."""
 BEHIND = 200
@@ -67,7 +74,7 @@ class Notes:
 
 
 class Crowd:
-    """Fourteen clients: by kind, and which of them sleep."""
+    """Fifteen clients: by kind, and which of them sleep."""
 
     def __init__(self, system: System, notes: Notes) -> None:
         def make(kind: str, count: int, streams: Sequence[str], pause_s: float = 0.0) -> list[Follower]:
@@ -82,7 +89,8 @@ class Crowd:
         sleepers_raw, sleepers_both = make("sleeper", 3, [STREAM]), make("sleeper-both", 2, [QUERY, STREAM])
         self.awake = [*steady, *self.slow, *both]
         """Those that never sleep by themselves: they are cut off only when their server dies."""
-        self.all = [*self.awake, *sleepers_raw, *sleepers_both]
+        [self.leased] = make("leased", 1, [STREAM])
+        self.all = [*self.awake, *sleepers_raw, *sleepers_both, self.leased]
         self.sleepers = [*sleepers_raw, *sleepers_both]
         self.window_readers = [client.name for client in (*both, *sleepers_both)]
 
@@ -108,6 +116,7 @@ class Story:
         self.system = system
         self.ledger = Ledger()
         self.crowd = Crowd(system, Notes(self.ledger))
+        self.wake_ups: list[dict[str, Any]] = []
         self.feeder = Feeder(self.ledger, {agent: system.input_file(agent) for agent in AGENTS}, per_second=PER_SECOND)
         self.witness = self.crowd.all[0].name
         self.faults: list[Fault] = []
@@ -146,6 +155,41 @@ class Story:
         shown = len(self.ledger.windows[reader])
         await self.system.until(lambda: len(self.ledger.windows[reader]) > shown, "windows go on", timeout_s=RECOVERY_S)
 
+    async def sleep_under_a_lease(self, endpoint: str) -> dict[str, Any]:
+        """The leased client goes to sleep, and is to be woken by a reading that has not been written yet."""
+        client = self.crowd.leased
+        await client.sleep()
+        self.awaited_n = max(self.feeder.written.values()) + WOKEN_AFTER
+        body = {
+            "subscription": {"streams": [STREAM], "where": f"n > {self.awaited_n}"},
+            "cursor": client.cursor,
+            "endpoint": {"url": endpoint},
+            "wake": {"min_interval_s": 0.5},
+        }
+        async with httpx.AsyncClient(timeout=30) as http:
+            answer = await http.post(f"{self.system.push_url}/v1/leases", json=body)
+        assert answer.status_code == 201, answer.text
+        lease: dict[str, Any] = answer.json()
+        return lease
+
+    async def kill_the_push_proxy(self) -> None:
+        """What the sleeper waits for comes while nobody watches for it; the restarted proxy wakes it."""
+        async with receiving() as receiver:
+            lease = await self.sleep_under_a_lease(receiver.url)
+            self.faults.append(self.system.kill("push"))
+            await self.system.until(lambda: min(self.feeder.written.values()) > self.awaited_n, "the awaited readings are written")
+            assert receiver.calls == []
+            await self.system.start("push")
+            (call, *_) = await receiver.got(1, timeout_s=RECOVERY_S)
+            self.wake_ups.append(call.verified(lease["secret"]))
+
+    async def queries(self) -> dict[str, str]:
+        """Query → state, as the operations API has it."""
+        async with httpx.AsyncClient(timeout=30, headers={"X-API-Key": OPS_KEY}) as http:
+            answer = await http.get(f"{self.system.ops_url}/v1/queries")
+        assert answer.status_code == 200, answer.text
+        return {query["name"]: query["state"] for query in answer.json()["items"]}
+
     async def until_drained(self) -> None:
         """Every client has been shown everything. Looking costs more than reading, so it looks rarely."""
         for client in self.crowd.all:
@@ -157,7 +201,7 @@ class Story:
         await self.system.until(lambda: not rest(), what, timeout_s=RECOVERY_S, every_s=0.5)
 
     async def run(self) -> None:
-        await self.system.start("access-1", "access-2", "analysis", "sequencer", "bridge-1", "bridge-2", *AGENTS)
+        await self.system.start("access-1", "access-2", "push", "ops", "analysis", "sequencer", "bridge-1", "bridge-2", *AGENTS)
         feeding = asyncio.create_task(self.feeder.run(), name="feeder")
         self.crowd.wake_all()
         await self.system.until(
@@ -166,8 +210,9 @@ class Story:
         await self._until_windows_go_on()
         for turn, victims in enumerate(VICTIMS):
             await self.crowd.take_turns(turn)
-            await self.kill_and_restart(victims)
+            await (self.kill_the_push_proxy() if victims == ("push",) else self.kill_and_restart(victims))
             assert not feeding.done()
+        assert (await self.queries())[QUERY] == "running"
         self.feeder.stop()
         await feeding
         self.crowd.wake_all()
@@ -191,6 +236,7 @@ async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tm
     assert_the_judge_is_awake(story)
     assert not any(story.ledger.gaps.values()), "nothing was lost, so nobody may be told of a loss"
     assert [fault.target for fault in story.faults] == [victim for victims in VICTIMS for victim in victims]
+    assert [wake_up["streams"] for wake_up in story.wake_ups] == [[STREAM]]
     assert story.most_behind > BEHIND, "the slow clients were not slow"
     assert story.cut_off, "nobody was connected to the server that died"
     assert [client.name for client, before in story.cut_off if client.connects <= before] == [], "cut off and did not come back"
