@@ -29,6 +29,9 @@ SESSION_S: Final = 6
 """Seconds without a heartbeat after which a process counts as dead; the least that a broker allows by default."""
 FENCED_S: Final = 3.0
 """Seconds in which the group tells whether a process of our name joined it: three heartbeats."""
+FORGOTTEN_S: Final = 4.0
+"""Seconds after SESSION_S within which the group has forgotten a member for certain."""
+DESCRIBE_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
 _CONSUMER: Final[dict[str, Any]] = {
     "session.timeout.ms": SESSION_S * 1000,
@@ -36,6 +39,10 @@ _CONSUMER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "cooperative-sticky",
     "auto.offset.reset": "latest",
 }
+
+
+class NameTaken(LocalError):
+    """The group fenced us: another member has our instance id."""
 
 
 class Membership:
@@ -59,13 +66,13 @@ class Membership:
         consumer.incremental_unassign(lost)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Take part in the group. Raises LocalError where another process has our name, KafkaException."""
+        """Take part in the group. Raises NameTaken, KafkaException."""
         message = self._consumer.poll(timeout_s)
         if message is not None:
             check_event(message)
 
     def raise_if_name_taken(self, clock: Clock) -> None:
-        """Another process serves a shard of ours: did the group give it away, or is there one of our own name? Then LocalError."""
+        """Another process serves a shard of ours: did the group give it away, or is there one of our own name? Then NameTaken."""
         until_s = clock.monotonic_s() + FENCED_S
         while clock.monotonic_s() < until_s:
             self.poll(POLL_S)
@@ -83,16 +90,34 @@ class Membership:
         self._consumer.close()
 
 
+def is_name_in_use(config: KafkaConfig, name: str, *, clock: Clock, pause: Callable[[float], object]) -> bool:
+    """Does a member of our name live? Call it when we are none: the group forgets one that does not live after SESSION_S.
+
+    A Kafka that was killed just after we joined may know us only as we were before, and fences us although nobody took our name.
+    """
+    admin = clients.admin(config)
+    until_s = clock.monotonic_s() + SESSION_S + FORGOTTEN_S
+    while clock.monotonic_s() < until_s:
+        try:
+            group = admin.describe_consumer_groups([SEQUENCER_GROUP], request_timeout=DESCRIBE_TIMEOUT_S)[SEQUENCER_GROUP].result()
+            if all(member.group_instance_id != name for member in group.members):
+                return False
+        except KafkaException as error:
+            log.debug("the group does not answer: %s", error.args[0].str())
+        pause(POLL_S)
+    return True
+
+
 def check_event(message: Message) -> None:
     """An event of a consumer: most pass by themselves, the rest end the session (KafkaException).
 
-    The only fatal one is that another member took our group instance id (LocalError); to join again would throw that one out in turn,
+    The only fatal one is that another member has our group instance id (NameTaken); to join again would throw that one out in turn,
     for ever.
     """
     error = message.error()
     if error is None:
         return
     if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
-        raise LocalError(f"another process runs under our name: {error.str()}")
+        raise NameTaken(f"another process runs under our name: {error.str()}")
     if not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
         raise KafkaException(error)

@@ -24,7 +24,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
-from edgewake.cloud.sequencer.membership import Membership
+from edgewake.cloud.sequencer.membership import Membership, NameTaken, is_name_in_use
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
 from edgewake.cloud.sequencer.output_writer import StreamTopics
 from edgewake.cloud.sequencer.shard import Shard
@@ -87,6 +87,13 @@ class Sequencer:
                     "sequencer session lost, restarting in %.1f s: %s", wait_s, _text(error), extra={"event": "sequencer.session_lost"}
                 )
                 self._stop.wait(wait_s)
+            except NameTaken as error:
+                if session is not None:
+                    session.close()
+                    session = None
+                if is_name_in_use(self._config.kafka, self._config.name, clock=self._clock, pause=self._stop.wait):
+                    raise
+                log.warning("fenced, but nobody has our name: %s", error, extra={"event": "sequencer.session_lost"})
             finally:
                 self.metrics.ready = False
                 if session is not None:
