@@ -1,21 +1,18 @@
-"""One plain reading over MQTT 5, and its acknowledgement: what `edgewake send` does, with a socket that blocks."""
+"""One plain reading over MQTT 5, and its acknowledgement: what `edgewake send` does."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
+import asyncio
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import mqtt5
+import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, Unavailable
-from edgewake.protocol.mqtt import PacketReader
-
-READ_BYTES: Final = 65_536
 
 
 class Address(NamedTuple):
@@ -42,60 +39,40 @@ class Reading:
     payload: bytes
 
 
-def send(
-    address: Address, reading: Reading, *, correlation: bytes, clock: Clock, timeout_s: float, wait_for_ack: bool
-) -> Ack | Later | None:
+async def send(address: Address, reading: Reading, *, correlation: bytes, timeout_s: float, wait_for_ack: bool) -> Ack | Later | None:
     """Publish at QoS 1; with `wait_for_ack` the cloud's answer, else None once the broker has it. Raises Unavailable."""
-    deadline_s = clock.monotonic_s() + timeout_s
     try:
-        with socket.create_connection(address, timeout_s) as connection:
-            reader = PacketReader()
-
-            def wait(wanted: Callable[[object], object]) -> object:
-                while True:
-                    left_s = deadline_s - clock.monotonic_s()
-                    if left_s <= 0:
-                        raise TimeoutError
-                    connection.settimeout(left_s)
-                    data = connection.recv(READ_BYTES)
-                    if not data:
-                        raise Unavailable(f"the MQTT broker at {address.host}:{address.port} hung up")
-                    for packet in reader.feed(data):
-                        if (found := wanted(packet)) is not None:
-                            return found
-
-            connection.sendall(mqtt5.ConnectPacket(f"send-{correlation.hex()}", clean_start=True).write())
-            answer = wait(lambda packet: packet if isinstance(packet, mqtt5.ConnAckPacket) else None)
-            if answer.reason_code.value >= 0x80:  # type: ignore[attr-defined]
-                raise Unavailable(f"the MQTT broker refused the connection: {answer.reason_code.name}")  # type: ignore[attr-defined]
+        async with (
+            asyncio.timeout(timeout_s),
+            aiomqtt.Client(
+                address.host,
+                address.port,
+                identifier=f"send-{correlation.hex()}",
+                protocol=aiomqtt.ProtocolVersion.V5,
+                timeout=timeout_s,
+            ) as client,
+        ):
             if wait_for_ack:
-                wanted = mqtt5.TopicFilter(topics.ack(reading.device), max_qos=mqtt5.QoS.AT_MOST_ONCE)
-                connection.sendall(mqtt5.SubscribePacket(1, [wanted]).write())
-                wait(lambda packet: packet if isinstance(packet, mqtt5.SubAckPacket) else None)
-            connection.sendall(_publish(reading, correlation, wait_for_ack=wait_for_ack).write())
-            if wait_for_ack:
-                return wait(lambda packet: _answer(packet, correlation))  # type: ignore[return-value]
-            wait(lambda packet: packet if isinstance(packet, mqtt5.PubAckPacket) else None)
-            return None
+                await client.subscribe(topics.ack(reading.device), qos=0)
+            properties = _asking(reading.device, correlation) if wait_for_ack else None
+            await client.publish(topics.up(reading.device, reading.stream), reading.payload, qos=1, properties=properties)
+            return await _answer(client, correlation) if wait_for_ack else None
     except TimeoutError as error:
         what = "no acknowledgement came: is a bridge running?" if wait_for_ack else "the broker did not answer"
         raise Unavailable(f"{address.host}:{address.port}: {what} ({timeout_s:g} s)") from error
-    except OSError as error:
-        raise Unavailable(f"the MQTT broker at {address.host}:{address.port}: {error.strerror or error}") from error
+    except aiomqtt.MqttError as error:
+        raise Unavailable(f"the MQTT broker at {address.host}:{address.port}: {error}") from error
 
 
-def _publish(reading: Reading, correlation: bytes, *, wait_for_ack: bool) -> mqtt5.PublishPacket:
-    return mqtt5.PublishPacket(
-        topics.up(reading.device, reading.stream),
-        reading.payload,
-        qos=mqtt5.QoS.AT_LEAST_ONCE,
-        packet_id=2,
-        response_topic=topics.ack(reading.device) if wait_for_ack else None,
-        correlation_data=correlation if wait_for_ack else None,
-    )
+def _asking(device: str, correlation: bytes) -> Properties:
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.ResponseTopic = topics.ack(device)
+    properties.CorrelationData = correlation
+    return properties
 
 
-def _answer(packet: object, correlation: bytes) -> Ack | Later | None:
-    if isinstance(packet, mqtt5.PublishPacket) and packet.correlation_data == correlation:
-        return decode_answer(packet.payload)
-    return None
+async def _answer(client: aiomqtt.Client, correlation: bytes) -> Ack | Later:
+    async for message in client.messages:
+        if getattr(message.properties, "CorrelationData", None) == correlation and isinstance(message.payload, bytes):
+            return decode_answer(message.payload)
+    raise Unavailable("the MQTT broker hung up")

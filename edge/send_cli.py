@@ -25,6 +25,8 @@ def send(device: str, stream: str, reading: str, ack: bool, mqtt: str | None, ti
 
     Exit code 1: it was not sent, or the cloud refused it. 2: it cannot be sent.
     """
+    import asyncio
+
     from edgewake.edge.send import Address, Reading
     from edgewake.edge.send import send as publish
     from edgewake.protocol import frame, installation, topics
@@ -32,10 +34,9 @@ def send(device: str, stream: str, reading: str, ack: bool, mqtt: str | None, ti
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.errors import ConfigError, Rejected, RemoteError, Unavailable
 
-    clock = SystemClock()
     try:
         topics.parse_up(f"{topics.ROOT}/{device}/up/{stream}")
-        frame.from_plain(reading.encode(), received_at=clock.now_ms())
+        frame.from_plain(reading.encode(), received_at=SystemClock().now_ms())
         address = mqtt or installation.find().mqtt
         if not address:
             raise ConfigError(
@@ -48,7 +49,7 @@ def send(device: str, stream: str, reading: str, ack: bool, mqtt: str | None, ti
         _fail(str(error), 2)
     message = Reading(device, stream, reading.encode())
     try:
-        answer = publish(found, message, correlation=os.urandom(8), clock=clock, timeout_s=timeout_s, wait_for_ack=ack)
+        answer = asyncio.run(publish(found, message, correlation=os.urandom(8), timeout_s=timeout_s, wait_for_ack=ack))
     except (Unavailable, RemoteError) as error:
         _fail(str(error), 1)
     if answer is None:
