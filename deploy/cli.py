@@ -34,21 +34,21 @@ HELP: Final = {
 """One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
 
 OWN: Final = (
-    metadata.EntryPoint("send", "edgewake.edge.send_cli:send", GROUP),
+    metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
 )
 """Commands of no part: they come with the command itself."""
 NEEDED: Final = {
     "edge": ("psutil", "sqlite_utils"),
-    "client": ("httpx", "rich"),
+    "client": ("aiomqtt", "httpx", "rich"),
     "cloud": ("confluent_kafka", "fastapi"),
     "analysis": ("pyspark",),
     "simulators": ("rich",),
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
 """Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
-ALWAYS: Final = ("send", "login")
+ALWAYS: Final = ("login",)
 """Commands that need nothing but what every installation has."""
 
 

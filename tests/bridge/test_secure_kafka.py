@@ -99,14 +99,15 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
     access, ops, push = free_ports(3)
     (tmp_path / "cursor.key").write_text("1 " + "0f" * 32 + "\n")
     (tmp_path / "ops.key").write_text("k" * 32 + "\n")
-    (tmp_path / "cursor.key").chmod(0o600)
-    (tmp_path / "ops.key").chmod(0o600)
+    (tmp_path / "lease.key").write_text("cd" * 32 + "\n")
+    for key in ("cursor", "ops", "lease"):
+        (tmp_path / f"{key}.key").chmod(0o600)
     files = {
         "bridge": f'name = "b-secure"\n[mqtt]\nport = {own_broker.port}\n{as_user}',
         "sequencer": by_certificate,
         "access": f'port = {access}\ncursor_key_file = "{tmp_path / "cursor.key"}"\n{by_certificate}',
         "ops": f'port = {ops}\nkey_file = "{tmp_path / "ops.key"}"\n{by_certificate}',
-        "push": f'port = {push}\ncursor_key_file = "{tmp_path / "cursor.key"}"\n{as_user}',
+        "push": f'port = {push}\ncursor_key_file = "{tmp_path / "cursor.key"}"\nlease_key_file = "{tmp_path / "lease.key"}"\n{as_user}',
     }
     parts: list[Process] = []
     device = Device(World(own_broker, None, tmp_path), "secure-1", "secured")  # type: ignore[arg-type]

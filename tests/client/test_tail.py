@@ -129,7 +129,12 @@ def test_on_gap_stop_ends_it_with_the_gap(access_a: Server, access_b: Server, ne
 def test_a_filter_that_can_hardly_be_meant_is_warned_of(access_a: Server, new_feed: Callable[..., Feed], kafka_config: KafkaConfig) -> None:
     feed = new_feed()
     declare(kafka_config, Stream(name=feed.name, fields={"n": FieldInfo(type=FieldType.NUMBER)}))
-    wait_until(lambda: b'"n":{"type"' in httpx.get(f"{access_a.url}/v1/streams").content, "the catalogue has it")
+
+    def is_known() -> bool:
+        listed = httpx.get(f"{access_a.url}/v1/streams").json()["streams"]
+        return any(one["name"] == feed.name and "n" in one["fields"] for one in listed if one["kind"] == "stream")
+
+    wait_until(is_known, "the catalogue has it")
     feed.send(n=1)
     done = tail(feed.name, "--server", access_a.url, "--from", "earliest", "--where", "nn = 1 OR n = 1", "--count", "1")
     assert "warning: no stream that is asked for has a field 'nn'; did you mean n?" in done.stderr

@@ -98,7 +98,7 @@ def test_help_lists_what_is_installed_and_names_the_rest(tmp_path: Path) -> None
     command = [sys.executable, "-S", "-m", "edgewake.deploy.cli"]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60, env=environment)
     listed = [line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.startswith("  ")]
-    assert {"agent", "send"} <= set(listed), shown.stdout + shown.stderr
+    assert {"agent", "login"} <= set(listed), shown.stdout + shown.stderr
     assert {"up", "tail", "query", "bridge", "analysis", "access", "replay"} & set(listed) == set()
     assert "edgewake[cloud]" in shown.stdout
     called = subprocess.run([*command, "tail", "s"], capture_output=True, text=True, timeout=60, env=environment)

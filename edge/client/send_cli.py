@@ -27,8 +27,8 @@ def send(device: str, stream: str, reading: str, ack: bool, mqtt: str | None, ti
     """
     import asyncio
 
-    from edgewake.edge.send import Address, Reading
-    from edgewake.edge.send import send as publish
+    from edgewake.edge.client.send import Address, Reading
+    from edgewake.edge.client.send import send as publish
     from edgewake.protocol import frame, installation, topics
     from edgewake.protocol.ack import Later
     from edgewake.protocol.clock import SystemClock
