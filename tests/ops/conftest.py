@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,8 @@ from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline
 from tests.ops.builders import frame
 
 _numbers = itertools.count(1)
-T0 = 1_790_000_000_000
+T0 = time.time_ns() // 1_000_000 - 3_600_000
+"""An hour ago. The Kafka is shared, and bridges accept nothing while records on `ew.up` wait for half of their retention."""
 """When what is written here happens."""
 
 
