@@ -10,9 +10,7 @@ A generated part stands between two comments in a Markdown file; the first one s
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
 `reasons` (of dead letters), `later` (of the answer), `states` (of a lease), `endpoints FILE…` (routes by their decorators, so that no
-server has to be built).
-A module is named
-without the leading `edgewake.`.
+server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.lease_writer import LeaseWriter
+from edgewake.cloud.push.poll_thread import run_in_thread
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
@@ -80,14 +80,7 @@ class Membership:
 
     async def run(self) -> None:
         """Be a member until cancelled. Raises LocalError where another proxy runs under the same name."""
-        executor = ThreadPoolExecutor(1, "lease-member")
-        thread = self._loop.run_in_executor(executor, self._blocking)
-        try:
-            await asyncio.shield(thread)
-        finally:
-            self._stop.set()  # the poll loop looks at it ten times a second
-            await asyncio.gather(thread, return_exceptions=True)
-            executor.shutdown()
+        await run_in_thread("lease-member", self._blocking, self._stop)
 
     def _blocking(self) -> None:
         wait = RETRY_S[0]

@@ -11,13 +11,13 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.poll_thread import run_in_thread
 from edgewake.protocol import lease_read, lease_record, topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease_read import LeaseRead
@@ -42,14 +42,7 @@ class LeaseReads:
 
     async def run(self) -> None:
         """Listen until cancelled."""
-        executor = ThreadPoolExecutor(1, "lease-reads")
-        thread = self._loop.run_in_executor(executor, self._blocking)
-        try:
-            await asyncio.shield(thread)
-        finally:
-            self._stop.set()  # the poll loop looks at it ten times a second
-            await asyncio.gather(thread, return_exceptions=True)
-            executor.shutdown()
+        await run_in_thread("lease-reads", self._blocking, self._stop)
 
     def _blocking(self) -> None:
         wait = RETRY_S[0]
