@@ -180,8 +180,8 @@ class Catalogue:
         self._count(after, 1)
         self._last.pop(name, None)
         self._types.pop(name, None)
-        if after is not None and after.kind is NameKind.STREAM and not is_reserved(name):
-            self._types[name] = {field: info.type for field, info in after.fields.items()}
+        if (sendable := self.sendable(name)) is not None:
+            self._types[name] = {field: info.type for field, info in sendable.fields.items()}
         if after is not None and not is_merged:
             pending = self._unpublished.get(name)
             self._unpublished[name] = after if pending is None else merge(after, pending)
@@ -200,9 +200,10 @@ class Catalogue:
             if info.first_device:
                 _add(self._device_fields, info.first_device, by)
 
-    def get(self, stream: str) -> Stream | None:
-        """What is confirmed of a name."""
-        return self._confirmed.get(stream)
+    def sendable(self, stream: str) -> Stream | None:
+        """The confirmed row of a stream that devices may send; None also for the name of a query and for the system's own streams."""
+        row = self._confirmed.get(stream)
+        return None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
 
 
 def _add(counts: Counter[str], key: str, by: int) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_READINGS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
-from edgewake.protocol.stream import FieldType, NameKind, Stream
+from edgewake.protocol.stream import FieldType, Stream
 
 COMPILED_FIELDS_MAX: Final = 128
 """Fields of a stream that gets decoders; a wider one is decoded as before: making a decoder costs more than it would save."""
@@ -100,12 +100,12 @@ class CompiledStreams:
         # Only a text with an escape can hold NUL.
         if len(payload) > FRAME_BYTES_MAX or b"\\u" in payload:
             return None
-        entry = self._catalogue.get(stream)
+        entry = self._catalogue.sendable(stream)
         known = self._decoders.get(stream)
         if known is not None and known.entry is entry:
             return known
         self._decoders.pop(stream, None)
-        if entry is None or entry.kind is not NameKind.STREAM or not 0 < len(entry.fields) <= COMPILED_FIELDS_MAX:
+        if entry is None or not 0 < len(entry.fields) <= COMPILED_FIELDS_MAX:
             return None
         made = self._decoders[stream] = _compile(entry)
         return made

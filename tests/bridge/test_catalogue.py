@@ -141,7 +141,7 @@ def test_of_two_bridges_that_learn_a_field_at_once_the_first_on_the_topic_decide
     topic.publish(one)
     topic.publish(other)
     topic.deliver()
-    assert one.get("s") == other.get("s")
+    assert one.sendable("s") == other.sendable("s")
     one.check("d", "s", NUMBERS)
     with pytest.raises(NotNow, match="expected a number, found a string"):
         other.check("d", "s", STRINGS)
@@ -311,7 +311,7 @@ def test_a_record_that_cannot_be_read_changes_nothing(value: bytes) -> None:
     catalogue = a_catalogue()
     with pytest.raises(ValueError, match="s"):
         catalogue.follow("s", value)
-    assert catalogue.get("s") is None
+    assert catalogue.sendable("s") is None
 
 
 def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.protocol import frame as frames
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream, types_of_kinds
+from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream, types_of_kinds
 
 NOW = 1_790_000_000_000
 TYPES = {"speed": FieldType.NUMBER, "street": FieldType.STRING, "on": FieldType.BOOLEAN}
@@ -38,6 +38,16 @@ def test_a_plain_reading_of_a_known_stream_is_a_frame_of_one() -> None:
     found = compiled().plain("s", b'{"t":5,"seq":9,"speed":51.2,"device":"car"}', device="car", received_at=NOW)
     assert found is not None
     assert frames.decode(found.frame_bytes) == frames.Frame(0, 9, 9, [5], {"speed": [51.2]})
+
+
+@pytest.mark.parametrize(("name", "kind"), [("part_status", NameKind.STREAM), ("top_streets", NameKind.QUERY)])
+def test_a_name_that_no_device_may_send_gets_no_decoder(name: str, kind: NameKind) -> None:
+    """Though the catalogue holds a row of it, and the reading fits."""
+    catalogue = Catalogue(lambda: 0.0)
+    row = Stream(name=name, kind=kind, fields={"part": FieldInfo(type=FieldType.STRING)})
+    catalogue.follow(name, row.model_dump_json().encode())
+    assert CompiledStreams(catalogue).plain(name, b'{"part":"x"}', device="car", received_at=NOW) is None
+    assert CompiledStreams(catalogue).frame(name, frame(fields={"part": ["x", "y"]})) is None
 
 
 SLOW = {

@@ -30,7 +30,7 @@ async def test_a_bridge_that_is_gone_for_good_delays_nobody_and_loses_nothing(he
     try:
         await fleet.send(AFTER)
         await fleet.all_arrived()
-        assert here.metric(survivor, ADOPTED) == 1
+        await until(lambda: here.metric(survivor, ADOPTED) == 1, "the emptied session is ended")
         for device in fleet.agents:
             assert await sequenced(here, device.stream, device.name, fleet.sent) == list(range(1, fleet.sent + 1)), "a gap or a repeat"
     finally:

@@ -123,7 +123,7 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
         wait_until(lambda: has_event(events, b'"device":"secure-1"'), "a client gets the reading", timeout_s=60)
         fields = httpx.get(f"http://127.0.0.1:{ops}/v1/streams/secured", headers={"X-API-Key": "k" * 32}).json()["fields"]
         assert fields["speed"]["type"] == "number"
-        assert httpx.get(f"http://127.0.0.1:{push}/readyz").status_code == 200
+        wait_until(lambda: httpx.get(f"http://127.0.0.1:{push}/readyz").status_code == 200, "push has its shards and its leases")
     finally:
         await device.close()
         for one in parts:
