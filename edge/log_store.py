@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from edgewake.edge.lanes import RANK, Lane, Window
 from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, gap_payload
 from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, place_of, why_new
 from edgewake.edge.log_schema import LOG_NAME, open_for_writing
@@ -79,6 +80,12 @@ class Limits:
     bytes_max: int
     window_frames: int
     window_bytes: int
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
+    """Of the streams that are not `normal`."""
+
+    def lane(self, stream: str) -> Lane:
+        """A stream's lane."""
+        return self.lanes.get(stream, Lane.NORMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +216,15 @@ class LogStore:
         """Bytes that count for the quota."""
         return self._state.stored_bytes
 
-    def window_full(self, paused: frozenset[str] = frozenset()) -> bool:
-        """Are as many frames of the streams that are not paused out as may be?"""
-        return not self._room(self._state, paused)
+    def can_frame(self, paused: frozenset[str] = frozenset()) -> bool:
+        """Is there a stream that waits for a frame and may have one more in flight?"""
+        state = self._state
+        window = self._window(state, paused)
+        return any(map(window.admits, {*self._unframed(state, paused), *self._unsent(state, paused)}))
 
     def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there anything that waits for room in the window?"""
-        return bool(self._state.unsent) or any(
-            stream.framed < stream.last and name not in paused for name, stream in self._state.streams.items()
-        )
+        return bool(self._unsent(self._state, paused) or self._unframed(self._state, paused))
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -345,25 +352,46 @@ class LogStore:
 
     # frame
 
-    def _room(self, draft: _Draft, paused: frozenset[str]) -> bool:
-        out = draft.outstanding
-        if paused:  # at most a window of each of them, because no more are formed
-            out = {key: size for key, size in out.items() if key.stream not in paused}
-        return len(out) < self._limits.window_frames and (not out or sum(out.values()) < self._limits.window_bytes)
+    def _window(self, draft: _Draft, paused: frozenset[str]) -> Window:
+        """What is in flight; of paused streams nothing counts: it is at most their share, because no more is formed."""
+        out = ((key.stream, size) for key, size in draft.outstanding.items() if key.stream not in paused)
+        return Window(self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane)
+
+    @staticmethod
+    def _unframed(draft: _Draft, paused: frozenset[str]) -> list[str]:
+        return [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
+
+    @staticmethod
+    def _unsent(draft: _Draft, paused: frozenset[str]) -> set[str]:
+        return {key.stream for key in draft.unsent} - paused
 
     def _fill_window(self, draft: _Draft, paused: frozenset[str]) -> None:
-        """First what was formed before, then new frames, one stream after the other."""
-        while draft.unsent and self._room(draft, paused):
-            self._reload(draft, draft.unsent.popleft())
-        names = [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
-        names = names[self._next_stream :] + names[: self._next_stream]
-        while names and self._room(draft, paused):
-            name = names.pop(0)
-            stream = draft.streams[name]
-            draft.frames.append(self._form(draft, stream))
-            if draft.streams[name].framed < stream.last:
-                names.append(name)
+        """First what was formed before, then new frames: the more urgent lanes first, the streams of a lane in turns."""
+        window = self._window(draft, paused)
+        self._reload_unsent(draft, window, paused)
+        names = self._unframed(draft, paused)
+        names = window.in_order(names[self._next_stream :] + names[: self._next_stream])
+        while names := [name for name in names if draft.streams[name].framed < draft.streams[name].last and window.admits(name)]:
+            rank = RANK[self._limits.lane(names[0])]
+            for name in names:
+                if RANK[self._limits.lane(name)] == rank and window.admits(name):
+                    out = self._form(draft, draft.streams[name])
+                    draft.frames.append(out)
+                    window.add(name, len(out.payload))
         self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
+
+    def _reload_unsent(self, draft: _Draft, window: Window, paused: frozenset[str]) -> None:
+        """Frames of an earlier life, each stream's in order, as long as its stream may have them in flight."""
+        waiting: deque[FrameKey] = deque()
+        full = set(paused)
+        for key in draft.unsent:
+            if key.stream in full or not window.admits(key.stream):
+                full.add(key.stream)
+                waiting.append(key)
+            else:
+                self._reload(draft, key)
+                window.add(key.stream, draft.outstanding[key])
+        draft.unsent = waiting
 
     def _form(self, draft: _Draft, stream: StreamState) -> OutFrame:
         """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""

@@ -300,7 +300,7 @@ class LogWriter:
         return (self._sending and self.store.has_unframed(self._paused)) or time.monotonic() - self._freed_since >= FREE_LINGER_S
 
     def _can_frame(self) -> bool:
-        return self._sending and self.store.has_unframed(self._paused) and not self.store.window_full(self._paused)
+        return self._sending and self.store.can_frame(self._paused)
 
     def _enough(self) -> bool:
         return self._stopping or any(len(queue.pending) >= self._config.commit_readings_max for queue in self._queues.values())

@@ -190,6 +190,23 @@ async def test_a_stream_that_the_cloud_asks_to_wait_blocks_no_other_and_loses_no
         await drained(one)
 
 
+async def test_a_stream_that_nobody_answers_takes_no_more_than_its_share(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    def answer(taken: Taken) -> Ack | None:
+        return Ack(AckToken(0, 1)) if taken.stream == "alarm" else None
+
+    async with (
+        Peer(mosquitto.port, answer=answer) as peer,
+        running(tmp_path, mosquitto.port, "up-13", inflight_frames_max=8, drain_s=0) as one,
+    ):
+        await one.put(range(500))
+        await peer.until(lambda: len(peer.taken) >= 4)
+        alarm = one.events.stream("alarm")
+        for n in range(20):
+            await alarm.accepted(alarm.append(reading(n)))
+        await peer.until(lambda: len(peer.kept.readings("up-13", "alarm")) == 20)
+        assert not ns(peer, "up-13"), "the fault did not fire"
+
+
 async def test_a_killed_broker_loses_nothing(tmp_path: Path, broker: Mosquitto) -> None:
     """kill -9, five times: what it had received since its last save and not delivered is gone from it, and comes again."""
     total = 0
