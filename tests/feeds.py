@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -17,6 +17,7 @@ from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import Stream
+from tests.services import wait_until
 
 NOW_MS = 1_790_000_000_000
 DEADLINE_S = 30.0
@@ -25,6 +26,43 @@ DEADLINE_S = 30.0
 def unique(prefix: str) -> str:
     """A stream or query name that no other test uses."""
     return f"{prefix}_{secrets.token_hex(5)}"
+
+
+class VisibleCommit:
+    """Ends a transaction, and waits until readers of committed records see what it wrote.
+
+    Kafka confirms a transaction when its end is decided; the markers that let readers pass are written after that. Who asks for the end of
+    the topic between the two gets the end before the transaction.
+    """
+
+    def __init__(self, config: KafkaConfig, producer: Producer, topic: str) -> None:
+        self._config = config
+        self._producer = producer
+        self._topic = topic
+        self._reader: Consumer | None = None
+        self._ends: dict[int, int] = {}
+
+    def written(self, error: KafkaError | None, message: Message) -> None:
+        """For `on_delivery`."""
+        assert error is None, error
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self._ends[partition] = offset + 1
+
+    def __call__(self) -> None:
+        """Commit."""
+        self._producer.commit_transaction(30)
+        reader = self._reader = self._reader or clients.consumer(self._config, "test-visible")
+        for partition, end in self._ends.items():
+            place = TopicPartition(self._topic, partition)
+            wait_until(lambda place=place, end=end: reader.get_watermark_offsets(place, timeout=10)[1] >= end, "it is visible")  # type: ignore[misc]
+        self._ends.clear()
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        if self._reader is not None:
+            self._reader.close()
 
 
 class Feed:
@@ -38,17 +76,19 @@ class Feed:
         topic_admin.ensure_topics(self.config, [self.topic])
         self._producer = clients.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
         self._producer.init_transactions(30)
+        self._commit = VisibleCommit(config, self._producer, self.topic)
 
     def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
         """One transaction of `frames` frames of `n` readings: field `n` is the reading's number, unless `fields` are given."""
         self._producer.begin_transaction()
         for _ in range(frames):
             self._produce(device, n, fields)
-        self._producer.commit_transaction(30)
+        self._commit()
 
     def close(self) -> None:
         """Leave Kafka."""
         self._producer.close()
+        self._commit.close()
 
     def abort(self, n: int = 3) -> None:
         """A transaction whose records nobody may ever see."""
@@ -66,7 +106,7 @@ class Feed:
         lost = Frame(1, first, first, (), {}, gap=Gap("quota", count), first_frame=first)
         self._producer.begin_transaction()
         self._put(device, frame.encode(lost))
-        self._producer.commit_transaction(30)
+        self._commit()
 
     def trim(self, partition: int, before: int) -> None:
         """Make retention pass: what is before `before` is gone."""
@@ -82,7 +122,7 @@ class Feed:
 
     def _put(self, device: str, frame_bytes: bytes) -> None:
         value = record.encode(device=device, stream=self.name, mode=Mode.ACK, sent_at=NOW_MS, received_at=NOW_MS, frame_bytes=frame_bytes)
-        self._producer.produce(self.topic, value, key=device)
+        self._producer.produce(self.topic, value, key=device, on_delivery=self._commit.written)
 
 
 class QueryFeed:
@@ -94,20 +134,24 @@ class QueryFeed:
         topic_admin.ensure_topics(config, [self.topic])
         self._producer = clients.transactional_producer(config, f"tx-{self.name}")
         self._producer.init_transactions(30)
+        self._commit = VisibleCommit(config, self._producer, self.topic)
 
     def close(self) -> None:
         """Leave Kafka."""
         self._producer.close()
+        self._commit.close()
 
     def batch(self, revision: int, rows: list[dict[str, Any]], watermark: int) -> None:
         """A micro-batch: results, then the watermark."""
         self._producer.begin_transaction()
         for row in rows:
             value = orjson.dumps({"query": self.name, "revision": revision, "final": False, **row})
-            self._producer.produce(self.topic, value, key=b"k", headers={result.KIND_HEADER: result.KIND_RESULT})
+            headers = {result.KIND_HEADER: result.KIND_RESULT}
+            self._producer.produce(self.topic, value, key=b"k", headers=headers, on_delivery=self._commit.written)
         mark = result.watermark_value(self.name, watermark, revision)
-        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, headers={result.KIND_HEADER: result.KIND_WATERMARK})
-        self._producer.commit_transaction(30)
+        headers = {result.KIND_HEADER: result.KIND_WATERMARK}
+        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, headers=headers, on_delivery=self._commit.written)
+        self._commit()
 
 
 async def eventually(condition: Any, what: str, *, timeout_s: float = DEADLINE_S) -> None:

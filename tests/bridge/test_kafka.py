@@ -151,6 +151,7 @@ def test_topics_are_made_once_by_many_at_once(config: KafkaConfig) -> None:
 def test_topics_have_the_settings_of_their_kind(config: KafkaConfig) -> None:
     topic_admin.ensure_topics(config, [topics.DEVICES, topics.UP])
     client = clients.admin(config)
+    wait_until(lambda: all(metadata.topic_configs(client, name) for name in (topics.DEVICES, topics.UP)), "the broker knows its new topics")
     assert metadata.topic_configs(client, topics.DEVICES)["cleanup.policy"] == "compact"
     up = metadata.topic_configs(client, topics.UP)
     assert (up["retention.ms"], up["retention.bytes"]) == (str(24 * 3_600_000), "-1"), "what was acknowledged goes by time only"
