@@ -65,7 +65,7 @@ class Progress(BaseModel):
     detail: str = ""
     """Why it was refused or failed, and what to do."""
     batch: int = -1
-    """Micro-batch that last computed it; the `revision` of its rows."""
+    """The `revision` of its latest rows."""
     watermark: int | None = None
     """Event time in ms up to which every window is final."""
     offsets: dict[int, int] = {}

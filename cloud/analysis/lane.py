@@ -1,8 +1,8 @@
 """A running lane: one Spark query, and what is done with each of its micro-batches.
 
 Exactly once: a batch's results, its progress and the lane's record are one Kafka transaction. Spark repeats a batch whose end it did not
-see; the lane's record then says that it was emitted, and it is only computed again, for the state. A restart waits for the transaction
-that is under way, so no batch is ever emitted by two.
+see; the lane's record then says that its offsets were emitted (batch_commit), and it is only computed again, for the state. Of two drivers
+Kafka fences the older one, so only one of them ever commits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import emit, failpoint, late
-from edgewake.cloud.analysis.checkpoint import is_done, offsets_of
+from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
+from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane_record import LaneRecord, begin, is_new, with_queries
+from edgewake.cloud.analysis.lane_record import LaneRecord, with_queries
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -106,6 +107,8 @@ class Lane:
         self._cause = ""
         self._stopping = False
         self._batches_before = self.counters.batches
+        self._batch = -1
+        self._top: int | None = None
         self._transactions: Transactions | None = None
         self._ends: Ends | None = None
         self._record: LaneRecord
@@ -115,7 +118,10 @@ class Lane:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
         self._transactions = transactions = Transactions(self.config.kafka, self.name)
         self._ends = Ends(self.config.kafka, self.topic)
-        record = read_lane_record(self.config.kafka, f"{self.job.stream}|{self.job.kind}".encode())
+        new = LaneRecord(stream=self.job.stream, lane=self.job.kind)
+        record = read_lane_record(self.config.kafka, new.key) or new
+        if (mended := mend(self.checkpoint, record.offsets)) is not None:
+            log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         changed = self.job.graph(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
@@ -126,8 +132,7 @@ class Lane:
             .trigger(processingTime=f"{self._trigger_ms()} milliseconds")
             .start()
         )
-        begun = begin(record, stream=self.job.stream, lane=self.job.kind, checkpoint=str(self._query.id))
-        self._record = with_queries(begun, (registered.label for registered in self.job.queries))
+        self._record = with_queries(record, {registered.label for registered in self.job.queries})
         # Said before the first batch, which comes only with the next record of the stream.
         transactions.write(self._progress(self._record))
         self._started.set()
@@ -159,7 +164,7 @@ class Lane:
         if not self.finished:
             return
         deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
-        while not is_done(self.checkpoint, self._record.batch) and self.error() is None and self.clock.monotonic_s() < deadline_s:
+        while not is_done(self.checkpoint, self._batch) and self.error() is None and self.clock.monotonic_s() < deadline_s:
             self._pause.wait(0.01)
 
     @property
@@ -169,7 +174,7 @@ class Lane:
 
     def offsets(self) -> dict[int, int]:
         """Partition → first offset whose results are not committed yet."""
-        return self._record.offsets
+        return self._record.offsets.get(self.topic, {})
 
     def _process(self, changed: DataFrame, batch: int) -> None:
         self._started.wait()
@@ -184,8 +189,12 @@ class Lane:
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
         rows = changed.toArrow()  # runs the batch
-        if batch > self._record.batch:
-            self._emit(rows, self._observed(), batch)
+        reached = offsets_of(self.checkpoint, batch)
+        new = novelty(self._record.offsets, reached)
+        if new is not Novelty.NONE:
+            sync_offsets(self.checkpoint, batch)
+            self._emit(rows, self._observed(), reached, new)
+        self._batch = batch
         self.counters.batches += 1
 
     def _observed(self) -> Observed:
@@ -195,18 +204,17 @@ class Lane:
         row = json.loads(observed.get(late.OBSERVED).get().json())
         return Observed(row["frames"], row.get("readings") or 0, row.get("top"), row["flagged"], row["late"])
 
-    def _emit(self, rows: pa.Table, observed: Observed, batch: int) -> None:
+    def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> None:
         record, queries = self._record, self.job.queries
-        offsets = offsets_of(self.checkpoint, batch, self.topic)
-        tops = [top for top in (record.top, observed.top) if top is not None]
-        step = emit.Batch(revision=record.base + batch, top_before=record.top, top=max(tops, default=None))
+        self._top = max((top for top in (self._top, record.top, observed.top) if top is not None), default=None)
+        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=self._top if new is Novelty.ALL else record.top)
         results = self.job.outputs(rows, step)
-        found = emit.late_readings(late.late_counts(observed.late), queries, step) if is_new(record, offsets) else {}
+        found = emit.late_readings(late.late_counts(observed.late), queries, step) if new is Novelty.ALL else {}
         after = record.model_copy(
             update={
-                "batch": batch,
+                "revision": step.revision,
                 "top": step.top,
-                "offsets": offsets,
+                "offsets": furthest(record.offsets, reached),
                 "late": record.late | {label: record.late.get(label, 0) + sum(ends.values()) for label, ends in found.items()},
             }
         )
@@ -224,7 +232,8 @@ class Lane:
         return round(rate, 1)
 
     def _progress(self, record: LaneRecord, rate: float | None = None) -> list[emit.Output]:
-        lag = None if self._ends is None else self._ends.lag(record.offsets)
+        offsets = record.offsets.get(self.topic, {})
+        lag = None if self._ends is None else self._ends.lag(offsets)
         return [
             progress_output(
                 Progress(
@@ -234,8 +243,8 @@ class Lane:
                     keys=tuple(key.name for key in registered.query.keys),
                     batch=record.revision,
                     watermark=emit.watermark(registered.query, record.top),
-                    offsets=record.offsets,
-                    asked_from=record.asked_from.get(registered.label, {}),
+                    offsets=offsets,
+                    asked_from=record.asked_from.get(registered.label, {}).get(self.topic, {}),
                     lag=lag,
                     readings_per_s=rate,
                     late=record.late.get(registered.label, 0),
