@@ -5,7 +5,12 @@ Value (JSON, UTF-8; the frame's own bytes follow the first six keys unchanged):
     {"device":"car-07","stream":"vehicle_position","mode":"ack","sent_at":1790000000100,"received_at":1790000000130,
      "epoch":3,"frame":12,"seq":1101,"t":[…],"fields":{…}}
 
-Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's.
+Key: the device. `sent_at` is the device's clock at this attempt (null where unknown), `received_at` the bridge's. The sequencer puts
+before them what it found out about these clocks, where there is something to say:
+
+    "shift":-3600000,          ms to add to every `t`: by so much the device's clock is wrong
+    "kept_at":1790000000200,   Kafka's clock when it kept the record, where the bridge's differs by more than a minute; it counts
+
 On `ew.up` the header PLACEMENT_HEADER holds what the sequencer needs to know of the frame, so that it need not read the value;
 on `ew.s.*` the header ORIGIN_HEADER names where on `ew.up` it came from (the ack token's place), and LATE_HEADER marks a frame that
 came after later ones had passed. A gap record without origin is the sequencer's own statement; its reason is one of
@@ -88,11 +93,20 @@ def origin(partition: int, offset: int) -> bytes:
     return b"%d:%d" % (partition, offset)
 
 
-def sent_at_of(value: bytes) -> int | None:
-    """`sent_at` of a record that `encode` made, without reading the rest; None where unknown. ValueError on foreign bytes."""
+def times_of(value: bytes) -> tuple[int | None, int]:
+    """`sent_at` (None where unknown) and `received_at` of what `encode` made, without reading the rest. ValueError on foreign bytes."""
     start = value.index(b'"sent_at":') + 10
-    text = value[start : value.index(b",", start)]
-    return None if text == b"null" else int(text)
+    end = value.index(b",", start)
+    text = value[start:end]
+    start = value.index(b'"received_at":', end) + 14
+    return None if text == b"null" else int(text), int(value[start : value.index(b",", start)])
+
+
+def with_clocks(value: bytes, *, shift: int, kept_at: int | None) -> bytes:
+    """A record with what the sequencer found out about its clocks; the same bytes where that is nothing."""
+    if kept_at is not None:
+        value = b'{"kept_at":%d,' % kept_at + value[1:]
+    return b'{"shift":%d,' % shift + value[1:] if shift else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +119,10 @@ class Record:
     sent_at: int | None
     received_at: int
     frame: Frame
+    shift: int = 0
+    """ms to add to every `t` of the frame."""
+    kept_at: int | None = None
+    """Kafka's clock, where the bridge's is not to be trusted."""
 
 
 def decode(value: bytes) -> Record:
@@ -126,6 +144,8 @@ def decode(value: bytes) -> Record:
             gap=None if gap is None else Gap(gap["reason"], gap["count"]),
             first_frame=body.get("first_frame"),
         ),
+        shift=body.get("shift", 0),
+        kept_at=body.get("kept_at"),
     )
 
 

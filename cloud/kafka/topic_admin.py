@@ -88,6 +88,7 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
         settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "600000"}
     elif name == topics.UP:
         settings |= {"retention.ms": str(config.up_retention_hours * 3_600_000), "retention.bytes": "-1"}
+        settings |= {"message.timestamp.type": "LogAppendTime"}
     else:
         settings |= {"retention.ms": str(config.retention_hours * 3_600_000), "retention.bytes": str(config.retention_bytes)}
     count = topics.FIXED_PARTITIONS.get(name) or (1 if single else config.partitions)

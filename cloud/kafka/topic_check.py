@@ -36,6 +36,11 @@ def broken_promises(topic: str, found: Mapping[str, str], wanted: Mapping[str, s
         yield broken("min.insync.replicas", copies, "fewer copies than configured would have a record when it is acknowledged")
     if found["unclean.leader.election.enable"] != wanted["unclean.leader.election.enable"]:
         yield broken("unclean.leader.election.enable", "false", "a copy that lacks acknowledged records could become the leader")
+    clock = wanted.get("message.timestamp.type")
+    if clock is not None and found["message.timestamp.type"] != clock:
+        yield broken(
+            "message.timestamp.type", clock, "a bridge with a wrong clock would move the event times of its devices", is_fatal=False
+        )
     for name, unit in (("retention.ms", "kept shorter than configured"), ("retention.bytes", "deleted by size before the configured time")):
         if policy == "delete" and _is_less(found[name], wanted[name]):
             yield broken(name, f"at least {wanted[name]}", f"records are {unit}", is_fatal=topic == topics.UP)

@@ -21,11 +21,17 @@ class Arrival:
     placement: Placement
     bytes: int
     received_at: int
-    """The bridge's clock, ms since 1970 UTC."""
+    """Kafka's clock when it kept the record, ms since 1970 UTC."""
+    sent_at: int | None = None
+    """The device's clock at this attempt, ms; None where unknown."""
+    bridge_at: int = 0
+    """The bridge's clock when the record came to it, ms."""
     payload: Any = None
     """The caller's; passed on untouched."""
     late: bool = False
     """Set on the way out: it fills a hole that was stated open, or came after its device had given it up."""
+    shift: int = 0
+    """Set on the way: ms to add to its event times (see `clocks`)."""
     held_at_s: float = 0.0
     """Monotonic clock, when it began to wait for an earlier frame."""
 

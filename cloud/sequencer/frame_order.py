@@ -1,7 +1,8 @@
 """Each frame once and in order, for one partition of `ew.up`. No I/O: records and time in, records and statements out.
 
 `accept` and `tick` return what passes on now, in that order. ORDERED frames are decided in `ordered`, NUMBERED ones in `numbered`; FREE
-ones pass. What is known lies in a StateTable; `block_row` and `load_block` make it the rows of `ew.sequence` and read them again.
+ones pass. `clocks` says of each by how much its device's clock is wrong. What is known lies in a StateTable; `block_row` and `load_block`
+make it the rows of `ew.sequence` and read them again.
 
 After a restart the records from `read_from` on are read again. Those below `emitted_before` were passed on by the process before: they
 repeat the changes of state that no row holds yet, and nothing of them comes out; nothing is decided by time or by a bound meanwhile.
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from edgewake.cloud.sequencer.arrival import Arrival, Output
 from edgewake.cloud.sequencer.bounds import EPOCHS_MAX, Bounds
 from edgewake.cloud.sequencer.changes import Changes
+from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
 from edgewake.cloud.sequencer.numbered import NumberedRecords
 from edgewake.cloud.sequencer.ordered import OrderedFrames
 from edgewake.cloud.sequencer.state_rows import BlockRow, decode_block, encode_block
@@ -35,6 +37,7 @@ class FrameOrder:
         self.changes = Changes()
         self._ordered = OrderedFrames(bounds, self.table, self.changes, self.outcomes)
         self._numbered = NumberedRecords(bounds, self.table, self.changes, self.outcomes)
+        self._clocks = DeviceClocks(bounds, self.table, self.changes)
         self._through = [0] * BLOCKS
         self.emitted_before = emitted_before
 
@@ -60,12 +63,15 @@ class FrameOrder:
         """One record in; what passes now, in order."""
         placement = arrival.placement
         discipline = placement.discipline
+        if arrival.sent_at is not None:
+            clock = clock_key(arrival.device)
+            arrival.shift = self._clocks.shift(clock, arrival, arrival.sent_at, is_known=self._is_in_row(clock[0], arrival.offset))
         if discipline is Discipline.FREE:
             return self._accept_free(arrival)
         digest = line_digest(arrival.device, placement.stream, discipline)
         key = state_key(digest, placement.epoch)
         slot = self.table.find(key)
-        is_known_before = self._ordered.is_replaying and arrival.offset < self._through[digest[0]]
+        is_known_before = self._is_in_row(digest[0], arrival.offset)
         if slot < 0:
             if is_known_before:
                 return []
@@ -77,6 +83,10 @@ class FrameOrder:
         else:
             out = self._numbered.accept(key, slot, arrival)
         return [] if arrival.offset < self.emitted_before else out
+
+    def _is_in_row(self, block: int, offset: int) -> bool:
+        """Is it a record that is read again, and that the row of the block has?"""
+        return self._ordered.is_replaying and offset < self._through[block]
 
     def tick(self, *, now_s: float, now_ms: int, offset: int) -> list[Output]:
         """What passes because it has waited long enough. `offset`: the next record's."""

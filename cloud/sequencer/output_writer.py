@@ -1,6 +1,6 @@
 """What one transaction of a shard writes, record by record.
 
-ew.s.<stream>   the record as it is, with its origin; or a gap record that the sequencer states
+ew.s.<stream>   the record as it is, with its origin and what was found out about its clocks; or a gap record that the sequencer states
 ew.sequence     block rows and positions (state_rows)
 ew.devices      when devices were last seen
 ew.dead         what no bridge wrote
@@ -31,6 +31,8 @@ log = logging.getLogger("edgewake.sequencer")
 
 FULL_S: Final = 0.1
 """Seconds between attempts to hand a record to Kafka's client when its queue is full."""
+BRIDGE_APART_MS: Final = 60_000
+"""Smaller differences of a bridge's clock and Kafka's are taken for the way; an event may be five minutes ahead of its reception."""
 LOGGED_MAX: Final = 10  # statements of one transaction that are logged one by one; the rest as a number
 
 
@@ -82,12 +84,13 @@ class OutputWriter:
 
     def _pass_on(self, up_partition: int, arrival: Arrival) -> None:
         stream, message = arrival.placement.stream, arrival.payload
+        kept_at = arrival.received_at if abs(arrival.received_at - arrival.bridge_at) > BRIDGE_APART_MS else None
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
         self.produce(
             topics.stream_topic(stream),
-            message.value(),
+            record.with_clocks(message.value(), shift=arrival.shift, kept_at=kept_at),
             arrival.device,
             self._streams.partition(stream, up_partition),
             arrival.received_at,

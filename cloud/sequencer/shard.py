@@ -119,8 +119,7 @@ class Shard:
     def _note_seen(self, step: Step) -> None:
         for output in step.outputs:
             if isinstance(output, Arrival):
-                sent_at = record.sent_at_of(output.payload.value())
-                self._seen.note(output.device, output.placement.stream, received_at=output.received_at, sent_at=sent_at)
+                self._seen.note(output.device, output.placement.stream, received_at=output.received_at, sent_at=output.sent_at)
 
 
 class _Rows:
@@ -147,8 +146,8 @@ def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:
         if name == PLACEMENT_HEADER and key is not None:
             try:
                 placement = Placement.decode(header)
-                record.sent_at_of(value)
-                return Arrival(message.offset(), key.decode(), placement, len(value), message.timestamp()[1], message)
+                sent_at, bridge_at = record.times_of(value)
+                return Arrival(message.offset(), key.decode(), placement, len(value), message.timestamp()[1], sent_at, bridge_at, message)
             except (ValueError, TypeError):
                 break
     foreign.append(message)

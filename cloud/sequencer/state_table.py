@@ -5,7 +5,7 @@ A *line* is a device's stream under one discipline; its states, one per epoch, h
     digest 12 · epoch 8 · next 8 · detail 8 · touched 4 · began 4 · used 1        little endian
 
 `next`: the number whose turn it is (ORDERED; 0: not known yet), or one above the highest (NUMBERED). `detail`: number of the first reading
-that has not come (ORDERED), or a bit for each of the last 64 numbers (NUMBERED). Times are seconds since 2020 by the bridges' clocks.
+that has not come (ORDERED), or a bit for each of the last 64 numbers (NUMBERED). Times are seconds since 2020 by Kafka's clock.
 
 With 80 % of the slots in use at most and growth by a third a state costs 56 to 76 bytes. The digest of 96 bits makes two lines collide
 with a probability of 10^-16 among two million. Slots lie in the order of their digests, so a block (BLOCKS) is found without searching.
@@ -27,7 +27,8 @@ SLOT: Final = Struct("<12sQQQIIB")
 SLOT_BYTES: Final = SLOT.size
 EPOCH_S: Final = 1_577_836_800
 """2020-01-01 UTC, from which the times in a slot are counted."""
-_DIGEST_BYTES: Final = 12
+DIGEST_BYTES: Final = 12
+"""Bytes of a digest; its first one is the block."""
 _KEY: Final = Struct("<12sQ")
 _STATE: Final = Struct("<QQII")
 _EMPTY: Final = bytes(SLOT_BYTES)
@@ -53,7 +54,7 @@ def seconds(ms: int) -> int:
 @lru_cache(maxsize=16_384)
 def line_digest(device: str, stream: str, discipline: Discipline) -> bytes:
     """The digest of a line; its first byte is the block."""
-    return blake2b(f"{device}\0{stream}\0{discipline}".encode(), digest_size=_DIGEST_BYTES).digest()
+    return blake2b(f"{device}\0{stream}\0{discipline}".encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def state_key(digest: bytes, epoch: int) -> bytes:

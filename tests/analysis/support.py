@@ -23,6 +23,11 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
+from edgewake.cloud.sequencer.arrival import Arrival
+from edgewake.cloud.sequencer.bounds import Bounds
+from edgewake.cloud.sequencer.changes import Changes
+from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
+from edgewake.cloud.sequencer.state_table import StateTable
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
@@ -52,6 +57,7 @@ class Feed:
     types: Mapping[str, FieldType]
     producer: Producer = field(init=False)
     frames: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    clocks: DeviceClocks = field(default_factory=lambda: DeviceClocks(Bounds(), StateTable(), Changes()))
     sent: list[dict[str, Any]] = field(default_factory=list)
     """Every reading, flat, for the oracle."""
 
@@ -69,16 +75,24 @@ class Feed:
     def send(
         self, t: Sequence[int], *, device: str = "d1", sent_at: int | None = None, received_at: int | None = None, **fields: Sequence[Any]
     ) -> None:
-        """Produce one frame; received when its last reading was made, unless told."""
+        """Produce one frame as the sequencer does; received when its last reading was made, unless told."""
         received_at = max(t) if received_at is None else received_at
         self.frames[device] += 1
         body = frame.encode(frame.Frame(1, self.frames[device], 1, list(t), {name: list(column) for name, column in fields.items()}))
         value = record.encode(
             device=device, stream=self.name, mode=record.Mode.ACK, sent_at=sent_at, received_at=received_at, frame_bytes=body
         )
+        value = record.with_clocks(value, shift=self._shift(device, sent_at, received_at), kept_at=None)
         self.producer.produce(topics.stream_topic(self.name), value, device)
         for i, at in enumerate(t):
             self.sent.append({"device": device, "t": at} | {name: column[i] for name, column in fields.items() if column[i] is not None})
+
+    def _shift(self, device: str, sent_at: int | None, received_at: int) -> int:
+        if sent_at is None:
+            return 0
+        placement = record.Placement(record.Discipline.ORDERED, self.name, 1, self.frames[device], self.frames[device])
+        arrival = Arrival(self.frames[device], device, placement, 0, received_at, sent_at)
+        return self.clocks.shift(clock_key(device), arrival, sent_at, is_known=False)
 
     def raw(self, value: bytes) -> None:
         """Produce any bytes."""

@@ -162,6 +162,7 @@ class Device(asyncio.Protocol):
             content_type=content_type,
             response_topic=cast(str | None, more.pop("response_topic", topics.ack(self.name))),
             correlation_data=correlation,
+            user_properties=cast("list[tuple[str, str]]", more.pop("user_properties", [])),
         )
         self._transport.write(packet.write())
 
@@ -178,6 +179,12 @@ class Device(asyncio.Protocol):
             while number not in self.acks:
                 await asyncio.sleep(0.005)
         return self.acks[number]
+
+    async def confirms(self, packet_id: int) -> None:
+        """Wait until the broker has a publish."""
+        async with asyncio.timeout(20):
+            while packet_id not in self.confirmed:
+                await asyncio.sleep(0.005)
 
     async def told_later(self, number: int) -> Later:
         """Wait for the answer `later` with correlation data `number`."""

@@ -55,6 +55,13 @@ def test_what_was_acknowledged_and_not_sequenced_must_not_be_deleted_early() -> 
     assert broken(topics.UP, retention_ms="999") == [("retention.ms", True)]
 
 
+@pytest.mark.parametrize(("found", "expected"), [("CreateTime", [("message.timestamp.type", False)]), ("LogAppendTime", [])])
+def test_a_topic_with_the_bridges_clocks_is_told_of(found: str, expected: list[tuple[str, bool]]) -> None:
+    wanted = WANTED | {"message.timestamp.type": "LogAppendTime"}
+    told = broken_promises(topics.UP, SOUND | {"message.timestamp.type": found}, wanted)
+    assert [(one.detail.split(": ")[1].split(" is ")[0], one.is_fatal) for one in told] == expected
+
+
 def test_a_table_whose_rows_would_be_deleted_by_age_is_refused() -> None:
     found = list(broken_promises("ew.streams", SOUND, WANTED | {"cleanup.policy": "compact"}))
     assert [(one.detail.split(": ")[1], one.is_fatal) for one in found] == [("cleanup.policy is delete, expected compact", True)]

@@ -4,7 +4,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -39,6 +39,8 @@ class Writer:
 
     config: KafkaConfig
     producer: Producer
+    kept_at: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """Topic, partition, offset → the record's timestamp, by Kafka's clock where it is the topic's."""
 
     def put(
         self, topic: str, key: str, value: bytes | None, headers: list[tuple[str, bytes]] | None = None, **more: int
@@ -50,6 +52,7 @@ class Writer:
         def on_delivery(error: object, message: object) -> None:
             assert error is None, error
             places.append((message.partition(), message.offset()))
+            self.kept_at[topic, *places[-1]] = message.timestamp()[1]
 
         self.producer.produce(topic, key=key, value=value, headers=headers or [], on_delivery=on_delivery, **more)
         assert self.producer.flush(10) == 0
@@ -78,19 +81,23 @@ class Writer:
         assert self.producer.flush(30) == 0
         return offsets
 
-    def received(
-        self, device: str, stream: str, number: int, *, timestamp: int = T0, discipline: Discipline = Discipline.ORDERED
-    ) -> AckToken:
+    def received(self, device: str, stream: str, number: int, *, discipline: Discipline = Discipline.ORDERED) -> AckToken:
         """A frame as a bridge keeps it."""
         placement = Placement(discipline, stream, 1, number, number, number, 1)
         headers = [(PLACEMENT_HEADER, placement.encode())]
-        return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), headers, timestamp=timestamp))
+        return AckToken(*self.put(topics.UP, device, self._value(device, stream, number), headers))
 
-    def sequenced(self, device: str, stream: str, number: int, token: AckToken, *, timestamp: int = T0) -> tuple[int, int]:
+    def received_at(self, token: AckToken) -> int:
+        """When Kafka kept the frame of a token, ms."""
+        return self.kept_at[topics.UP, token.partition, token.offset]
+
+    def sequenced(self, device: str, stream: str, number: int, token: AckToken) -> tuple[int, int]:
         """The same frame as the sequencer passes it on."""
         headers = [(ORIGIN_HEADER, origin(token.partition, token.offset))]
         value = self._value(device, stream, number)
-        return self.put(topics.stream_topic(stream), device, value, headers, timestamp=timestamp, partition=self.stream_partition(token))
+        return self.put(
+            topics.stream_topic(stream), device, value, headers, timestamp=self.received_at(token), partition=self.stream_partition(token)
+        )
 
     def stream_partition(self, token: AckToken) -> int:
         """Where on a stream's topic the sequencer puts the frame of a token."""

@@ -20,10 +20,10 @@ from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Discipline
 from edgewake.protocol.sequence import Position
 from tests.ops.builders import HastyClock
-from tests.ops.conftest import T0, Writer
+from tests.ops.conftest import Writer
 from tests.services import part
 
-LONG_AFTER = T0 + 86_400_000
+LONG_AFTER = SystemClock().now_ms() + 86_400_000
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ async def test_a_frame_is_found_at_any_rate_and_however_late_the_sequencer_was(
 ) -> None:
     """25,000 records of the same partition in the four seconds before it."""
     device, stream = unique("dev"), unique("s")
-    token = writer.received(device, stream, 1, timestamp=T0 + 4_000)
-    times = (T0 + i * 4_000 // 25_000 for i in range(25_000))
+    token = writer.received(device, stream, 1)
+    times = (writer.received_at(token) - 4_000 + i * 4_000 // 25_000 for i in range(25_000))
     writer.fill(topics.stream_topic(stream), writer.stream_partition(token), times)
-    position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 4_000)
+    position = writer.sequenced(device, stream, 1, token)
     found = await find(lookup, token)
     assert (found.state, found.partition, found.offset) == ("sequenced", *position)
 
@@ -108,8 +108,8 @@ async def test_a_search_that_runs_out_of_time_says_where_it_goes_on(
 ) -> None:
     device, stream = unique("dev"), unique("s")
     token = writer.received(device, stream, 1)
-    writer.fill(topics.stream_topic(stream), writer.stream_partition(token), (T0 + i for i in range(10_000)))
-    position = writer.sequenced(device, stream, 1, token, timestamp=T0 + 10_000)
+    writer.fill(topics.stream_topic(stream), writer.stream_partition(token), (writer.received_at(token) for _ in range(10_000)))
+    position = writer.sequenced(device, stream, 1, token)
     hasty, answers, at = KafkaLookup(writer.config, HastyClock(0.1)), [], None
     try:
         while not answers or answers[-1].state == "searching":

@@ -1,6 +1,7 @@
 """Records: the frame's own bytes stay as they were made; readings come out flat and in order."""
 
 import orjson
+import pytest
 
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record as records
@@ -46,7 +47,19 @@ def test_a_placement_survives_encoding() -> None:
     assert Placement.decode(placement.encode()) == placement
 
 
-def test_sent_at_is_found_without_reading_the_rest() -> None:
-    assert records.sent_at_of(value()) is None
+def test_the_clocks_are_found_without_reading_the_rest() -> None:
+    assert records.times_of(value()) == (None, 5)
     said = records.encode(device="a", stream="s", mode=Mode.ACK, sent_at=7, received_at=9, frame_bytes=frames.encode(FRAME))
-    assert records.sent_at_of(said) == 7
+    assert records.times_of(said) == (7, 9)
+
+
+@pytest.mark.parametrize(("shift", "kept_at"), [(0, None), (-3_600_000, None), (0, 9), (20_000, 9)])
+def test_what_was_found_out_about_the_clocks_stands_before_the_unchanged_record(shift: int, kept_at: int | None) -> None:
+    said = records.with_clocks(value(), shift=shift, kept_at=kept_at)
+    record = records.decode(said)
+    assert said.endswith(value()[1:])
+    assert (record.shift, record.kept_at, record.frame, records.times_of(said)) == (shift, kept_at, FRAME, (None, 5))
+
+
+def test_nothing_is_written_where_nothing_is_wrong() -> None:
+    assert records.with_clocks(value(), shift=0, kept_at=None) == value()

@@ -81,7 +81,7 @@ def arrival(offset: int, record: Mapping[str, Any]) -> Arrival:
         record.get("seq", (first - 1) * 10 + 1),
         readings,
     )
-    return Arrival(offset, record.get("device", "a"), placement, record.get("bytes", 100), record["received_at"])
+    return Arrival(offset, record.get("device", "a"), placement, record.get("bytes", 100), record["received_at"], record.get("sent_at"))
 
 
 def shown(output: Output) -> dict[str, Any]:
@@ -96,4 +96,4 @@ def shown(output: Output) -> dict[str, Any]:
             "seq": output.seq,
             "lost": output.lost,
         }
-    return {"pass": output.offset} | ({"late": True} if output.late else {})
+    return {"pass": output.offset} | ({"late": True} if output.late else {}) | ({"shift": output.shift} if output.shift else {})

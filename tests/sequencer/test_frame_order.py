@@ -46,6 +46,24 @@ def test_any_interleaving_of_repeats_disorder_and_restarts_comes_out_once_and_in
     assert (order.partition.order.held, order.partition.order.held_bytes) == (0, 0)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 1, 200, 400]), st.integers(-40_000, 40_000)), max_size=40),
+    st.sets(st.integers(0, 39)),
+)
+def test_what_is_known_of_the_clocks_survives_any_kill(records: list[tuple[str, int, int]], deaths: set[int]) -> None:
+    """The same records, in one life and in many: the same shifts."""
+    one, many = Order(), Order()
+    for i, (device, after_s, apart_ms) in enumerate(records):
+        out = []
+        for order in (one, many):
+            if order is many and i in deaths:
+                assert order.restart() == []
+            order.time(order.now_s + after_s)
+            sent_at = order.now_ms - apart_ms
+            out.append(order.accept({"discipline": "free", "epoch": 0, "device": device, "readings": 1, "seq": 0, "sent_at": sent_at}))
+        assert out[0] == out[1]
+
+
 class AnyLife(RuleBasedStateMachine):
     """Records of two devices, two epochs and all disciplines, gap frames, time and kills, in any order; a naive oracle judges the end."""
 
