@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import next_epoch
 from edgewake.edge.log_store import Failpoint, FrameKey, Limits, LogStore, OutFrame, no_failpoint
@@ -111,9 +112,11 @@ class EventLog:
         on_frames: Callable[[Sequence[OutFrame]], None] = lambda _frames: None,
         on_failure: Callable[[BaseException], None] = lambda _error: None,
         failpoint: Failpoint = no_failpoint,
+        lanes: Mapping[str, Lane] | None = None,
     ) -> None:
         """Open or create the log in `directory`. Raises LocalError where another process has it, sqlite3.Error."""
         self.config = config
+        self._lanes = dict(lanes or {})
         self._on_frames = on_frames
         self._on_failure = on_failure
         self._loop = _running_loop()
@@ -126,6 +129,7 @@ class EventLog:
             bytes_max=uplink.frame_bytes_max,
             window_frames=uplink.inflight_frames_max,
             window_bytes=uplink.inflight_bytes_max,
+            lanes=self._lanes,
         )
 
         def epoch_after(previous: int, now_ms: int) -> int:
@@ -141,6 +145,10 @@ class EventLog:
             raise
         self.epoch_began = self._writer.store.epoch_began
 
+    def lane(self, stream: str) -> Lane:
+        """A stream's lane."""
+        return self._lanes.get(stream, Lane.NORMAL)
+
     def stream(self, name: str) -> StreamLog:
         """A stream's way into the log."""
         return StreamLog(self, self._writer, name)
@@ -149,9 +157,15 @@ class EventLog:
         """How far a source had read; for the start, before anything is appended."""
         return self._ask(lambda store: store.position(source))
 
-    def start_sending(self) -> None:
-        """From now on frames are formed and handed to `on_frames`, as many as the window holds."""
+    def start_sending(self, frame_bytes: int | None = None) -> None:
+        """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as many as the window holds."""
+        if frame_bytes is not None:
+            self.set_frame_bytes(frame_bytes)
         self._writer.set_sending(True)
+
+    def set_frame_bytes(self, frame_bytes: int) -> None:
+        """Bytes before compression that the next frames have at most; a single larger reading still goes alone."""
+        self._writer.set_frame_bytes(frame_bytes)
 
     def stop_sending(self) -> None:
         """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""

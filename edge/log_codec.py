@@ -57,6 +57,18 @@ def _halves(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
     yield from _fit(readings[middle:], bytes_max)
 
 
+def cut(batch: Batch, *, bytes_max: int) -> Iterator[Batch]:
+    """A batch as several of at most `bytes_max` each, in order; a single reading stays whole, however large."""
+    if len(batch.body) <= bytes_max or batch.count == 1:
+        yield batch
+        return
+    parsed = orjson.loads(batch.body)
+    middle = batch.count // 2
+    for part, count in ((slice(middle), middle), (slice(middle, None), batch.count - middle)):
+        fields = {name: column[part] for name, column in parsed["fields"].items()}
+        yield from cut(Batch(count, orjson.dumps({"t": parsed["t"][part], "fields": fields})), bytes_max=bytes_max)
+
+
 def columns_of(rows: Sequence[Mapping[str, Scalar]]) -> Columns:
     """Rows turned into columns; null where a row has no such field."""
     names = tuple(rows[0])

@@ -10,13 +10,13 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from edgewake.edge.lanes import RANK, Lane, Window
-from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, gap_payload
+from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, cut, gap_payload
 from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, place_of, why_new
 from edgewake.edge.log_schema import LOG_NAME, open_for_writing
 from edgewake.protocol.clock import Clock
@@ -99,6 +99,8 @@ class Work:
     """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller frames."""
     paused: frozenset[str] = frozenset()
     """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
+    frame_bytes: int | None = None
+    """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
 
     @property
     def empty(self) -> bool:
@@ -155,6 +157,7 @@ class LogStore:
             self._db.close()
             raise
         self._next_stream = 0
+        self._frame_bytes = limits.bytes_max
 
     # what it is
 
@@ -265,6 +268,7 @@ class LogStore:
                 self._free(draft, key, rejected)
             self._keep_quota(draft)
             if work.sending:
+                self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
                 self._fill_window(draft, work.paused)
             self._write_state(draft, commit)
             self._failpoint("inserted")
@@ -296,16 +300,20 @@ class LogStore:
 
     def _insert(self, draft: _Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
         stream = draft.streams.get(name) or StreamState(id=len(draft.streams) + 1, name=name)
-        now_ms = self._clock.now_ms()
+        found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+        last = self._insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
+        draft.streams[name] = replace(stream, last=last)
+
+    def _insert_batches(self, draft: _Draft, stream: StreamState, first: int, found: Iterable[Batch], commit: int, accepted_at: int) -> int:
+        """Rows from position `first` on; the last position."""
         rows = []
-        first = stream.last + 1
-        for batch in batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max):
+        for batch in found:
             crc = checksum(batch.body, stream.id, first, batch.count)
-            rows.append((stream.id, first, batch.count, commit, now_ms, crc, batch.body))
+            rows.append((stream.id, first, batch.count, commit, accepted_at, crc, batch.body))
             first += batch.count
             draft.stored_bytes += len(batch.body) + ROW_BYTES
         self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        draft.streams[name] = replace(stream, last=first - 1)
+        return first - 1
 
     # free
 
@@ -401,7 +409,8 @@ class LogStore:
         if lost is not None:
             draft.streams[stream.name] = replace(stream, framed=first + lost.count - 1, frame=frame)
             return self._put_gap(draft, stream, self.epoch, frame, seq, lost)
-        columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+        self._cut_first(draft, stream, first)
+        columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=self._frame_bytes)
         accepted_at = 0
         for place, at, batch in self._sound_batches(stream, first):
             if place != first + columns.count or not columns.add(batch):
@@ -414,6 +423,17 @@ class LogStore:
         payload, content_type = compress(columns.payload(epoch=self.epoch, frame=frame, seq=seq))
         out = OutFrame(FrameKey(stream.name, self.epoch, frame), payload, content_type, columns.count, None)
         return self._put(draft, stream, out, seq, accepted_at)
+
+    def _cut_first(self, draft: _Draft, stream: StreamState, first: int) -> None:
+        """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
+        _, accepted_at, batch = next(self._sound_batches(stream, first))
+        if len(batch.body) <= self._frame_bytes or batch.count == 1:
+            return
+        where = (stream.id, first)
+        (commit,) = self._db.execute("SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where).fetchone()
+        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
+        draft.stored_bytes -= len(batch.body) + ROW_BYTES
+        self._insert_batches(draft, stream, first, cut(batch, bytes_max=self._frame_bytes), commit, accepted_at)
 
     def _lost_from(self, draft: _Draft, stream: StreamState, first: int) -> Gap | None:
         """The range that begins at `first` and was given up or damaged; None where a sound batch begins there."""

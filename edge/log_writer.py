@@ -109,6 +109,7 @@ class LogWriter:
         self._calls: list[tuple[Question, Future[Any]]] = []
         self._sending = False
         self._paused: frozenset[str] = frozenset()
+        self._frame_bytes: int | None = None
         self._stopping = False
         self._idle = False
         self._held: Work | None = None
@@ -170,6 +171,10 @@ class LogWriter:
         with self._lock:
             self._sending = sending
             self._wake.notify_all()
+
+    def set_frame_bytes(self, frame_bytes: int) -> None:
+        """Bound of the next frames."""
+        self._frame_bytes = frame_bytes
 
     def set_paused(self, streams: frozenset[str]) -> None:
         """Form no more frames of these streams, and leave the window to the others."""
@@ -328,7 +333,7 @@ class LogWriter:
                 if queue.pending:
                     readings[name], queue.pending = queue.pending, []
         freed, self._freed = self._freed, []
-        work = Work(readings, positions, freed, self._sending, self._paused)
+        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes)
         return None if work.empty and not self._can_frame() else work
 
     def _accepted(self, work: Work) -> None:
@@ -359,7 +364,7 @@ class LogWriter:
         self._reserve.unlink(missing_ok=True)
         with self._lock:
             self._freed = [*work.freed, *self._freed]
-            self._held = Work(work.readings, work.positions, (), work.sending, work.paused)
+            self._held = Work(work.readings, work.positions, (), work.sending, work.paused, work.frame_bytes)
 
     def _make_room(self) -> bool:
         """On a full disk: use the reserve to shrink the write-ahead log, delete what the cloud has, send on. Is the reserve back?
@@ -372,7 +377,7 @@ class LogWriter:
         try:
             self.store.checkpoint()
             if freed or self._can_frame():
-                self._on_done(self.store.apply(Work(freed=freed, sending=sending)).frames)
+                self._on_done(self.store.apply(Work(freed=freed, sending=sending, frame_bytes=self._frame_bytes)).frames)
                 self.store.checkpoint()
         except sqlite3.OperationalError as error:
             with self._lock:

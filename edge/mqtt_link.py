@@ -1,32 +1,56 @@
 """One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the line is dead.
 
 A thin shell over `edgewake.protocol.mqtt`. It sends what its owner asks and calls back with what came; it decides nothing about frames.
-`lost` is set when the connection is gone, for whatever reason. Half-open lines: every half keepalive the broker is pinged, after one and a
-half of silence the line is cut (MQTT 5, section 3.1.2.10).
+`lost` is set when the connection is gone, for whatever reason. The broker is pinged every half keepalive; when the connection is dead is
+decided by `edgewake.edge.liveness`. What the broker can take is in its CONNACK (MQTT 5, section 3.2.2.3) and obeyed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import mqtt5
 
 from edgewake.edge.config import MqttConfig
+from edgewake.edge.daemon_thread import in_daemon_thread
+from edgewake.edge.liveness import Liveness, Outgoing
 from edgewake.protocol.errors import ConfigError, RemoteError, Unavailable
-from edgewake.protocol.mqtt import Packet, PacketIds, PacketReader, Unreadable
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketIds, PacketReader, Unreadable
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """For TCP, TLS, CONNACK and SUBACK together."""
-SEND_BUFFER_BYTES: Final = 128 * 1024
-"""Bytes in the kernel on their way out. More would hide a slow line, and a ping would wait behind them."""
+SEND_BUFFER_BYTES: Final = 64 * 1024
+"""Bytes in the kernel on their way out, confirmed ones apart: 600 KB/s at a round trip of 100 ms."""
+UNSENT_BYTES: Final = 16 * 1024
+"""Bytes that may wait in the kernel, and as many before it: 4 s at 64 kbit/s. What is more urgent, and a ping, waits behind them."""
+CHECK_S: Final = 1.0
+"""Time between two looks at the socket's counters, at most; for a short keepalive a quarter of that."""
+PACKET_BYTES_MIN: Final = 1024
+"""Bytes that a broker must take at least: below that not even our status fits."""
+PACKET_TOO_LARGE: Final = 0x95
+TCP_NOTSENT_LOWAT: Final = 25
+"""Linux's number; `socket` names it from Python 3.12 on."""
+_TCP_INFO_CONFIRMED: Final = 120
+"""Where `tcpi_bytes_acked` stands in Linux's struct tcp_info."""
 OWN_RECEIVE_MAX: Final = 1000
 """Acknowledgements that the broker may send without being answered; they come with QoS 0 or 1."""
+
+
+class TooLarge(RemoteError):
+    """A packet that is larger than the broker takes."""
+
+
+class WillRefused(Unavailable):
+    """The broker refused the connection because of the last will's quality of service."""
 
 
 class MqttLink(asyncio.Protocol):
@@ -45,20 +69,34 @@ class MqttLink(asyncio.Protocol):
         self.lost: asyncio.Future[str] = loop.create_future()
         """Done when the connection is gone; says why."""
         self.writable = asyncio.Event()
-        self._heard_s = loop.time()
-        self._keepalive_s = 0
-        self._pulse: asyncio.TimerHandle | None = None
+        self.on_writable: Callable[[], None] = lambda: None
+        """Called when the socket takes bytes again."""
+        self.on_counters: Callable[[float, Outgoing], str | None] = lambda _now_s, _outgoing: None
+        """Called about once a second with (time, counters of the socket); says why the connection is dead, None while it lives."""
+        self.packet_bytes_max = PACKET_BYTES_MAX
+        """The largest packet that the broker takes."""
+        self.confirms = True
+        """Does the broker take QoS 1?"""
+        self.too_large = False
+        """It disconnected because a packet was too large for it."""
+        self.largest_sent = 0
+        """Bytes of the largest publish on this connection."""
+        self.liveness: Liveness | None = None
+        self._ping_s = 0.0
+        self._ping_due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=64 * 1024)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self.writable.set()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self._loop.time()
+        if self.liveness is not None:
+            self.liveness.heard(self._loop.time())
         try:
             for packet in self._reader.feed(data):
                 self._on_packet(packet)
@@ -73,6 +111,7 @@ class MqttLink(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.writable.set()
+        self.on_writable()
 
     # packets
 
@@ -90,6 +129,7 @@ class MqttLink(asyncio.Protocol):
             case mqtt5.SubAckPacket() if not self._suback.done():
                 self._suback.set_result(packet)
             case mqtt5.DisconnectPacket():
+                self.too_large = int(packet.reason_code) == PACKET_TOO_LARGE
                 self.cut(f"the broker disconnected: {packet.reason_code.name.lower()}")
 
     def _write(self, packet: Packet) -> None:
@@ -106,42 +146,60 @@ class MqttLink(asyncio.Protocol):
         """Does the socket take more? Publishes with QoS 0 need no more than that."""
         return self.writable.is_set() and not self.lost.done()
 
-    def publish(self, topic: str, payload: bytes, **properties: object) -> int:
-        """Send with QoS 1; the packet id. Ask `room` first."""
-        packet_id = self._ids.allocate()
-        self._write(mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, **properties))  # type: ignore[arg-type]
-        return packet_id
+    def publish(self, topic: str, payload: bytes, *, confirmed: bool = True, **properties: object) -> int | None:
+        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for QoS 0.
 
-    def publish_once(self, topic: str, payload: bytes, **properties: object) -> None:
-        """Send with QoS 0."""
-        self._write(mqtt5.PublishPacket(topic, payload, **properties))  # type: ignore[arg-type]
+        Raises TooLarge, and sends nothing, where the packet is larger than the broker takes.
+        """
+        packet_id = self._ids.allocate() if confirmed else None
+        qos = mqtt5.QoS.AT_LEAST_ONCE if confirmed else mqtt5.QoS.AT_MOST_ONCE
+        data = mqtt5.PublishPacket(topic, payload, qos=qos, packet_id=packet_id, **properties).write()  # type: ignore[arg-type]
+        if len(data) > self.packet_bytes_max:
+            if packet_id is not None:
+                self._ids.release(packet_id)
+            raise TooLarge(f"{len(data)} bytes: the broker takes at most {self.packet_bytes_max}")
+        self.largest_sent = max(self.largest_sent, len(data))
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+        return packet_id
 
     # life
 
-    async def open(self, client_id: str, config: MqttConfig, *, keepalive_s: int, will: mqtt5.Will, topic: str) -> None:
-        """Say CONNECT and SUBSCRIBE and wait for both answers. Raises Unavailable."""
+    async def open(self, client_id: str, config: MqttConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will) -> None:
+        """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is `keepalive_s`. Raises Unavailable."""
         password = config.password_file.read_text("utf-8").split("\n")[0].encode() if config.password_file else None
         packet = mqtt5.ConnectPacket(
             client_id,
             username=config.username,
             password=password,
             clean_start=True,
-            keep_alive=keepalive_s,
+            keep_alive=asked_s,
             will=will,
             receive_max=OWN_RECEIVE_MAX,
         )
         self._write(packet)
         connack = await self._answer(self._connack)
+        if connack.reason_code == mqtt5.ConnAckReasonCode.QUALITY_NOT_SUPPORTED:
+            raise WillRefused("the broker takes no last will with QoS 1")
         if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
             raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()} {connack.reason_str or ''}".rstrip())
+        if connack.max_packet_size is not None and connack.max_packet_size < PACKET_BYTES_MIN:
+            raise Unavailable(f"the broker takes packets of {connack.max_packet_size} bytes only: expected at least {PACKET_BYTES_MIN}")
         self._ids = PacketIds(connack.receive_max)
+        self.packet_bytes_max = min(self.packet_bytes_max, connack.max_packet_size or self.packet_bytes_max)
+        self.confirms = int(connack.max_qos) >= 1
+        self._ping_s = min(keepalive_s, connack.server_keep_alive or keepalive_s) / 2
+        self.liveness = Liveness(2 * self._ping_s, self._loop.time())
+        self._ping_due_s = self._loop.time() + self._ping_s
+        self._look()
+
+    async def subscribe(self, topic: str) -> None:
+        """Say SUBSCRIBE and wait for the answer. Raises Unavailable."""
         self._write(mqtt5.SubscribePacket(self._ids.allocate(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
         suback = await self._answer(self._suback)
         self._ids.release(suback.packet_id)
         if int(suback.reason_codes[0]) >= 0x80:
             raise Unavailable(f"the broker refused the subscription to {topic}: {suback.reason_codes[0].name.lower()}")
-        self._keepalive_s = connack.server_keep_alive or keepalive_s
-        self._pulse = self._loop.call_later(self._keepalive_s / 2, self._beat)
 
     async def _answer(self, answer: asyncio.Future[T]) -> T:
         either: set[asyncio.Future[Any]] = {answer, self.lost}
@@ -150,14 +208,29 @@ class MqttLink(asyncio.Protocol):
             raise Unavailable(self.lost.result())
         return answer.result()
 
-    def _beat(self) -> None:
-        """Every half keepalive: ping the broker, cut a dead line."""
-        silent_s = self._loop.time() - self._heard_s
-        if silent_s > 1.5 * self._keepalive_s:
-            self.cut(f"nothing heard for {silent_s:.0f} s")
+    def _look(self) -> None:
+        """About once a second: is the connection alive? Every half keepalive: ping the broker."""
+        now_s = self._loop.time()
+        why = self.on_counters(now_s, self._outgoing())
+        if why is not None:
+            self.cut(why)
             return
-        self._write(mqtt5.PingReqPacket())
-        self._pulse = self._loop.call_later(self._keepalive_s / 2, self._beat)
+        if now_s >= self._ping_due_s:
+            self._ping_due_s = now_s + self._ping_s
+            self._write(mqtt5.PingReqPacket())
+        self._timer = self._loop.call_later(min(CHECK_S, self._ping_s / 2), self._look)
+
+    def _outgoing(self) -> Outgoing:
+        """The socket's counters."""
+        assert self._transport is not None
+        raw: socket.socket = self._transport.get_extra_info("socket")
+        try:
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_CONFIRMED + 8)
+            (queued,) = struct.unpack("i", fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
+        except OSError:  # closed a moment ago: `connection_lost` follows
+            return Outgoing(0, 0)
+        (confirmed,) = struct.unpack_from("Q", info, _TCP_INFO_CONFIRMED)
+        return Outgoing(confirmed, queued + self._transport.get_write_buffer_size())
 
     def cut(self, why: str) -> None:
         """End the connection at once."""
@@ -173,8 +246,8 @@ class MqttLink(asyncio.Protocol):
         self._end("closed")
 
     def _end(self, why: str) -> None:
-        if self._pulse is not None:
-            self._pulse.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self.writable.set()
         if not self.lost.done():
             self.lost.set_result(why)
@@ -195,10 +268,24 @@ def tls_of(config: MqttConfig) -> ssl.SSLContext | None:
 
 async def connect(config: MqttConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
     """Open TCP and TLS. Raises Unavailable."""
+    broker = f"MQTT broker {config.host}:{config.port}"
     try:
-        transport, protocol = await asyncio.get_running_loop().create_connection(link, config.host, config.port, ssl=tls)
+        found = await in_daemon_thread(lambda: socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM), name="resolve")
     except OSError as error:
-        raise Unavailable(f"MQTT broker {config.host}:{config.port}: {error}") from error
+        raise Unavailable(f"{broker}: {error}") from error
+    problem: OSError | None = None
+    for *_, address in found:
+        try:
+            return await _connect_to(str(address[0]), config, tls, link)
+        except OSError as error:
+            problem = error
+    raise Unavailable(f"{broker}: {problem or 'no address'}") from problem
+
+
+async def _connect_to(address: str, config: MqttConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
+    name = None if tls is None else config.host
+    transport, protocol = await asyncio.get_running_loop().create_connection(link, address, config.port, ssl=tls, server_hostname=name)
     raw: socket.socket = transport.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    raw.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return protocol

@@ -202,11 +202,16 @@ class Kafka:
 
 
 @contextmanager
-def run_mosquitto(directory: Path) -> Iterator[Mosquitto]:
-    """A Mosquitto with the demo's configuration."""
+def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
+    """A Mosquitto with the demo's configuration, and `more` lines of it that replace those of the same key."""
     (port,) = free_ports(1)
     broker = mosquitto.Broker(program=mosquitto.ensure(), directory=directory, port=port)
     mosquitto.prepare(broker)
+    if more:
+        file = directory / "mosquitto.conf"
+        keys = {line.split()[0] for line in more}
+        kept = [line for line in file.read_text("utf-8").splitlines() if line.split()[:1] and line.split()[0] not in keys]
+        file.write_text("\n".join([*kept, *more, ""]), "utf-8")
     service = Mosquitto(port, Process(mosquitto.command(broker), directory / "mosquitto.log"))
     try:
         service.start()

@@ -4,66 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import AgentConfig, LogConfig, MqttConfig, UplinkConfig
-from edgewake.edge.event_log import EventLog
-from edgewake.edge.uplink import Uplink
 from edgewake.edge.uplink_session import UplinkSession
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import json_of, reading
 from tests.edge.peer import Peer, Taken
+from tests.edge.running import drained, ns, running
 from tests.services import Mosquitto, free_ports, run_mosquitto
-
-
-class Running:
-    """A log and its uplink, as the agent has them."""
-
-    def __init__(self, config: AgentConfig) -> None:
-        self.events = EventLog(
-            config.data_dir,
-            config.log,
-            config.uplink,
-            clock=SystemClock(),
-            rng=random.Random(1),
-            on_frames=lambda frames: self.uplink.hand_over(frames),
-        )
-        status = DeviceStatus(device=config.device, state=DeviceState.ONLINE)
-        self.uplink = Uplink(config, self.events, clock=SystemClock(), rng=random.Random(1), status=lambda: status)
-        self.log = self.events.stream("speed")
-
-    async def put(self, numbers: range) -> None:
-        """Readings, accepted."""
-        await self.log.accepted(self.log.append_all(reading(n) for n in numbers))
-
-
-@asynccontextmanager
-async def running(directory: Path, port: int, device: str, **uplink: float) -> AsyncIterator[Running]:
-    settings = {"frame_readings_max": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "drain_s": 2.0} | uplink
-    config = AgentConfig(
-        device=device,
-        data_dir=directory,
-        mqtt=MqttConfig(port=port),
-        log=LogConfig(reserve_bytes=0),
-        uplink=UplinkConfig(**settings),  # type: ignore[arg-type]
-    )
-    one = Running(config)
-    task = asyncio.create_task(one.uplink.run())
-    try:
-        yield one
-    finally:
-        one.uplink.drain()
-        await asyncio.wait_for(task, 10)
-        await asyncio.to_thread(one.events.close)
 
 
 @pytest.fixture
@@ -71,17 +25,6 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     """A broker of this test's own, to be killed."""
     with run_mosquitto(tmp_path / "broker") as service:
         yield service
-
-
-async def drained(one: Running) -> None:
-    """Wait until the cloud has acknowledged everything."""
-    async with asyncio.timeout(20):
-        while (await one.events.ask_status()).backlog_readings:
-            await asyncio.sleep(0.01)
-
-
-def ns(peer: Peer, device: str) -> list[object]:
-    return [row["n"] for row in peer.kept.readings(device, "speed")]
 
 
 @pytest.mark.parametrize(("qos", "answers"), [(0, "acks"), (1, "ack")])
@@ -158,6 +101,7 @@ async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(tmp_path: Pa
 
     async with Peer(mosquitto.port, answer=refuse_first) as peer, running(tmp_path, mosquitto.port, "up-6") as one:
         await one.put(range(3))
+        await peer.until(lambda: peer.taken)
         await one.put(range(3, 6))
         # The gap first: until it fills the refused frame's place, the frames have a hole.
         await peer.until(lambda: peer.kept.gaps("up-6", "speed") and ns(peer, "up-6")[-1:] == [5])

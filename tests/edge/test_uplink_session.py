@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.puback import Puback, meaning
 from edgewake.edge.uplink_session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
@@ -77,7 +81,7 @@ def test_frames_are_sent_once_in_order_within_the_limit() -> None:
 def test_a_puback_frees_nothing_whatever_it_says(reason: int) -> None:
     session = streaming(out())
     send(session)
-    assert session.on_puback(1, reason, now_s=0) == out().key
+    assert session.on_puback(1, reason, now_s=0) == (out().key, meaning(reason))
     assert len(session) == 1
     assert session.refused_by_broker == (reason != 0)
 
@@ -285,6 +289,98 @@ def test_a_gap_that_takes_a_frames_number_is_sent() -> None:
     send(session)
     session.hand_over([out(gap="rejected")])
     assert send(session) == [1]
+
+
+@pytest.mark.parametrize("reason", [0x80, 0x83, 0x87, 0x97, 0xA5])
+def test_a_puback_that_refuses_for_now_makes_the_stream_wait_longer_each_time_and_try_its_oldest_alone(reason: int) -> None:
+    session = streaming(out(1), out(2), out(4, "alarm"))
+    send(session)
+    for number in (1, 2):
+        session.on_puback(number, reason, now_s=0)
+    assert session.paused_streams == {"speed"}
+    waits = []
+    now_s = 0.0
+    for _ in range(7):
+        due_s = session.next_due_s()
+        assert due_s is not None
+        waits.append(due_s - now_s)
+        now_s = due_s
+        assert send(session, now_s - 0.01) == []
+        assert send(session, now_s) == [1]
+        session.on_puback(1, reason, now_s)
+    assert waits == [1, 2, 4, 8, 16, 32, 35], "two refusals of one burst are one"
+    session.on_ack(out(4, "alarm").key, KEPT, now_s)
+    now_s = session.next_due_s() or 0
+    assert send(session, now_s) == [1]
+    session.on_puback(1, 0, now_s)
+    session.on_ack(out(1).key, KEPT, now_s)
+    assert session.paused_streams == frozenset()
+    assert send(session, now_s) == [2]
+
+
+@pytest.mark.parametrize("reason", [0x90, 0x99])
+def test_what_the_broker_refuses_for_good_can_be_taken_out(reason: int) -> None:
+    session = streaming(out(1), out(2))
+    send(session)
+    assert session.on_puback(1, reason, now_s=0) == (out(1).key, Puback.NEVER)
+    assert session.refuse(out(1).key, RejectReason.ENCODING, "why") == Freed(out(1).key, RejectReason.ENCODING, "why")
+    assert session.refuse(out(1).key, RejectReason.ENCODING, "why") is None
+    assert len(session) == 1
+
+
+def test_no_matching_subscribers_is_silence_of_the_cloud_and_no_refusal() -> None:
+    session = streaming(out())
+    send(session)
+    assert session.on_puback(1, 0x10, now_s=0) == (out().key, Puback.RECEIVED)
+    assert (session.next_due_s(), session.paused_streams) == (10, frozenset())
+
+
+def test_streams_take_turns_and_each_keeps_its_order() -> None:
+    session = streaming(*(out(n, "backlog") for n in range(1, 6)), out(11, "alarm"), out(12, "alarm"))
+    assert send(session, limit=4) in ([1, 11, 2, 12], [11, 1, 12, 2])
+    assert send(session) == [3, 4, 5]
+
+
+def test_urgent_goes_first_and_bulk_is_slow_but_not_stuck() -> None:
+    lanes = {"alarm": Lane.URGENT, "backlog": Lane.BULK}
+    session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35, lane=lambda stream: lanes.get(stream, Lane.NORMAL))
+    connect(session)
+    session.hand_over([*(out(n, "backlog") for n in range(100, 110)), *(out(n) for n in range(1, 31)), out(201, "alarm")])
+    sent = send(session, limit=13)
+    assert sent[0] == 201
+    assert [n for n in sent if n >= 100][1:] == [100, 101, 102]
+    assert [n for n in sent if n < 100] == list(range(1, 10))
+
+
+def test_the_cost_of_an_acknowledgement_does_not_grow_with_what_is_in_flight() -> None:
+    """Steps counted, not time: how often frames are looked at for 4000 frames in flight, a third of which is never answered."""
+    looked = 0
+
+    class Counted(OrderedDict[FrameKey, None]):
+        def __iter__(self) -> Iterator[FrameKey]:
+            nonlocal looked
+            for key in super().__iter__():
+                looked += 1
+                yield key
+
+    frames = [out(n, ("silent", "a", "b")[n % 3]) for n in range(1, 4001)]
+    session = streaming(*frames)
+    session._by_attempt = Counted()
+    assert len(send(session, limit=4000)) == 4000
+    for frame in frames:
+        if frame.key.stream != "silent":
+            session.on_ack(frame.key, KEPT, 0.1)
+    assert looked <= 5 * len(frames)
+    assert len(session._timers) <= 2 * len(frames) + 64
+
+
+def test_timers_of_frames_that_are_gone_do_not_pile_up() -> None:
+    session = streaming()
+    for n in range(1, 5000):
+        session.hand_over([out(n)])
+        assert send_unconfirmed(session, n / 1000) == [n]
+        session.on_ack(out(n).key, KEPT, n / 1000)
+    assert len(session._timers) <= 100
 
 
 def test_correlation_data_names_the_frame_and_nothing_else_is_read() -> None:
