@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types format bad-weather bench lock clean
+.PHONY: help demo test quick test-faults lint types format bad-weather bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -25,6 +25,9 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 2 -m "not services"
+
+test-faults: $(VENV)/installed-test ## test every fault of the log's file: each page, each truncation, 300 flipped bits
+	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/test_log_damage.py
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

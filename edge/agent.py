@@ -22,7 +22,8 @@ from edgewake.edge.config import AgentConfig, AnySource
 from edgewake.edge.event_log import EventLog, LogStatus
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log_codec import Reading
-from edgewake.edge.log_store import OutFrame
+from edgewake.edge.log_epoch import boot_id
+from edgewake.edge.log_work import OutFrame
 from edgewake.edge.memory import give_back
 from edgewake.edge.sources.source import Source
 from edgewake.edge.uplink import Uplink
@@ -46,7 +47,14 @@ class Agent:
         self._version = _version()
         try:
             self._events = EventLog(
-                config.data_dir, config.log, config.uplink, clock=clock, rng=rng, on_frames=self._on_frames, on_failure=self._on_failure
+                config.data_dir,
+                config.log,
+                config.uplink,
+                clock=clock,
+                rng=rng,
+                boot_id=boot_id(),
+                on_frames=self._on_frames,
+                on_failure=self._on_failure,
             )
         except (sqlite3.Error, OSError) as error:
             raise LocalError(f"event log in {config.data_dir}: {error}") from error

@@ -15,6 +15,7 @@ holes per epoch; a frame has the same bytes at every attempt. Not here: who send
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,10 +29,14 @@ from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import next_epoch
-from edgewake.edge.log_store import Failpoint, FrameKey, Limits, LogStore, OutFrame, no_failpoint
+from edgewake.edge.log_salvage import LOG_ERRORS, is_damage, set_aside
+from edgewake.edge.log_store import LogStore
+from edgewake.edge.log_work import Failpoint, FrameKey, Limits, OutFrame, no_failpoint
 from edgewake.edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
+
+log = logging.getLogger("edgewake.log")
 
 T = TypeVar("T")
 
@@ -111,10 +116,14 @@ class EventLog:
         rng: random.Random,
         on_frames: Callable[[Sequence[OutFrame]], None] = lambda _frames: None,
         on_failure: Callable[[BaseException], None] = lambda _error: None,
+        boot_id: str = "",
         failpoint: Failpoint = no_failpoint,
         lanes: Mapping[str, Lane] | None = None,
     ) -> None:
-        """Open or create the log in `directory`. Raises LocalError where another process has it, sqlite3.Error."""
+        """Open or create the log in `directory`; `boot_id` names this start of the machine: another one begins a new epoch.
+
+        A damaged log is set aside and a new one begun. Raises LocalError where another process has the directory, sqlite3.Error, OSError.
+        """
         self.config = config
         self._lanes = dict(lanes or {})
         self._on_frames = on_frames
@@ -135,11 +144,23 @@ class EventLog:
         def epoch_after(previous: int, now_ms: int) -> int:
             return next_epoch(previous, now_ms=now_ms, rng=rng)
 
-        def opener() -> LogStore:
-            return LogStore(directory, limits, clock, new_epoch=epoch_after, failpoint=failpoint)
+        def open_store() -> LogStore:
+            return LogStore(directory, limits, clock, boot=boot_id, new_epoch=epoch_after, failpoint=failpoint)
+
+        def opener(error: BaseException | None) -> LogStore:
+            if error is not None and is_damage(error):
+                set_aside(directory)
+            try:
+                return open_store()
+            except LOG_ERRORS as damage:
+                if not is_damage(damage):
+                    raise
+                log.error("the event log is damaged and set aside: %s", damage, extra={"event": "log.damaged"})
+                set_aside(directory)
+                return open_store()
 
         try:
-            self._writer = LogWriter(opener, directory, config, on_done=self._done, on_failure=self._failed, failpoint=failpoint)
+            self._writer = LogWriter(opener, directory, config, clock, on_done=self._done, on_failure=self._failed, failpoint=failpoint)
         except BaseException:
             os.close(self._owner)
             raise

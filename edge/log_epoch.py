@@ -1,34 +1,43 @@
-"""The epoch: a number that changes whenever the log is created, lost, copied or restored, so that (device, epoch, seq) never comes twice.
+"""The epoch: a number that changes with every start of the machine, and whenever the log is created, lost, damaged, copied or put back,
+so that (device, epoch, seq) never comes twice.
 
-How it is noticed: beside the log lies the *mark*, a small file that repeats after every commit the log's id, its epoch and the number
-of the commit. A log that is behind its mark was restored from an older copy; a log whose inode, device number or machine is not the
-one written in it was copied; a log without its mark, or a mark without its log, was torn from it. A doubt always makes a new epoch: that
-costs nothing but a number. What cannot be noticed: an image of the whole disk that runs twice on machines with one machine id.
+How it is noticed: the sidecar repeats after every commit the log's id, its epoch and the number of the commit. A log that is behind its
+sidecar was restored from an older copy; a log whose inode, file system or machine is not the one written in it was copied; a log without
+its sidecar, or a sidecar without its log, was torn from it. An image of the whole disk, log and sidecar together, can only be put back, or
+run a second time, by a start of the machine: its boot id, 128 random bits of the kernel, is written in the log too.
+
+When in doubt, a new epoch begins. What was accepted before keeps its numbers, so a start costs nothing but a number. Only of a copy, whose
+original may go on under the old epoch, what waits is counted anew: it may then arrive twice, under both numbers, and is never lost.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edgewake.edge.log_sidecar import Known
+
 EPOCH_START_MS: Final = 1_577_836_800_000
 """2020-01-01 UTC, where epochs begin to count."""
 EPOCHS_PER_S: Final = 10_000
 """An epoch is seconds since 2020 times this, and a random rest: two copies that wake in the same second differ."""
-MARK_NAME: Final = "epoch"
+COUNTED_ANEW: Final = frozenset({"copied", "without its sidecar"})
+"""After these what waits gets new numbers: another log may go on with the old ones."""
 _MACHINE_ID: Final = Path("/etc/machine-id")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a log lies: another place means a copy."""
+class LogLocation:
+    """Where a log lies, and since when the machine runs."""
 
     machine: str
     device: int
     inode: int
+    boot: str
+    """The kernel's boot id; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +47,25 @@ class LogIdentity:
     log_id: str
     epoch: int
     commit: int
-    place: Place
+    location: LogLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What the side file says of the log."""
-
-    log_id: str
-    epoch: int
-    commit: int
-
-    def encode(self) -> bytes:
-        """A line of fixed length, so that one write replaces it whole."""
-        return f"{self.log_id:<32} {self.epoch:020d} {self.commit:020d}\n".encode()
-
-    @classmethod
-    def decode(cls, line: bytes) -> Mark | None:
-        """None where the line is not ours."""
-        try:
-            log_id, epoch, commit = line.decode("ascii").split()
-            return cls(log_id, int(epoch), int(commit))
-        except ValueError:
-            return None
-
-
-def why_new(log: LogIdentity | None, mark: Mark | None, place: Place) -> str | None:
-    """Why a new epoch must begin; None where the log goes on."""
+def new_epoch_reason(log: LogIdentity | None, known: Known | None, here: LogLocation, *, damaged: bool = False) -> str | None:
+    """Why a new epoch must begin; None where the log goes on. `known`: what the sidecar says. `damaged`: a damaged log was set aside."""
     if log is None:
-        return "created" if mark is None else "lost"
-    if mark is None or mark.log_id != log.log_id:
-        return "without its mark"
-    if mark.epoch > log.epoch or mark.commit > log.commit:
+        if damaged:
+            return "damaged"
+        return "created" if known is None else "lost"
+    if known is None or known.log_id != log.log_id:
+        return "without its sidecar"
+    if known.epoch > log.epoch or known.commit > log.commit:
         return "restored"
-    return None if log.place == place else "copied"
+    there = log.location
+    if (there.machine, there.inode) != (here.machine, here.inode):
+        return "copied"
+    if there.boot != here.boot:
+        return "of an earlier start"
+    return None if there.device == here.device else "copied"
 
 
 def next_epoch(previous: int, *, now_ms: int, rng: random.Random) -> int:
@@ -80,38 +74,13 @@ def next_epoch(previous: int, *, now_ms: int, rng: random.Random) -> int:
     return max(previous + 1, by_clock) + rng.randrange(EPOCHS_PER_S)
 
 
-def place_of(path: Path) -> Place:
+def boot_id() -> str:
+    """The kernel's name of this start of the machine; empty where it has none."""
+    return _BOOT_ID.read_text("ascii").strip() if _BOOT_ID.exists() else ""
+
+
+def location_of(path: Path, *, boot: str) -> LogLocation:
     """Where the file lies now."""
     found = path.stat()
     machine = _MACHINE_ID.read_text("ascii").strip() if _MACHINE_ID.exists() else ""
-    return Place(machine, found.st_dev, found.st_ino)
-
-
-class MarkFile:
-    """The side file. `write` survives the death of the process, `sync` that of the machine."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / MARK_NAME
-        self._fd: int | None = None
-
-    def read(self) -> Mark | None:
-        """None where there is none."""
-        return Mark.decode(self._path.read_bytes()) if self._path.exists() else None
-
-    def write(self, mark: Mark) -> None:
-        """Replace the mark. After the commit that it repeats, never before."""
-        if self._fd is None:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.pwrite(self._fd, mark.encode(), 0)
-
-    def sync(self) -> None:
-        """Force it to the disk."""
-        if self._fd is not None:
-            os.fsync(self._fd)
-
-    def close(self) -> None:
-        """Sync and close."""
-        if self._fd is not None:
-            os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = None
+    return LogLocation(machine, found.st_dev, found.st_ino, boot)

@@ -2,31 +2,41 @@
 
     meta      what the log is: id, epoch, place
     counters  commit number, readings lost by reason
-    streams   per stream: last accepted position, last framed one, where the epoch began, last frame
+    streams   per stream: last accepted position, last framed one, where the epoch began, last frame, epochs that wait (see log_streams)
     batches   accepted and not yet framed: columns, with CRC
-    gaps      accepted, then given up before they were framed: a counted range of positions
+    gaps      given up before they were framed: a counted range of positions
     frames    fixed bytes, written before the first send, kept until the cloud's acknowledgement
     sources   how far a source has read, moved on in the transaction of the readings taken from it
 
 A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position - base`, where `base` is the last
-position framed in the epochs before.
+position of the epoch before.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
+PAGE_BYTES: Final = 4096
+"""SQLite's page."""
 PAGE_CACHE_KIB: Final = 1024
 """SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
 CHECKPOINT_BYTES: Final = 4 << 20
 """Size of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
 BUSY_S: Final = 0.05
 """How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are accepted."""
+
+
+class LogDamagedError(sqlite3.DatabaseError):
+    """The file holds what the log never wrote."""
+
 
 MIGRATIONS: Final = (
     """
@@ -50,14 +60,28 @@ MIGRATIONS: Final = (
         PRIMARY KEY (stream, epoch, frame)
     ) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE streams ADD COLUMN older TEXT NOT NULL DEFAULT '';
+    """,
 )
 """Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
 
 
-def open_for_writing(path: Path) -> sqlite3.Connection:
-    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error."""
+def open_for_writing(path: Path, *, version: int = 0) -> sqlite3.Connection:
+    """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error.
+
+    `version`: what the sidecar says of the tables; 0 where it does not. Files are for their owner only: SQLite gives those it makes beside
+    the log the log's own mode.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for beside in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + beside).chmod(0o600)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     try:
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found > len(MIGRATIONS) >= version > 0:
+            raise LogDamagedError(f"the tables have version {found}, but they were of version {version}")
         _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)
@@ -82,8 +106,10 @@ def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> 
     """Set and read back: a pragma with a typo or without effect is silent."""
     db.execute(f"PRAGMA {name} = {value}")
     row = db.execute(f"PRAGMA {name}").fetchone()
-    if row is not None and row[0] != expected:
-        raise LocalError(f"event log: {name} is {row[0]!r}, expected {expected!r}")
+    if row is None or row[0] == expected:
+        return
+    what = f"event log: {name} is {row[0]!r}, expected {expected!r}"
+    raise LogDamagedError(what) if name == "auto_vacuum" else LocalError(what)
 
 
 def migrate(db: sqlite3.Connection) -> None:
@@ -92,13 +118,21 @@ def migrate(db: sqlite3.Connection) -> None:
     if version > len(MIGRATIONS):
         raise LocalError(f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was written by a newer one")
     for number in range(version, len(MIGRATIONS)):
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             for statement in filter(str.strip, MIGRATIONS[number].split(";")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number + 1}")
-            db.execute("COMMIT")
-        except BaseException:
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All of what is done inside, durably, or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            raise
+        raise

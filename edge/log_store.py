@@ -7,114 +7,41 @@ only. Every row is checked by its CRC before its bytes leave; a damaged one beco
 
 from __future__ import annotations
 
+import logging
 import secrets
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.lanes import RANK, Lane, Window
+from edgewake.edge.lanes import RANK, Window
 from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, cut, gap_payload
-from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, place_of, why_new
-from edgewake.edge.log_schema import LOG_NAME, open_for_writing
+from edgewake.edge.log_epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
+from edgewake.edge.log_salvage import (
+    FrameRow,
+    Salvage,
+    SavedRow,
+    damaged_logs,
+    forget_gaps_of_what_is_there,
+    take_over,
+    what_it_knew,
+)
+from edgewake.edge.log_schema import LOG_NAME, MIGRATIONS, PAGE_BYTES, LogDamagedError, open_for_writing, transaction
+from edgewake.edge.log_sidecar import Change, FrameId, Known, Sidecar
+from edgewake.edge.log_streams import StreamState
+from edgewake.edge.log_tables import read_identity, read_streams, write_identity, write_known, write_stream
+from edgewake.edge.log_work import Done, Failpoint, FrameKey, Limits, OutFrame, Work, frame_of, no_failpoint
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
 
+log = logging.getLogger("edgewake.log")
+
+SALVAGE_PAGES: Final = 256
+"""Pages of a damaged log that are read in one turn: 1 MiB, so that no reading waits long behind it."""
 ROW_BYTES: Final = 64
 """What a row costs beside its body, for the quota."""
-Failpoint = Callable[[str], None]
-"""Called with the name of a place where a crash must be survivable; does nothing outside tests."""
-
-
-def no_failpoint(_place: str) -> None:
-    """Nothing happens."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrameKey:
-    """What an acknowledgement names."""
-
-    stream: str
-    epoch: int
-    frame: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutFrame:
-    """A frame as it is sent, the same bytes at every attempt."""
-
-    key: FrameKey
-    payload: bytes
-    content_type: str
-    count: int
-    """Readings in it, or lost."""
-    gap: str | None
-    """Why they were lost; None where it holds them."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamState:
-    """One stream's counters; see log_schema."""
-
-    id: int
-    name: str
-    last: int = 0
-    framed: int = 0
-    base: int = 0
-    frame: int = 0
-
-    def checksum(self) -> int:
-        """CRC of the row."""
-        return checksum(b"", self.id, self.name, self.last, self.framed, self.base, self.frame)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of rows and frames; units as in LogConfig and UplinkConfig."""
-
-    quota_bytes: int
-    readings_max: int
-    bytes_max: int
-    window_frames: int
-    window_bytes: int
-    lanes: Mapping[str, Lane] = field(default_factory=dict)
-    """Of the streams that are not `normal`."""
-
-    def lane(self, stream: str) -> Lane:
-        """A stream's lane."""
-        return self.lanes.get(stream, Lane.NORMAL)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a transaction has to do."""
-
-    readings: Mapping[str, Sequence[Reading]] = field(default_factory=dict)
-    positions: Mapping[str, str] = field(default_factory=dict)
-    freed: Sequence[tuple[FrameKey, RejectReason | None]] = ()
-    sending: bool = False
-    """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller frames."""
-    paused: frozenset[str] = frozenset()
-    """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
-    frame_bytes: int | None = None
-    """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
-
-    @property
-    def empty(self) -> bool:
-        """Is there nothing to write?"""
-        return not (self.readings or self.positions or self.freed)
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a transaction did."""
-
-    frames: Sequence[OutFrame]
-    dropped: int
-    """Readings that the quota cost."""
 
 
 @dataclass(slots=True)
@@ -128,6 +55,7 @@ class _Draft:
     counters: dict[str, int]
     frames: list[OutFrame] = field(default_factory=list)
     dropped: int = 0
+    change: Change = field(default_factory=Change)
 
     def copy(self) -> _Draft:
         return _Draft(dict(self.streams), dict(self.outstanding), deque(self.unsent), self.stored_bytes, dict(self.counters))
@@ -137,80 +65,143 @@ class _Draft:
 
 
 class LogStore:
-    """The open log. Raises sqlite3.Error from every method; `identity` says what it is."""
+    """The open log. Raises sqlite3.Error from every method; `is_damage` tells those after which the files have to be set aside."""
 
     def __init__(
-        self, directory: Path, limits: Limits, clock: Clock, *, new_epoch: Callable[[int, int], int], failpoint: Failpoint = no_failpoint
+        self,
+        directory: Path,
+        limits: Limits,
+        clock: Clock,
+        *,
+        boot: str,
+        new_epoch: Callable[[int, int], int],
+        failpoint: Failpoint = no_failpoint,
     ) -> None:
-        """Open or create; `new_epoch` gets (previous epoch, now in ms)."""
+        """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch, now in ms)."""
         self._path = directory / LOG_NAME
         self._limits = limits
         self._clock = clock
         self._failpoint = failpoint
-        self._mark = MarkFile(directory)
-        self._db = open_for_writing(self._path)
+        self._sidecar = Sidecar(directory)
+        self._next_stream = 0
+        self._frame_bytes = limits.bytes_max
+        known = self._sidecar.read()
+        self._db = open_for_writing(self._path, version=known.version if known else 0)
         try:
-            self._path.chmod(0o600)
-            self.epoch_began = self._begin(new_epoch)
-            self._state = self._load()
+            self._open(known, boot, new_epoch)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            self._db.close()
+            raise LogDamagedError(f"not what the log wrote: {error!r}") from error
         except BaseException:
             self._db.close()
             raise
-        self._next_stream = 0
-        self._frame_bytes = limits.bytes_max
 
     # what it is
 
-    def _identity(self) -> LogIdentity | None:
-        meta = dict(self._db.execute("SELECT name, value FROM meta"))
-        if not meta:
-            return None
-        commit = self._db.execute("SELECT value FROM counters WHERE name = 'commit'").fetchone()[0]
-        return LogIdentity(meta["log_id"], int(meta["epoch"]), commit, Place(meta["machine"], int(meta["device"]), int(meta["inode"])))
-
-    def _begin(self, new_epoch: Callable[[int, int], int]) -> str | None:
-        """Begin a new epoch where one is due; why, or None. The log first, its mark second: a crash between makes no old log look new."""
-        identity, mark, place = self._identity(), self._mark.read(), place_of(self._path)
-        why = why_new(identity, mark, place)
-        self.log_id = identity.log_id if identity and why != "without its mark" else secrets.token_hex(16)
+    def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int]) -> None:
+        damaged = damaged_logs(self._path.parent)
+        identity, here = read_identity(self._db), location_of(self._path, boot=boot)
+        if identity is None and damaged:
+            known = what_it_knew(damaged[-1], known)
+        self.epoch_began = new_epoch_reason(identity, known, here, damaged=bool(damaged))
+        self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else secrets.token_hex(16)
         self.epoch = identity.epoch if identity else 0
-        self.commit = max(identity.commit if identity else 0, mark.commit if mark else 0)
-        if why is not None:
-            self.epoch = new_epoch(max(self.epoch, mark.epoch if mark else 0), self._clock.now_ms())
+        self.commit = max(identity.commit if identity else 0, known.commit if known else 0)
+        if self.epoch_began is not None:
+            ended = identity.epoch if identity else known.epoch if known else 0
+            self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())
             self.commit += 1
-            self._write_identity(place)
-        self._mark.write(Mark(self.log_id, self.epoch, self.commit))
-        self._mark.sync()
-        return why
+            self._begin_epoch(here, ended, None if identity else known)
+        self._state = self._load()
+        is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
+        self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
+        self._salvage = Salvage(damaged) if damaged or self._wanted else None
+        self._rewrite_sidecar()
 
-    def _write_identity(self, place: Place) -> None:
-        """Frames that were formed keep their epoch and number; what was not framed is counted anew from here."""
-        db = self._db
-        db.execute("BEGIN IMMEDIATE")
-        values = {"log_id": self.log_id, "epoch": self.epoch, "machine": place.machine, "device": place.device, "inode": place.inode}
-        db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(name, str(value)) for name, value in values.items()])
-        db.execute("INSERT OR REPLACE INTO counters VALUES ('commit', ?)", (self.commit,))
-        for row in db.execute("SELECT id, name, last, framed, base, frame FROM streams").fetchall():
-            stream = StreamState(*row)
-            self._write_stream(replace(stream, base=stream.framed, frame=0))
-        db.execute("COMMIT")
+    def _begin_epoch(self, here: LogLocation, ended: int, known: Known | None) -> None:
+        """The log first, its sidecar second: a crash between makes no old log look new. `known`: what a log that is gone must hold."""
+        keep_numbers = self.epoch_began not in COUNTED_ANEW
+        with transaction(self._db):
+            if known is not None:
+                write_known(self._db, known)
+            write_identity(self._db, LogIdentity(self.log_id, self.epoch, self.commit, here))
+            for stream in read_streams(self._db):
+                write_stream(self._db, stream.in_new_epoch(ended, keep_numbers=keep_numbers))
 
     def _load(self) -> _Draft:
         db = self._db
-        streams = {}
-        for *row, crc in db.execute("SELECT id, name, last, framed, base, frame, crc FROM streams"):
-            stream = StreamState(*row)
-            if stream.checksum() != crc:
-                raise sqlite3.DatabaseError(f"counters of stream {stream.name!r} are malformed")
-            streams[stream.name] = stream
+        streams = {stream.name: stream for stream in read_streams(self._db)}
         names = {stream.id: stream.name for stream in streams.values()}
         keys = db.execute("SELECT stream, epoch, frame FROM frames ORDER BY epoch, frame, stream").fetchall()
         unsent = deque(FrameKey(names[stream], epoch, frame) for stream, epoch, frame in keys)
         stored = 0
-        for table, column in (("batches", "body"), ("frames", "payload")):
-            stored += db.execute(f"SELECT coalesce(sum(length({column}) + {ROW_BYTES}), 0) FROM {table}").fetchone()[0]  # noqa: S608
+        for size in ("length(body)) FROM batches", "length(payload)) FROM frames"):
+            count, total = db.execute(f"SELECT count(*), total({size}").fetchone()
+            stored += int(total) + ROW_BYTES * count
         counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
         return _Draft(streams, {}, unsent, stored, counters)
+
+    def _rewrite_sidecar(self) -> None:
+        known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), PAGE_BYTES)
+        known.streams = {stream.id: stream for stream in self._state.streams.values()}
+        known.counters = self._state.counters
+        known.sources = dict(self._db.execute("SELECT name, position FROM sources"))
+        rows = self._db.execute("SELECT stream, epoch, frame, seq, count FROM frames")
+        known.frames = self._wanted | {(stream, epoch, frame): (seq, count) for stream, epoch, frame, seq, count in rows}
+        self._sidecar.rewrite(known)
+
+    # salvage
+
+    def _missing_frames(self, known: Known) -> dict[FrameId, tuple[int, int]]:
+        """Frames that the sidecar knows and that are not in the log: first seq and count."""
+        ids = {stream.id for stream in self._state.streams.values()}
+        here = {(self._state.streams[key.stream].id, key.epoch, key.frame) for key in self._state.unsent}
+        return {frame: of for frame, of in known.frames.items() if frame not in here and frame[0] in ids}
+
+    @property
+    def is_salvaging(self) -> bool:
+        """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier reading may yet be found."""
+        return self._salvage is not None
+
+    def salvage(self) -> None:
+        """Take over the rows of some more pages of a damaged log, in one transaction."""
+        assert self._salvage is not None
+        rows = self._salvage.next_rows(SALVAGE_PAGES)
+        with transaction(self._db):
+            if rows is None:
+                self._end_salvage()
+                taken = []
+            else:
+                taken = [row for row in rows if self._take_over(row)]
+        for row in taken:
+            if isinstance(row, FrameRow):
+                self._wanted.pop((row.stream, row.epoch, row.frame), None)
+        if rows is None:
+            self._salvage.delete()
+            self._salvage = None
+            self._state = self._load()
+            self._rewrite_sidecar()
+        elif taken:
+            self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
+
+    def _take_over(self, row: SavedRow) -> bool:
+        stream = next((one for one in self._state.streams.values() if one.id == row.stream), None)
+        return stream is not None and take_over(self._db, row, stream, self._wanted)
+
+    def _end_salvage(self) -> None:
+        """What was not found is a gap. A range that was given up, but whose readings are there, was not."""
+        forget_gaps_of_what_is_there(self._db)
+        names = {stream.id: stream for stream in self._state.streams.values()}
+        draft = self._state.copy()
+        for (number, epoch, frame), (seq, count) in sorted(self._wanted.items()):
+            draft.add("lost_corrupt", count)
+            self._put_gap(draft, names[number], epoch, frame, seq, Gap("corrupt", count))
+        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
+        log.warning(
+            "a damaged log was saved as far as it could be read; %d frames were not found", len(self._wanted),
+            extra={"event": "log.salvaged", "frames_lost": len(self._wanted)},
+        )  # fmt: skip
+        self._wanted = {}
 
     # what the writer asks
 
@@ -221,9 +212,12 @@ class LogStore:
 
     def can_frame(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there a stream that waits for a frame and may have one more in flight?"""
+        if self.is_salvaging:
+            return False
         state = self._state
-        window = self._window(state, paused)
-        return any(map(window.admits, {*self._unframed(state, paused), *self._unsent(state, paused)}))
+        window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
+        formable = {name for name in self._unframed(state, paused) if self._is_turn_of(state.streams[name], in_flight)}
+        return any(map(window.admits, formable | self._unsent(state, paused)))
 
     def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there anything that waits for room in the window?"""
@@ -258,48 +252,42 @@ class LogStore:
         """Do `work` in one durable transaction. Frames in the answer may be sent: their bytes are kept."""
         draft = self._state.copy()
         commit = self.commit + 1
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             for name, readings in work.readings.items():
                 self._insert(draft, name, readings, commit)
-            for source, position in work.positions.items():
-                self._db.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", (source, position))
+            self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
+            draft.change.sources |= work.positions
             for key, rejected in work.freed:
                 self._free(draft, key, rejected)
             self._keep_quota(draft)
-            if work.sending:
+            if work.sending and not self.is_salvaging:
                 self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
                 self._fill_window(draft, work.paused)
             self._write_state(draft, commit)
             self._failpoint("inserted")
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
         self._failpoint("committed")
         self._state, self.commit = draft, commit
-        self._mark.write(Mark(self.log_id, self.epoch, commit))
+        self._sidecar.append(commit, draft.change)
+        if self._sidecar.is_due:
+            self._rewrite_sidecar()
         done = Done(draft.frames, draft.dropped)
-        draft.frames, draft.dropped = [], 0
+        draft.frames, draft.dropped, draft.change = [], 0, Change()
         return done
 
     def _write_state(self, draft: _Draft, commit: int) -> None:
         before = self._state.streams
         for name, stream in draft.streams.items():
             if before.get(name) is not stream:
-                self._write_stream(stream)
-        changed = [(name, value) for name, value in draft.counters.items() if self._state.counters.get(name) != value]
-        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", [("commit", commit), *changed])
-
-    def _write_stream(self, stream: StreamState) -> None:
-        row = (stream.id, stream.name, stream.last, stream.framed, stream.base, stream.frame, stream.checksum())
-        self._db.execute("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                write_stream(self._db, stream)
+                draft.change.streams.append(stream)
+        changed = {name: value for name, value in draft.counters.items() if self._state.counters.get(name) != value}
+        draft.change.counters |= changed
+        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", [("commit", commit), *changed.items()])
 
     # accept
 
     def _insert(self, draft: _Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
-        stream = draft.streams.get(name) or StreamState(id=len(draft.streams) + 1, name=name)
+        stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
         last = self._insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
         draft.streams[name] = replace(stream, last=last)
@@ -323,13 +311,22 @@ class LogStore:
         place = (stream.id, key.epoch, key.frame)
         row = self._db.execute("SELECT seq, count, gap, length(payload) FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
         found = row.fetchone()
+        draft.change.freed.append(place)
         if found is None:
+            self._free_missing(draft, stream, key, rejected)
             return
         seq, count, gap, size = found
         self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
         draft.stored_bytes -= size + ROW_BYTES
         draft.outstanding.pop(key, None)
         if rejected is not None and gap is None:
+            draft.add("lost_rejected", count)
+            draft.frames.append(self._put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
+
+    def _free_missing(self, draft: _Draft, stream: StreamState, key: FrameKey, rejected: RejectReason | None) -> None:
+        """It is freed already, or is still in a damaged log."""
+        seq, count = self._wanted.pop((stream.id, key.epoch, key.frame), (0, 0))
+        if count and rejected is not None:
             draft.add("lost_rejected", count)
             draft.frames.append(self._put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
 
@@ -370,6 +367,20 @@ class LogStore:
         return [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
 
     @staticmethod
+    def _epochs_in_flight(draft: _Draft) -> dict[str, int]:
+        return {key.stream: key.epoch for key in (*draft.unsent, *draft.outstanding)}
+
+    def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
+        """Are all frames of the epochs before the next one's acknowledged? The cloud remembers few epochs of a stream, and takes their
+        frames in the order in which they come.
+        """
+        epoch = stream.next_epoch(self.epoch)
+        return in_flight.get(stream.name, epoch) == epoch
+
+    def _may_form(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
+        return stream.framed < stream.last and self._is_turn_of(stream, in_flight)
+
+    @staticmethod
     def _unsent(draft: _Draft, paused: frozenset[str]) -> set[str]:
         return {key.stream for key in draft.unsent} - paused
 
@@ -377,14 +388,16 @@ class LogStore:
         """First what was formed before, then new frames: the more urgent lanes first, the streams of a lane in turns."""
         window = self._window(draft, paused)
         self._reload_unsent(draft, window, paused)
+        in_flight = self._epochs_in_flight(draft)
         names = self._unframed(draft, paused)
         names = window.in_order(names[self._next_stream :] + names[: self._next_stream])
-        while names := [name for name in names if draft.streams[name].framed < draft.streams[name].last and window.admits(name)]:
+        while names := [name for name in names if self._may_form(draft.streams[name], in_flight) and window.admits(name)]:
             rank = RANK[self._limits.lane(names[0])]
             for name in names:
                 if RANK[self._limits.lane(name)] == rank and window.admits(name):
                     out = self._form(draft, draft.streams[name])
                     draft.frames.append(out)
+                    in_flight[name] = out.key.epoch
                     window.add(name, len(out.payload))
         self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
 
@@ -404,29 +417,30 @@ class LogStore:
     def _form(self, draft: _Draft, stream: StreamState) -> OutFrame:
         """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""
         first = stream.framed + 1
-        lost = self._lost_from(draft, stream, first)
-        frame, seq = stream.frame + 1, first - stream.base
+        span = stream.next_range(self.epoch)
+        lost = self._lost_from(draft, stream, first, span.last)
+        frame, seq = span.frame + 1, first - span.base
         if lost is not None:
-            draft.streams[stream.name] = replace(stream, framed=first + lost.count - 1, frame=frame)
-            return self._put_gap(draft, stream, self.epoch, frame, seq, lost)
-        self._cut_first(draft, stream, first)
+            draft.streams[stream.name] = stream.after_frame(first + lost.count - 1)
+            return self._put_gap(draft, stream, span.epoch, frame, seq, lost)
+        self._cut_first(draft, stream, first, span.last)
         columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=self._frame_bytes)
         accepted_at = 0
-        for place, at, batch in self._sound_batches(stream, first):
+        for place, at, batch in self._sound_batches(stream, first, span.last):
             if place != first + columns.count or not columns.add(batch):
                 break
             accepted_at = accepted_at or at
             draft.stored_bytes -= len(batch.body) + ROW_BYTES
         through = stream.framed + columns.count
         self._db.execute("DELETE FROM batches WHERE stream = ? AND first <= ?", (stream.id, through))
-        draft.streams[stream.name] = replace(stream, framed=through, frame=frame)
-        payload, content_type = compress(columns.payload(epoch=self.epoch, frame=frame, seq=seq))
-        out = OutFrame(FrameKey(stream.name, self.epoch, frame), payload, content_type, columns.count, None)
+        draft.streams[stream.name] = stream.after_frame(through)
+        payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
+        out = OutFrame(FrameKey(stream.name, span.epoch, frame), payload, content_type, columns.count, None)
         return self._put(draft, stream, out, seq, accepted_at)
 
-    def _cut_first(self, draft: _Draft, stream: StreamState, first: int) -> None:
+    def _cut_first(self, draft: _Draft, stream: StreamState, first: int, last: int) -> None:
         """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
-        _, accepted_at, batch = next(self._sound_batches(stream, first))
+        _, accepted_at, batch = next(self._sound_batches(stream, first, last))
         if len(batch.body) <= self._frame_bytes or batch.count == 1:
             return
         where = (stream.id, first)
@@ -435,14 +449,17 @@ class LogStore:
         draft.stored_bytes -= len(batch.body) + ROW_BYTES
         self._insert_batches(draft, stream, first, cut(batch, bytes_max=self._frame_bytes), commit, accepted_at)
 
-    def _lost_from(self, draft: _Draft, stream: StreamState, first: int) -> Gap | None:
-        """The range that begins at `first` and was given up or damaged; None where a sound batch begins there."""
+    def _lost_from(self, draft: _Draft, stream: StreamState, first: int, last: int) -> Gap | None:
+        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
         given_up = self._db.execute("SELECT count, reason FROM gaps WHERE stream = ? AND first = ?", (stream.id, first)).fetchone()
         if given_up is not None:
+            count, reason = given_up
             self._db.execute("DELETE FROM gaps WHERE stream = ? AND first = ?", (stream.id, first))
-            return Gap(given_up[1], given_up[0])
-        sound = next(self._sound_batches(stream, first), None)
-        following = [stream.last + 1] if sound is None else [sound[0]]
+            if first + count - 1 > last:  # what is beyond belongs to another epoch
+                self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream.id, last + 1, first + count - 1 - last, reason))
+            return Gap(reason, min(count, last + 1 - first))
+        sound = next(self._sound_batches(stream, first, last), None)
+        following = [last + 1] if sound is None else [sound[0]]
         query = "SELECT min(first) FROM gaps WHERE stream = ? AND first > ?"
         following += [row[0] for row in self._db.execute(query, (stream.id, first)) if row[0] is not None]
         count = min(following) - first
@@ -455,11 +472,11 @@ class LogStore:
         draft.add("lost_corrupt", count)
         return Gap("corrupt", count)
 
-    def _sound_batches(self, stream: StreamState, first: int) -> Iterator[tuple[int, int, Batch]]:
-        """(first position, accepted at, batch) of rows whose CRC holds, from a position on."""
-        query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first >= ? ORDER BY first"
-        for place, count, at, crc, body in self._db.execute(query, (stream.id, first)):
-            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= stream.last:
+    def _sound_batches(self, stream: StreamState, first: int, last: int) -> Iterator[tuple[int, int, Batch]]:
+        """(first position, accepted at, batch) of rows whose CRC holds, from a position on and through `last`."""
+        query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first BETWEEN ? AND ? ORDER BY first"
+        for place, count, at, crc, body in self._db.execute(query, (stream.id, first, last)):
+            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= last:
                 yield place, at, Batch(count, body)
 
     def _put_gap(self, draft: _Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap) -> OutFrame:
@@ -474,16 +491,17 @@ class LogStore:
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         draft.stored_bytes += len(out.payload) + ROW_BYTES
         draft.outstanding[key] = len(out.payload)
+        draft.change.formed.append(((stream.id, key.epoch, key.frame), seq, out.count))
         return out
 
     def _reload(self, draft: _Draft, key: FrameKey) -> None:
         """A frame of an earlier life: the same bytes, or a gap of its number where they are damaged."""
         stream = draft.streams[key.stream]
         place = (stream.id, key.epoch, key.frame)
-        query = "SELECT seq, count, gap, content_type, crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
-        seq, count, gap, content_type, crc, payload = self._db.execute(query, place).fetchone()
+        query = "SELECT seq, count, crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
+        seq, count, crc, payload = self._db.execute(query, place).fetchone()
         if isinstance(payload, bytes) and checksum(payload, *place) == crc:
-            draft.frames.append(OutFrame(key, payload, content_type, count, gap))
+            draft.frames.append(frame_of(key, payload, count))
             draft.outstanding[key] = len(payload)
             return
         self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
@@ -497,7 +515,7 @@ class LogStore:
         """Copy the write-ahead log into the file and empty it; False where a reader is in the way."""
         self._failpoint("checkpointing")
         busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._mark.sync()
+        self._sidecar.sync()
         return not busy
 
     def give_back(self, pages: int) -> None:
@@ -521,4 +539,8 @@ class LogStore:
         try:
             self._db.close()
         finally:
-            self._mark.close()
+            self._sidecar.close()
+
+
+def _next_id(streams: Mapping[str, StreamState]) -> int:
+    return 1 + max((stream.id for stream in streams.values()), default=0)

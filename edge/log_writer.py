@@ -10,7 +10,8 @@ One turn takes all that waits, so the slower the disk, the more readings share a
 * disk full: the turn is kept and tried again, queues that fill up refuse, and nothing is acknowledged that is not stored. Meanwhile
   sending and deleting go on in the space of the reserve file;
 * an I/O error: that connection is never used again. The log is opened anew, checkpointed (which writes and syncs every page once more), and
-  only its commit number decides whether the turn is done again.
+  only its commit number decides whether the turn is done again;
+* damage: the files are set aside, a new log and epoch begin at once, and each turn carries over a part of what can still be read.
 
 `close` refuses new work, writes what waits, then closes. Use after close raises LogClosedError. An error nobody foresaw ends the thread
 and is given to `on_failure`.
@@ -23,7 +24,6 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -33,8 +33,11 @@ from typing import Any, Final, TypeAlias
 
 from edgewake.edge.config import LogConfig
 from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_salvage import LOG_ERRORS, is_damage
 from edgewake.edge.log_schema import CHECKPOINT_BYTES
-from edgewake.edge.log_store import Done, FrameKey, LogStore, OutFrame, Work
+from edgewake.edge.log_store import LogStore
+from edgewake.edge.log_work import Done, FrameKey, OutFrame, Work
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError, RejectReason
 
 log = logging.getLogger("edgewake.log")
@@ -49,6 +52,8 @@ RETRY_S: Final = 0.5
 FREE_LINGER_S: Final = 0.5
 """Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
 RESERVE_NAME: Final = "reserve"
+DAMAGE_MAX: Final = 3
+"""Damaged logs in a row without a commit between them. More is not a page that broke but a program or a disk: the agent stops."""
 
 
 Question: TypeAlias = Callable[[LogStore], Any]
@@ -82,13 +87,14 @@ class Queue:
 
 
 class LogWriter:
-    """Owns the store. `opener` opens it, again after an I/O error; `on_done` is called in the writer's thread after each commit."""
+    """Owns the store. `opener` opens it, again after an error, which it gets; `on_done` is called by the thread after each commit."""
 
     def __init__(
         self,
-        opener: Callable[[], LogStore],
+        opener: Callable[[BaseException | None], LogStore],
         directory: Path,
         config: LogConfig,
+        clock: Clock,
         *,
         on_done: Callable[[Sequence[OutFrame]], None],
         on_failure: Callable[[BaseException], None],
@@ -96,6 +102,7 @@ class LogWriter:
     ) -> None:
         self._opener = opener
         self._config = config
+        self._clock = clock
         self._on_done = on_done
         self._on_failure = on_failure
         self._failpoint = failpoint
@@ -114,8 +121,11 @@ class LogWriter:
         self._idle = False
         self._held: Work | None = None
         self._checkpoint_from = CHECKPOINT_BYTES
+        self._salvage_from_s = 0.0
+        self._damages = 0
+        self._over = threading.Event()
         self.state = LogState.GOOD
-        self.store = opener()
+        self.store = opener(None)
         if not self._keep_reserve():
             log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
@@ -161,7 +171,7 @@ class LogWriter:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
         with self._lock:
             if not self._freed:
-                self._freed_since = time.monotonic()
+                self._freed_since = self._clock.monotonic_s()
             self._freed.append((key, rejected))
             if self._idle:
                 self._wake.notify_all()
@@ -216,6 +226,7 @@ class LogWriter:
         with self._lock:
             self._stopping = True
             self._wake.notify_all()
+        self._over.set()
         self._thread.join()
 
     # the thread
@@ -233,7 +244,7 @@ class LogWriter:
     def _finish(self) -> None:
         try:
             self.store.close()
-        except (sqlite3.Error, OSError) as error:
+        except LOG_ERRORS as error:
             log.error("closing the event log: %s", error, extra={"event": "log.close_failed"})
         with self._lock:
             self._stopping = True
@@ -252,6 +263,7 @@ class LogWriter:
             over = self._stopping and work is None
         for question, answer in calls:
             self._answer(question, answer)
+        self._carry_over()
         if work is None:
             self._upkeep()
             return not over
@@ -272,9 +284,32 @@ class LogWriter:
 
     def _answer(self, question: Question, answer: Future[Any]) -> None:
         try:
-            answer.set_result(question(self.store))
-        except sqlite3.Error as error:
+            try:
+                answer.set_result(question(self.store))
+            except LOG_ERRORS as error:
+                if not is_damage(error):
+                    raise
+                self._open_again(error)
+                answer.set_result(question(self.store))
+        except LOG_ERRORS as error:
             answer.set_exception(error)
+
+    def _carry_over(self) -> None:
+        """A part of a damaged log, if there is one."""
+        if not self._salvage_is_due():
+            return
+        try:
+            self.store.salvage()
+        except LOG_ERRORS as error:
+            self._salvage_from_s = self._clock.monotonic_s() + RETRY_S
+            if not _is_full(error):
+                self._open_again(error)
+        else:
+            if self.store.wal_bytes() >= self._checkpoint_from:
+                self._checkpoint()
+
+    def _salvage_is_due(self) -> bool:
+        return self.store.is_salvaging and self._clock.monotonic_s() >= self._salvage_from_s
 
     def _wait(self) -> None:
         """Until something is to be done, or for a while; linger a little for company. Holds the lock."""
@@ -290,7 +325,7 @@ class LogWriter:
             self._wake.wait_for(self._enough, timeout=self._config.linger_ms / 1000)
 
     def _due(self) -> bool:
-        if self._stopping or self._calls or self._intake_waits() or self._can_frame():
+        if self._stopping or self._calls or self._intake_waits() or self._can_frame() or self._salvage_is_due():
             return True
         return bool(self._freed) and self._freed_is_due()
 
@@ -302,7 +337,7 @@ class LogWriter:
 
     def _freed_is_due(self) -> bool:
         """Deleting can wait for company, unless its room is wanted."""
-        return (self._sending and self.store.has_unframed(self._paused)) or time.monotonic() - self._freed_since >= FREE_LINGER_S
+        return (self._sending and self.store.has_unframed(self._paused)) or self._clock.monotonic_s() - self._freed_since >= FREE_LINGER_S
 
     def _can_frame(self) -> bool:
         return self._sending and self.store.can_frame(self._paused)
@@ -350,13 +385,16 @@ class LogWriter:
         """Do the work; None where the disk does not let us yet."""
         before = self.store.commit
         try:
-            return self.store.apply(work)
-        except (sqlite3.OperationalError, OSError) as error:
-            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            done = self.store.apply(work)
+        except LOG_ERRORS as error:
+            if _is_full(error):
                 self._on_full_disk(work)
                 return None
             self._open_again(error)
-        return Done((), 0) if self.store.commit > before else None  # it may have been stored after all
+        else:
+            self._damages = 0
+            return done
+        return Done((), 0) if self.store.commit > before and not self._damages else None  # it may have been stored after all
 
     def _on_full_disk(self, work: Work) -> None:
         """Give up the reserve; deletions are taken out of the work, since they go first now."""
@@ -379,10 +417,10 @@ class LogWriter:
             if freed or self._can_frame():
                 self._on_done(self.store.apply(Work(freed=freed, sending=sending, frame_bytes=self._frame_bytes)).frames)
                 self.store.checkpoint()
-        except sqlite3.OperationalError as error:
+        except LOG_ERRORS as error:
             with self._lock:
                 self._freed = freed + self._freed
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            if not _is_full(error):
                 self._open_again(error)
         else:
             self._checkpoint()  # only a checkpoint shortens the file itself
@@ -391,21 +429,27 @@ class LogWriter:
     def _open_again(self, error: Exception) -> None:
         """Never try again on the same connection: what a failed fsync left behind is unknown.
 
-        The checkpoint writes and syncs every page of the write-ahead log once more, so what is readable after it is durable.
+        The checkpoint writes and syncs every page of the write-ahead log once more, so what is readable after it is durable. Damaged files
+        are set aside by the opener. Raises what cannot be mended.
         """
         log.error("the event log's disk failed: %s", error, extra={"event": "log.io_error"})
         self._say(LogState.FAILING)
-        with contextlib.suppress(sqlite3.Error, OSError):
+        with contextlib.suppress(*LOG_ERRORS):
             self.store.close()
+        why: BaseException | None = error
         while True:
+            self._damages += why is not None and is_damage(why)
+            if self._damages > DAMAGE_MAX:
+                raise error
             try:
-                self.store = self._opener()
+                self.store = self._opener(why)
                 self.store.checkpoint()
-            except (sqlite3.OperationalError, OSError) as again:
+            except LOG_ERRORS as again:
                 log.error("the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"})
                 if self._stopping:
                     raise
-                time.sleep(RETRY_S)
+                why = again if is_damage(again) else None
+                self._over.wait(RETRY_S)
             else:
                 return
 
@@ -442,8 +486,8 @@ class LogWriter:
         """Copy and empty the write-ahead log. Where a reader is in the way, not again before it has grown as much once more."""
         try:
             done = self.store.checkpoint()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        except LOG_ERRORS as error:
+            if _is_full(error):
                 return
             self._open_again(error)
             done = True
@@ -459,10 +503,14 @@ class LogWriter:
 
     def _give_back(self) -> None:
         """Return what a backlog took of the disk, a piece a turn, so that no reading waits long behind it."""
-        if self.store.free_pages() < GIVE_BACK_FROM_PAGES:
-            return
         try:
-            self.store.give_back(GIVE_BACK_PAGES)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            if self.store.free_pages() >= GIVE_BACK_FROM_PAGES:
+                self.store.give_back(GIVE_BACK_PAGES)
+        except LOG_ERRORS as error:
+            if not _is_full(error):
                 self._open_again(error)
+
+
+def _is_full(error: BaseException) -> bool:
+    """Is the disk full?"""
+    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.edge.log_store import OutFrame
+from edgewake.edge.log_work import OutFrame
 
 QUARANTINE_NAME: Final = "quarantine"
 QUARANTINE_BYTES_MAX: Final = 16 << 20

@@ -24,7 +24,7 @@ from edgewake.edge.event_log import EventLog
 from edgewake.edge.goodput import Goodput
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log_codec import Reading
-from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.log_work import FrameKey, OutFrame
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect, tls_of
 from edgewake.edge.puback import Puback
 from edgewake.edge.quarantine import Quarantine

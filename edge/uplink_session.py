@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from edgewake.edge.lanes import Lane
-from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.log_work import FrameKey, OutFrame
 from edgewake.edge.puback import Puback, meaning
 from edgewake.protocol.ack import Ack, Later
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError

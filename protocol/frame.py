@@ -43,6 +43,8 @@ STRING_CHARS_MAX: Final = 8192
 """Characters of a string value. Over it: rejected (oversize)."""
 DEPTH_MAX: Final = 8
 """Nesting of a plain device's object before flattening. Over it: rejected (shape)."""
+GAP_REASON_CHARS_MAX: Final = 64
+"""Characters of the word that says why readings were lost."""
 TIME_MS_MAX: Final = 4_102_444_800_000
 """2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
 COUNTER_MAX: Final = 2**53 - 1
@@ -100,6 +102,11 @@ def compress(payload: bytes) -> tuple[bytes, str]:
     if len(payload) < ZSTD_FROM_BYTES:
         return payload, FRAME_TYPE
     return zstandard.ZstdCompressor(level=3).compress(payload), FRAME_ZSTD_TYPE
+
+
+def is_compressed(payload: bytes) -> bool:
+    """Is this one zstd frame, by its magic number? No JSON begins so."""
+    return payload.startswith(zstandard.FRAME_HEADER)
 
 
 _INFLATER: Final = zstandard.ZstdDecompressor(max_window_size=1 << 23)
@@ -254,7 +261,7 @@ def _counter(body: Mapping[str, Any], name: str) -> int:
 
 def _gap(value: object) -> Gap:
     match value:
-        case {"reason": str(reason), "count": int(count)} if 0 <= count <= COUNTER_MAX and len(reason) <= 64:
+        case {"reason": str(reason), "count": int(count)} if 0 <= count <= COUNTER_MAX and len(reason) <= GAP_REASON_CHARS_MAX:
             return Gap(reason, count)
     raise Rejected(RejectReason.SHAPE, "gap: expected {reason: text, count: number}")
 

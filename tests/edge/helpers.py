@@ -12,7 +12,7 @@ import orjson
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, OutFrame
 from edgewake.edge.log_codec import Reading
-from edgewake.edge.log_store import no_failpoint
+from edgewake.edge.log_work import no_failpoint
 from edgewake.protocol import frame as frames
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame
@@ -67,6 +67,7 @@ def opened(
     clock: Clock | None = None,
     failpoint: Callable[[str], None] = no_failpoint,
     seed: int = 1,
+    boot: str = "boot",
 ) -> Iterator[EventLog]:
     """An open log."""
     events = EventLog(
@@ -77,6 +78,7 @@ def opened(
         rng=random.Random(seed),
         on_frames=(sent if sent is not None else Sent()).take,
         failpoint=failpoint,
+        boot_id=boot,
     )
     try:
         yield events

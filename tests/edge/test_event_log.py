@@ -25,6 +25,8 @@ from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.services import wait_until
 
+LOGS = Path(__file__).parent / "logs"
+
 
 def edit(directory: Path, statement: str, *values: object) -> None:
     """Change a closed log behind its back."""
@@ -308,10 +310,31 @@ def test_a_log_restored_in_place_is_noticed_by_its_mark(tmp_path: Path) -> None:
     (tmp_path / "a" / LOG_NAME).write_bytes(backup)
     with opened(tmp_path / "a", sent=sent) as events:
         assert (events.epoch_began, events.epoch > epoch) == ("restored", True)
+        put(events, range(21, 24))
         events.start_sending()
-        frames = sent.until(1)
-    assert (frames[0].epoch, frames[0].frame, frames[0].seq) == (events.epoch, 1, 1)
-    assert sent.ns() == list(range(1, 11))
+        sent.until(1)
+        sent.acknowledge(events)
+        frames = sent.until(2)
+    assert [(frame.epoch, frame.frame, frame.seq) for frame in frames] == [(epoch, 1, 1), (events.epoch, 1, 1)]
+    assert sent.ns() == [*range(1, 11), 21, 22, 23]
+
+
+def test_no_frame_of_a_later_epoch_is_sent_before_the_earlier_ones_are_acknowledged(tmp_path: Path) -> None:
+    """Of each stream the cloud remembers few epochs, and passes frames on in the order of their epochs as they come."""
+    sent = Sent()
+    for start in range(5):
+        with opened(tmp_path, boot=str(start)) as events:
+            put(events, range(start * 15, start * 15 + 15))
+    with opened(tmp_path, sent=sent, boot="last") as events:
+        events.start_sending()
+        for count in (2, 4, 6, 8, 10):
+            sent.until(count)
+            wait_until(lambda: events._writer.ask(lambda store: not store.can_frame()).result(), "no more may be sent", timeout_s=10)
+            assert len(sent) == count
+            sent.acknowledge(events)
+        wait_until(lambda: events.status().backlog_readings == 0, "all is acknowledged", timeout_s=10)
+    assert sent.ns() == list(range(75))
+    assert len({out.key.epoch for out in sent}) == 5
 
 
 def test_a_lost_log_begins_a_higher_epoch_even_when_the_clock_fell_back(tmp_path: Path) -> None:
@@ -332,11 +355,30 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
     again = Sent()
     with opened(tmp_path / "b", sent=again) as events:
         events.start_sending()
+        wait_until(lambda: again.acknowledge(events) or len(again) == 3, "all are sent", timeout_s=10)
         frames = again.until(3)
         new = events.epoch
     assert again[0] == sent[0]
     assert [(f.epoch, f.frame, f.seq) for f in frames] == [(old, 1, 1), (new, 1, 1), (new, 2, 11)]
     assert again.ns() == list(range(1, 31))
+
+
+# formats of earlier versions
+
+
+def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these acknowledged; with its sidecar."""
+    shutil.copy(LOGS / "version-1.db", tmp_path / LOG_NAME)
+    shutil.copy(LOGS / "version-1.epoch", tmp_path / "epoch")
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        put(events, range(100, 105))
+        assert events.position("tail") == "100"
+        assert events.epoch > 2174758222201
+        events.start_sending()
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+    assert sent.ns() == list(range(10, 105))
+    assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [(2174758222201, frame) for frame in (2, 3, 4, 5)]
 
 
 # disks that fail

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from edgewake.edge.log_epoch import LogIdentity, Mark, MarkFile, Place, next_epoch, why_new
+from edgewake.edge.log_epoch import LogIdentity, LogLocation, new_epoch_reason, next_epoch
+from edgewake.edge.log_sidecar import Known
 
-HERE = Place("machine", 1, 2)
+HERE = LogLocation("machine", 1, 2, "boot")
 LOG = LogIdentity("log", 5, 100, HERE)
-MARK = Mark("log", 5, 100)
+KNOWN = Known("log", 5, 100)
 
 
 @pytest.mark.parametrize(
-    ("log", "mark", "place", "why"),
+    ("log", "known", "here", "reason"),
     [
         (None, None, HERE, "created"),
-        (None, MARK, HERE, "lost"),
-        (LOG, None, HERE, "without its mark"),
-        (LOG, Mark("other", 5, 100), HERE, "without its mark"),
-        (LOG, Mark("log", 6, 1), HERE, "restored"),
-        (LOG, Mark("log", 5, 101), HERE, "restored"),
-        (LOG, MARK, Place("machine", 1, 3), "copied"),
-        (LOG, MARK, Place("machine", 9, 2), "copied"),
-        (LOG, MARK, Place("other", 1, 2), "copied"),
-        (LOG, MARK, HERE, None),
-        (LOG, Mark("log", 5, 99), HERE, None),  # died between the commit and its mark
-        (LOG, Mark("log", 4, 99), HERE, None),  # died between the new epoch and its mark
+        (None, KNOWN, HERE, "lost"),
+        (LOG, None, HERE, "without its sidecar"),
+        (LOG, Known("other", 5, 100), HERE, "without its sidecar"),
+        (LOG, Known("log", 6, 1), HERE, "restored"),
+        (LOG, Known("log", 5, 101), HERE, "restored"),
+        (LOG, Known("log", 5, 101), replace(HERE, boot="next"), "restored"),
+        (LOG, KNOWN, replace(HERE, inode=3), "copied"),
+        (LOG, KNOWN, replace(HERE, device=9), "copied"),
+        (LOG, KNOWN, replace(HERE, machine="other"), "copied"),
+        (LOG, KNOWN, replace(HERE, boot="next"), "of an earlier start"),
+        (LOG, KNOWN, replace(HERE, boot="next", device=9), "of an earlier start"),  # some file systems are numbered anew at each mount
+        (LOG, KNOWN, HERE, None),
+        (LOG, Known("log", 5, 99), HERE, None),  # died between the commit and its line
+        (LOG, Known("log", 4, 99), HERE, None),  # died between the new epoch and its line
     ],
 )
-def test_a_doubt_makes_a_new_epoch(log: LogIdentity | None, mark: Mark | None, place: Place, why: str | None) -> None:
-    assert why_new(log, mark, place) == why
+def test_a_doubt_makes_a_new_epoch(log: LogIdentity | None, known: Known | None, here: LogLocation, reason: str | None) -> None:
+    assert new_epoch_reason(log, known, here) == reason
+
+
+def test_a_log_that_was_set_aside_is_not_taken_for_a_lost_one() -> None:
+    assert new_epoch_reason(None, KNOWN, HERE, damaged=True) == "damaged"
 
 
 def test_an_epoch_is_above_the_one_before_whatever_the_clock_says() -> None:
@@ -46,17 +54,3 @@ def test_two_copies_that_wake_in_the_same_second_get_different_epochs() -> None:
 
 def test_an_epoch_fits_into_every_json_reader() -> None:
     assert next_epoch(0, now_ms=4_102_444_800_000, rng=random.Random(1)) < 2**53
-
-
-def test_the_mark_is_replaced_whole_and_read_back(tmp_path: Path) -> None:
-    marks = MarkFile(tmp_path)
-    assert marks.read() is None
-    for mark in (Mark("a" * 32, 2**53, 10**12), Mark("b", 1, 2)):
-        marks.write(mark)
-        assert marks.read() == mark
-    marks.close()
-
-
-def test_a_mark_that_is_not_ours_counts_as_missing(tmp_path: Path) -> None:
-    (tmp_path / "epoch").write_bytes(b"\xff\x00 garbage")
-    assert MarkFile(tmp_path).read() is None

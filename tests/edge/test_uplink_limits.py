@@ -177,7 +177,7 @@ async def test_a_quota_of_the_broker_makes_the_stream_wait_and_nothing_is_lost(t
 
 
 async def test_a_full_quarantine_drops_its_oldest(tmp_path: Path) -> None:
-    from edgewake.edge.log_store import FrameKey, OutFrame
+    from edgewake.edge.log_work import FrameKey, OutFrame
     from edgewake.edge.quarantine import Quarantine
 
     quarantine = Quarantine(tmp_path, bytes_max=2_500)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from edgewake.edge.lanes import Lane
-from edgewake.edge.log_store import FrameKey, OutFrame
+from edgewake.edge.log_work import FrameKey, OutFrame
 from edgewake.edge.puback import Puback, meaning
 from edgewake.edge.uplink_session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason

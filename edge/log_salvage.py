@@ -1,0 +1,248 @@
+"""What is saved of a damaged log: which errors mean damage, how its files are set aside, and which of its rows are taken over.
+
+The damaged files are renamed, a new log takes their place at once, and rows are carried over a few pages at a time while readings are
+accepted. The stream counters say which positions there must be, the sidecar which frames; a row is taken when its key is one of these
+and its CRC holds. What is not found becomes a gap, exactly. When all pages were read the damaged files are deleted: they hold nothing more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from edgewake.edge.log_codec import checksum
+from edgewake.edge.log_pages import Pages, Row, rows
+from edgewake.edge.log_schema import LOG_NAME, PAGE_BYTES, LogDamagedError
+from edgewake.edge.log_sidecar import FrameId, Known
+from edgewake.edge.log_streams import StreamState
+from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, GAP_REASON_CHARS_MAX, is_compressed
+
+DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
+DAMAGED_LOGS_MAX: Final = 4
+"""Damaged logs that wait to be read. A fifth means that the disk damages faster than it can be read: the oldest is deleted, and said."""
+
+LOG_ERRORS: Final = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What a log on a bad disk raises; the last where SQLite's own message quotes the damaged bytes."""
+_ANOTHER_TRY: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+"""Primary result codes of an OperationalError that the same file may survive."""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Does the error say that the file itself is damaged? A page that the disk cannot read any more is damage too."""
+    if isinstance(error, LogDamagedError | UnicodeDecodeError):
+        return True
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.NotSupportedError) or not isinstance(error, sqlite3.DatabaseError):
+        return False
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none: a text that is not UTF-8
+    return code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ) or code & 0xFF not in _ANOTHER_TRY
+
+
+def set_aside(directory: Path) -> None:
+    """Rename the log's files, so that a new one can be made. Raises OSError."""
+    path = directory / LOG_NAME
+    waiting = damaged_logs(directory)
+    for old in waiting[: len(waiting) + 1 - DAMAGED_LOGS_MAX]:
+        delete(old)
+    number = 1 + max((int(one.name.removeprefix(DAMAGED_NAME)) for one in waiting), default=0)
+    aside = directory / f"{DAMAGED_NAME}{number}"
+    path.with_name(f"{LOG_NAME}-shm").unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # the log's own name last: while it is there, this can be done again
+        path.with_name(f"{LOG_NAME}-wal").rename(f"{aside}-wal")
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)
+
+
+def damaged_logs(directory: Path) -> list[Path]:
+    """Logs that were set aside, the oldest first."""
+    found = [path for path in directory.glob(f"{DAMAGED_NAME}*") if path.name.removeprefix(DAMAGED_NAME).isdigit()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix(DAMAGED_NAME)))
+
+
+def delete(path: Path) -> None:
+    """Delete a damaged log."""
+    for name in (f"{path}-wal", f"{path}-shm", f"{path}"):
+        Path(name).unlink(missing_ok=True)
+
+
+def what_it_knew(path: Path, known: Known | None) -> Known | None:
+    """The sidecar's knowledge and what the damaged log still says itself, of each stream the newer; None where neither says anything."""
+    found = known
+    with contextlib.suppress(sqlite3.Error, ValueError, TypeError, KeyError, OverflowError):
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        try:
+            found = _with_tables(db, known)
+        finally:
+            db.close()
+    return found
+
+
+def _with_tables(db: sqlite3.Connection, known: Known | None) -> Known:
+    meta = dict(db.execute("SELECT name, value FROM meta"))
+    found = known or Known(meta["log_id"], int(meta["epoch"]), 0)
+    for *row, crc in db.execute("SELECT id, name, last, framed, base, frame, older, crc FROM streams"):
+        stream = StreamState.from_row(row)
+        before = found.streams.get(stream.id)
+        if stream.checksum() == crc and (before is None or (stream.last, stream.framed) > (before.last, before.framed)):
+            found.streams[stream.id] = stream
+    with contextlib.suppress(sqlite3.Error):
+        found.sources = dict(db.execute("SELECT name, position FROM sources")) | found.sources
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A row of `batches`."""
+
+    stream: int
+    first: int
+    count: int
+    commit: int
+    accepted_at: int
+    crc: int
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.body)
+
+    @property
+    def is_sound(self) -> bool:
+        """Does its CRC hold?"""
+        return self.count > 0 and checksum(self.body, self.stream, self.first, self.count) == self.crc
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRow:
+    """A row of `frames`."""
+
+    stream: int
+    epoch: int
+    frame: int
+    seq: int
+    count: int
+    gap: str | None
+    accepted_at: int
+    content_type: str
+    crc: int
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of its payload."""
+        return len(self.payload)
+
+    @property
+    def is_sound(self) -> bool:
+        """Does its CRC hold?"""
+        return checksum(self.payload, self.stream, self.epoch, self.frame) == self.crc
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """A row of `gaps`; it has no CRC."""
+
+    stream: int
+    first: int
+    count: int
+    reason: str
+
+    @property
+    def size(self) -> int:
+        """It has no body."""
+        return 0
+
+
+SavedRow: TypeAlias = BatchRow | FrameRow | GapRow
+
+
+def row_of(row: Row) -> SavedRow | None:
+    """A record as the row that it looks like; None for those of other tables."""
+    kinds = "".join("i" if isinstance(value, int) else "b" if isinstance(value, bytes) else "t" for value in row)
+    match kinds:
+        case "iiiiiib":
+            return BatchRow(*row)  # type: ignore[arg-type]
+        case "iiiiititib":
+            return FrameRow(*row)  # type: ignore[arg-type]
+        case "iiit":
+            return GapRow(*row) if isinstance(row[3], str) else None  # type: ignore[arg-type]
+    return None
+
+
+def take_over(db: sqlite3.Connection, row: SavedRow, stream: StreamState, wanted: Mapping[FrameId, tuple[int, int]]) -> bool:
+    """Insert a row that belongs to the stream and is whole; False where it does not. `wanted`: frames, their first seq and count."""
+    if isinstance(row, FrameRow):
+        return _take_frame(db, row, wanted)
+    through = stream.older[-1].last if stream.older else stream.framed
+    if not (stream.framed < row.first <= row.first + row.count - 1 <= through):
+        return False
+    if isinstance(row, GapRow):
+        gap = (row.stream, row.first, row.count, row.reason[:GAP_REASON_CHARS_MAX])
+        return db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?, ?, ?)", gap).rowcount > 0
+    batch = (row.stream, row.first, row.count, row.commit, row.accepted_at, row.crc, row.body)
+    return row.is_sound and db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", batch).rowcount > 0
+
+
+def _take_frame(db: sqlite3.Connection, row: FrameRow, wanted: Mapping[FrameId, tuple[int, int]]) -> bool:
+    key = (row.stream, row.epoch, row.frame)
+    if key not in wanted or not row.is_sound:
+        return False
+    content_type = FRAME_ZSTD_TYPE if is_compressed(row.payload) else FRAME_TYPE  # the CRC covers the payload only
+    values = (*key, *wanted[key], row.gap, row.accepted_at, content_type, row.crc, row.payload)
+    return db.execute("INSERT OR IGNORE INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).rowcount > 0
+
+
+def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:
+    """A page that was freed still had readings that were given up: they are delivered after all."""
+    inside = "SELECT 1 FROM batches WHERE stream = gaps.stream AND first BETWEEN gaps.first AND gaps.first + gaps.count - 1"
+    db.execute(f"DELETE FROM gaps WHERE EXISTS ({inside})")  # noqa: S608
+
+
+class Salvage:
+    """Reads damaged logs page by page. Remembers nothing over a restart: it begins again, and rows that are there already stay."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._pages = self._all_pages()
+
+    def next_rows(self, pages: int) -> list[SavedRow] | None:
+        """The rows of the next pages; None when all were read."""
+        found: list[SavedRow] = []
+        for _ in range(pages):
+            page = next(self._pages, None)
+            if page is None:
+                return found or None
+            found += page
+        return found
+
+    def delete(self) -> None:
+        """Everything is saved."""
+        for path in self._paths:
+            delete(path)
+
+    def _all_pages(self) -> Iterator[list[SavedRow]]:
+        for path in self._paths:
+            pages = Pages(path, page_size=PAGE_BYTES)
+            try:
+                for number in range(1, pages.count + 1):
+                    yield [found for row in rows(pages, number) if (found := row_of(row)) is not None]
+            finally:
+                pages.close()

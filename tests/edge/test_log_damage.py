@@ -1,0 +1,166 @@
+"""Damage to the log's file costs what stood there: 0 wrong, 0 twice, 0 unsaid, and new readings are accepted at once.
+
+`make test` takes a sample; `make test-faults` every page, every truncation and 300 flipped bits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from edgewake.edge.log_pages import Pages, rows
+from edgewake.edge.log_salvage import is_damage
+from edgewake.edge.log_schema import LOG_NAME, LogDamagedError, open_for_writing
+from tests.edge.damage import (
+    CONFIG,
+    LATER,
+    PAGE,
+    READINGS,
+    UPLINK,
+    Damage,
+    FirstLife,
+    first_life,
+    flip,
+    second_life,
+    stale_page,
+    text_of,
+    truncate,
+    zero_page,
+)
+from tests.edge.helpers import Sent, opened, reading
+from tests.services import wait_until
+
+EXPECTED = set(range(READINGS)) | set(LATER)
+GOOD = {"wrong": 0, "twice": 0, "unsaid": 0, "said_of_what_came": 0, "holes": 0}
+PAGES = 90
+"""At most so many pages the log has; damage beyond its end is left out."""
+ALL: dict[str, Damage] = (
+    {f"zeroed page {n}": zero_page(n) for n in range(PAGES)}
+    | {f"wrong page {n}": stale_page(n) for n in range(PAGES)}
+    | {f"truncated in page {n}": truncate(n * PAGE + 1234) for n in range(PAGES)}
+    | {"empty": truncate(0), "a header only": truncate(100)}
+    | {f"flipped bit {n}": flip(n) for n in range(300)}
+)
+SAMPLE = ["empty", "a header only"]
+SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [f"wrong page {n}" for n in (0, 6, 30)]
+SAMPLE += [f"truncated in page {n}" for n in (0, 3, 8, 30)] + [f"flipped bit {n}" for n in (1, 46, 174, 190)]
+NAMES = list(ALL) if os.environ.get("EDGEWAKE_FAULTS") == "all" else SAMPLE
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> FirstLife:
+    """A log and what its cloud has."""
+    return first_life(tmp_path_factory.mktemp("life") / "log")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_costs_what_stood_there_and_nothing_unsaid(tmp_path: Path, life: FirstLife, name: str) -> None:
+    damaged = ALL[name](life.log)
+    if damaged == life.log:
+        pytest.skip("the log has no such page") if name not in SAMPLE else pytest.fail("the fault did not fire")
+    cloud = second_life(tmp_path / "log", life, damaged)
+    assert cloud.verdict(EXPECTED) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("name", "lost_max"), [("zeroed page 0", 0), ("zeroed page 1", 0), ("zeroed page 7", 400), ("zeroed page 40", 400)]
+)
+def test_a_page_costs_at_most_its_own_rows(tmp_path: Path, life: FirstLife, name: str, lost_max: int) -> None:
+    """Also the first one, without which SQLite reads nothing, and those above the leaves."""
+    cloud = second_life(tmp_path / "log", life, ALL[name](life.log))
+    assert cloud.lost(EXPECTED) <= lost_max
+
+
+def test_without_damage_nothing_is_lost(tmp_path: Path, life: FirstLife) -> None:
+    cloud = second_life(tmp_path / "log", life, life.log)
+    assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
+
+
+def test_without_what_the_sidecar_knows_losses_are_not_said(tmp_path: Path, life: FirstLife) -> None:
+    """The control: the judgement sees what nobody says."""
+    known = dict(life.files)
+    del known["epoch"]
+    cloud = second_life(tmp_path / "log", FirstLife(known, life.cloud), truncate(0)(life.log))
+    assert cloud.verdict(EXPECTED)["unsaid"] > 0
+
+
+def test_a_lost_log_says_what_was_in_it(tmp_path: Path, life: FirstLife) -> None:
+    known = dict(life.files)
+    del known[LOG_NAME]
+    cloud = second_life(tmp_path / "log", FirstLife(known, life.cloud), b"")
+    assert cloud.verdict(EXPECTED) == GOOD
+    assert cloud.lost(EXPECTED) > 0
+
+
+def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: Path) -> None:
+    sent = Sent()
+    with opened(tmp_path, sent=sent, config=CONFIG, uplink=UPLINK) as events:
+        log = events.stream("speed")
+        for at in range(0, 20_000, 500):
+            assert log.wait_accepted(log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 500)]), timeout_s=20)
+        events._writer.ask(lambda store: store.checkpoint()).result(20)
+        epoch = events.epoch
+        with (tmp_path / LOG_NAME).open("r+b") as file:
+            size = file.seek(0, 2)
+            for at in range(PAGE * 2, size, PAGE * 5):
+                file.seek(at)
+                file.write(bytes(PAGE))
+        events.start_sending()
+        wait_until(
+            lambda: sent.acknowledge(events) or (events.all_framed and not events.status().backlog_readings), "drained", timeout_s=60
+        )
+        assert events.epoch > epoch, "the fault did not fire"
+        assert log.wait_accepted(log.append(reading(20_000)), timeout_s=20)
+        wait_until(lambda: sent.ns()[-1:] == [20_000], "the newest is sent", timeout_s=20)
+    arrived = sent.ns()
+    assert len(arrived) == len(set(arrived))
+    said = sum(out.count for out in {out.key: out for out in sent}.values() if out.gap)
+    assert len(arrived) + said == 20_001
+    assert 0 < said < 20_000
+
+
+@pytest.mark.parametrize(
+    ("error", "damaged"),
+    [
+        (sqlite3.DatabaseError("malformed"), True),
+        (LogDamagedError("counters"), True),
+        (sqlite3.IntegrityError("twice"), True),
+        (sqlite3.OperationalError("could not decode"), True),
+        (sqlite3.ProgrammingError("closed"), False),
+        (UnicodeDecodeError("utf-8", b"\xcc", 0, 1, "a message that quotes the damage"), True),
+        (OSError("gone"), False),
+        (ValueError("ours"), False),
+    ],
+)
+def test_which_errors_mean_damage(error: BaseException, damaged: bool) -> None:
+    assert is_damage(error) is damaged
+
+
+@pytest.mark.parametrize(
+    ("code", "damaged"), [("FULL", False), ("BUSY", False), ("IOERR_FSYNC", False), ("IOERR_READ", True), ("ERROR", True)]
+)
+def test_which_codes_mean_damage(code: str, damaged: bool) -> None:
+    error = sqlite3.OperationalError(code)
+    error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{code}")
+    assert is_damage(error) is damaged
+
+
+def test_every_record_is_found_without_sqlite_also_in_the_write_ahead_log(tmp_path: Path) -> None:
+    """What is read page by page is what SQL reads."""
+    db = open_for_writing(tmp_path / LOG_NAME)
+    values = [(1, n * 10, 10, n, 1_790_000_000_000 + n, n * 7, bytes([n % 256]) * (n * 37)) for n in range(1, 200)]
+    db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", values[:100])
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", values[100:])
+    for name in (LOG_NAME, f"{LOG_NAME}-wal"):
+        shutil.copy(tmp_path / name, tmp_path / f"copy-{name}")
+    db.close()
+    (tmp_path / f"copy-{LOG_NAME}-wal").rename(tmp_path / f"copy-{LOG_NAME}-wal")
+    pages = Pages(tmp_path / f"copy-{LOG_NAME}", page_size=PAGE)
+    found = {row for number in range(1, pages.count + 1) for row in rows(pages, number) if len(row) == 7}
+    pages.close()
+    assert found == set(values)
