@@ -121,7 +121,8 @@ class Follower:
     """One client. `on_event(client name, event)` gets what it is shown.
 
     `servers`: the first is tried first; each failure goes to the next one. `start` is where the first connection begins: `earliest`,
-    `latest` or a time; later ones resume with the cursor. `pause_s` makes it slow: it waits so long after each piece that it reads.
+    `latest` or a time; later ones resume with the cursor. `pause_s` makes it slow: it waits so long after each piece that it
+    reads, until somebody sets it to 0.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Follower:
         self._query = "&".join(f"stream={quote(stream)}" for stream in streams)
         self._start = start
         self._on_event = on_event
-        self._pause_s = pause_s
+        self.pause_s = pause_s
         self._task: asyncio.Task[None] | None = None
 
     def wake(self, *, on_next_server: bool = False) -> None:
@@ -191,7 +192,7 @@ class Follower:
     async def _read_once(self) -> None:
         path = f"/v1/events?{self._query}" + ("" if self.cursor else f"&from={self._start}")
         reader = SseReader(self.cursor)
-        receive_bytes = 4096 if self._pause_s else None
+        receive_bytes = 4096 if self.pause_s else None
         async with contextlib.aclosing(stream(self._servers[0], path, last_id=self.cursor, receive_bytes=receive_bytes)) as body:
             async for data in body:
                 if not self.connected.is_set():
@@ -201,5 +202,5 @@ class Follower:
                     self._on_event(self.name, event)
                     self.cursor = reader.last_id
                 self.cursor = reader.last_id
-                if self._pause_s:
-                    await asyncio.sleep(self._pause_s)
+                if self.pause_s:
+                    await asyncio.sleep(self.pause_s)
