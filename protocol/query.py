@@ -45,6 +45,8 @@ class QueryState(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    RETRYING = "retrying"
+    """Something that it needs is away or full, `detail` says what; it runs again by itself."""
     PAUSED = "paused"
     REFUSED = "refused"
     FAILED = "failed"
@@ -58,6 +60,10 @@ class Progress(BaseModel):
     query: str
     stream: str
     state: QueryState
+    registered_at: int | None = None
+    """Which registration this is about; None where it could not be read."""
+    quarantined: bool = False
+    """It cannot compute some readings (state failed): it stays out until it is registered anew, or paused and resumed."""
     execution: str = "shared"
     """shared (runs with the stream's other queries) or dedicated (a Spark query of its own)."""
     keys: tuple[str, ...] = ()

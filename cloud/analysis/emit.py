@@ -20,6 +20,8 @@ from edgewake.protocol.stream import FieldType
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of partials.estimate."""
+Groups: TypeAlias = dict[tuple[int, int, str], dict[int, Row]]
+"""(window_start, window_end, key) → part → row."""
 NUMBER_DIGITS: Final = 15
 """Digits of a sum or mean: partials are added in any order, which changes the 16th."""
 
@@ -54,21 +56,32 @@ def watermark(query: Query, top: int | None) -> int | None:
     return final - final % query.slide_ms
 
 
-def results(rows: Iterable[Row], queries: Sequence[Registered], ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
-    """The results of the batch."""
-    by_id = {registered.id: registered for registered in queries}
-    groups: dict[tuple[int, int, int, str], dict[int, Row]] = {}
+Broken: TypeAlias = dict[str, str]
+"""Query (label) → why its results could not be made."""
+
+
+def results(rows: Iterable[Row], queries: Sequence[Registered], ranks: Sequence[float], batch: Batch) -> tuple[list[Output], Broken]:
+    """The results of the batch. A query whose results cannot be made gets none, and harms no other."""
+    by_query: dict[int, Groups] = {}
     for row in rows:
-        groups.setdefault((row["query"], row["window_start"], row["window_end"], row["key"]), {})[row["part"]] = row
-    for (query_id, start, end, key), parts in groups.items():
-        registered = by_id.get(query_id)
-        if registered is None:
-            continue
-        query = registered.query
-        before = watermark(query, batch.top_before)
+        groups = by_query.setdefault(row["query"], {})
+        groups.setdefault((row["window_start"], row["window_end"], row["key"]), {})[row["part"]] = row
+    outputs: list[Output] = []
+    broken: Broken = {}
+    for registered in queries:
+        try:
+            outputs += list(_results_of(registered, by_query.get(registered.id, {}), ranks, batch))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            broken[registered.label] = f"{type(error).__name__}: {error}"
+    return outputs, broken
+
+
+def _results_of(registered: Registered, groups: Groups, ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
+    query = registered.query
+    before, after = watermark(query, batch.top_before), watermark(query, batch.top)
+    for (start, end, key), parts in groups.items():
         if before is not None and end <= before:
             continue
-        after = watermark(query, batch.top)
         group = orjson.loads(key)
         value = {"query": query.name, "window_start": start, "window_end": end, **group}
         value |= {aggregate.name: _value(aggregate, parts, ranks) for aggregate in query.aggregates}

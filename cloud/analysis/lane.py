@@ -14,20 +14,26 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import emit, failpoint, late
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
+from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane_record import LaneRecord, with_queries
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
+from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
@@ -37,8 +43,11 @@ FETCH_WAIT_MS: Final = 10
 consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
+CAUSE_CHARS_MAX: Final = 2000
 CAUSES_MAX: Final = 10
 """Depth to which the causes of an error are followed."""
+_WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
+"""What Spark says of a query whose plan ran and that has nothing to do."""
 NOTE_TIMEOUT_S: Final = 1.0
 """How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
 
@@ -104,11 +113,14 @@ class Lane:
         self._started = threading.Event()
         self._turn = threading.Lock()
         self._pause = threading.Event()
-        self._cause = ""
+        self._failure: Failure | None = None
         self._stopping = False
         self._batches_before = self.counters.batches
         self._batch = -1
         self._top: int | None = None
+        self._has_said_running = False
+        self.broken: dict[str, str] = {}
+        """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
         self._transactions: Transactions | None = None
         self._ends: Ends | None = None
         self._record: LaneRecord
@@ -116,7 +128,7 @@ class Lane:
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
-        self._transactions = transactions = Transactions(self.config.kafka, self.name)
+        self._transactions = Transactions(self.config.kafka, self.name)
         self._ends = Ends(self.config.kafka, self.topic)
         new = LaneRecord(stream=self.job.stream, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
@@ -133,19 +145,30 @@ class Lane:
             .start()
         )
         self._record = with_queries(record, {registered.label for registered in self.job.queries})
-        # Said before the first batch, which comes only with the next record of the stream.
-        transactions.write(self._progress(self._record))
         self._started.set()
 
     def _trigger_ms(self) -> int:
         return self.config.summary_interval_s * 1000 if self.job.kind is LaneKind.SUMMARY else self.config.trigger_ms
 
-    def error(self) -> str | None:
+    def say_running(self) -> None:
+        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
+
+        Raises KafkaException.
+        """
+        if self._has_said_running or self._query is None or not self._query.isActive:
+            return
+        if self.finished or self._query.status["message"] in _WAITS:
+            with self._turn:
+                if not self._stopping and not self._has_said_running:
+                    assert self._transactions is not None
+                    self._transactions.write(self._progress(self._record))
+                    self._has_said_running = True
+
+    def failure(self) -> Failure | None:
         """Why it ended by itself; None while it runs."""
         if self._query is None or self._query.isActive:
             return None
-        cause = self._cause or str(self._query.exception() or "the Spark query ended")
-        return " ".join(cause.split())[:2000]
+        return self._failure or _ended(self._query)
 
     def stop(self) -> None:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
@@ -164,7 +187,7 @@ class Lane:
         if not self.finished:
             return
         deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
-        while not is_done(self.checkpoint, self._batch) and self.error() is None and self.clock.monotonic_s() < deadline_s:
+        while not is_done(self.checkpoint, self._batch) and self.failure() is None and self.clock.monotonic_s() < deadline_s:
             self._pause.wait(0.01)
 
     @property
@@ -184,7 +207,7 @@ class Lane:
             try:
                 self._compute(changed, batch)
             except Exception as error:
-                self._cause = cause_of(error)
+                self._failure = Failure(fault_of(error), cause_of(error), self._reached(batch), batch)
                 raise
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
@@ -197,6 +220,12 @@ class Lane:
         self._batch = batch
         self.counters.batches += 1
 
+    def _reached(self, batch: int) -> Offsets | None:
+        try:
+            return offsets_of(self.checkpoint, batch)
+        except EdgewakeError:
+            return None
+
     def _observed(self) -> Observed:
         # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
         assert self._query is not None
@@ -208,7 +237,8 @@ class Lane:
         record, queries = self._record, self.job.queries
         self._top = max((top for top in (self._top, record.top, observed.top) if top is not None), default=None)
         step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=self._top if new is Novelty.ALL else record.top)
-        results = self.job.outputs(rows, step)
+        results, broken = self.job.outputs(rows, step)
+        self.broken |= {label: f"its results up to {as_text(reached)} cannot be made: {why}" for label, why in broken.items()}
         found = emit.late_readings(late.late_counts(observed.late), queries, step) if new is Novelty.ALL else {}
         after = record.model_copy(
             update={
@@ -222,7 +252,7 @@ class Lane:
         assert self._transactions is not None
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         failpoint.reach("analysis.committed")
-        self._record = after
+        self._record, self._has_said_running = after, True
         self._count(observed, len(results), sum(sum(ends.values()) for ends in found.values()))
 
     def _rate(self, observed: Observed) -> float:
@@ -239,6 +269,7 @@ class Lane:
                 Progress(
                     query=registered.query.name,
                     stream=record.stream,
+                    registered_at=registered.registered_at,
                     state=QueryState.RUNNING,
                     keys=tuple(key.name for key in registered.query.keys),
                     batch=record.revision,
@@ -252,6 +283,7 @@ class Lane:
                 )
             )
             for registered in self.job.queries
+            if registered.label not in self.broken
         ]
 
     def _count(self, observed: Observed, results: int, late_readings: int) -> None:
@@ -261,16 +293,48 @@ class Lane:
         self.counters.flagged += observed.flagged
 
 
-def cause_of(error: Exception) -> str:
+def cause_of(error: BaseException) -> str:
     """What is at the bottom of an error: Spark wraps it in others, with a trace around each."""
-    java = getattr(error, "java_exception", None)
-    if java is None:
-        return f"{type(error).__name__}: {str(error).strip()}"
+    causes = _causes(error)
+    return (
+        "; because of ".join(reversed(causes))[:CAUSE_CHARS_MAX]
+        if causes
+        else f"{type(error).__name__}: {str(error).strip()}"[:CAUSE_CHARS_MAX]
+    )
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Whose fault an error is that ended a batch or a start."""
+    if isinstance(error, KafkaException):
+        return Fault.FENCED if clients.is_fenced(error.args[0]) else Fault.SURROUNDINGS
+    if isinstance(error, OSError | EdgewakeError | MemoryError):
+        return Fault.SURROUNDINGS
+    causes = _causes(error)
+    if isinstance(error, Py4JError) and not causes:  # the JVM is gone, or its gateway
+        return Fault.SURROUNDINGS
+    return classify(causes)
+
+
+def _causes(error: BaseException) -> list[str]:
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    return _chain(java)
+
+
+def _chain(java: Any) -> list[str]:
+    """Java's causes of an exception, outermost first, each as `class: message`."""
     causes: list[str] = []
     while java is not None and len(causes) < CAUSES_MAX:
         causes.append(str(java.toString()).splitlines()[0][:300])
         java = java.getCause()
-    return "; because of ".join(reversed(causes))
+    return causes
+
+
+def _ended(query: StreamingQuery) -> Failure:
+    """Why a Spark query ended outside of our part of a batch."""
+    java: Any = query._jsq.exception()
+    causes = _chain(java.get()) if java.isDefined() else []
+    cause = " ".join("; because of ".join(reversed(causes)).split())[:CAUSE_CHARS_MAX]
+    return Failure(classify(causes), cause or "the Spark query ended")
 
 
 def progress_output(progress: Progress) -> emit.Output:

@@ -43,8 +43,8 @@ class Job(Protocol):
     def graph(self, records: DataFrame) -> DataFrame:
         """In: a Kafka source's `value`. Out: a streaming frame, to be run in update mode."""
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> list[emit.Output]:
-        """The records that a micro-batch's changed rows become."""
+    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
+        """The records that a micro-batch's changed rows become, and the queries whose records could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,11 @@ class QueryJob:
         tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
         return partials.estimate(partials.aggregate(tagged, sketches=sketches), ranks=self.ranks, k=self.top_k)
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> list[emit.Output]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
         """See Job: results, then watermarks."""
-        return [*emit.results(rows.to_pylist(), self.queries, self.ranks, batch), *emit.watermarks(self.queries, batch)]
+        results, broken = emit.results(rows.to_pylist(), self.queries, self.ranks, batch)
+        whole = [registered for registered in self.queries if registered.label not in broken]
+        return [*results, *emit.watermarks(whole, batch)], broken
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ QUERIES_PER_STREAM_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueryStatus:
     """Where a registered query stands."""
 
     state: QueryState
@@ -57,34 +57,34 @@ class Tables:
         return self.names.streams()
 
 
-def standing(registration: Registration, streams: Mapping[str, Stream], failed: Mapping[str, str]) -> Standing:
+def status(registration: Registration, streams: Mapping[str, Stream], failed: Mapping[str, str]) -> QueryStatus:
     """Where one query stands. `failed`: label → why it was taken out of its lane."""
     label = f"{registration.name}@{registration.registered_at}"
     try:
         stream = stream_of(registration.text)
         if registration.paused:
-            return Standing(QueryState.PAUSED, stream)
+            return QueryStatus(QueryState.PAUSED, stream)
         if label in failed:
-            return Standing(QueryState.FAILED, stream, failed[label])
+            return QueryStatus(QueryState.FAILED, stream, failed[label])
         query = parse(registration.text, streams)
     except UnknownStream as error:
-        return Standing(QueryState.STARTING, stream, f"waits for stream {stream!r} ({error})")
+        return QueryStatus(QueryState.STARTING, stream, f"waits for stream {stream!r} ({error})")
     except QueryError as error:
-        return Standing(QueryState.REFUSED, "", str(error))
+        return QueryStatus(QueryState.REFUSED, "", str(error))
     if query.name != registration.name:
-        return Standing(QueryState.REFUSED, stream, f"registered as {registration.name!r}, but its header says {query.name!r}")
-    return Standing(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at))
+        return QueryStatus(QueryState.REFUSED, stream, f"registered as {registration.name!r}, but its header says {query.name!r}")
+    return QueryStatus(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at))
 
 
-def standings(tables: Tables, failed: Mapping[str, str]) -> dict[str, Standing]:
+def statuses(tables: Tables, failed: Mapping[str, str]) -> dict[str, QueryStatus]:
     """Where every query stands."""
     streams = tables.streams
-    found = {name: standing(registration, streams, failed) for name, registration in tables.registrations.items()}
+    found = {name: status(registration, streams, failed) for name, registration in tables.registrations.items()}
     for stream in {one.stream for one in found.values()}:
         running = [(name, one.registered) for name, one in found.items() if one.stream == stream and one.registered is not None]
         for name, registered in sorted(running, key=lambda item: item[1].registered_at)[QUERIES_PER_STREAM_MAX:]:
             detail = f"stream {registered.query.stream!r} has {QUERIES_PER_STREAM_MAX} queries, no more"
-            found[name] = Standing(QueryState.REFUSED, stream, detail)
+            found[name] = QueryStatus(QueryState.REFUSED, stream, detail)
     return found
 
 

@@ -8,41 +8,47 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaException
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics
 from edgewake.cloud.analysis import session as spark
+from edgewake.cloud.analysis.batch_range import as_text, records
+from edgewake.cloud.analysis.checkpoint import offsets_of
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Counters, Lane, progress_output, source
+from edgewake.cloud.analysis.lane import Counters, Lane, cause_of, fault_of, source
 from edgewake.cloud.analysis.pipeline import Job, LaneKind, jobs_of
-from edgewake.cloud.analysis.registry import Standing, Tables, built_in, standings
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
+from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 from edgewake.protocol.heartbeat import Heartbeat
-from edgewake.protocol.query import Progress, QueryState, Registration, claim_of
+from edgewake.protocol.query import QueryState, Registration, claim_of
 from edgewake.protocol.stream import FieldType, NameKind, Stream
 
 log = logging.getLogger("edgewake.analysis")
 
 LOOK_EVERY_S: Final = 0.2
 """How often changes of queries and streams and the health of lanes are looked at."""
-FAILURES_MAX: Final = 3
-"""Failures in a row, without a finished batch between, after which a lane's youngest query is taken out of it."""
 SUMMARY_AFTER_S: Final = 20.0
 """Summaries begin so long after the queries: the first batches of all lanes at once would make people wait for the first results."""
 STOP_S: Final = 3.0
@@ -50,19 +56,20 @@ STOP_S: Final = 3.0
 SILENT_S: Final = 180.0
 """Seconds without a turn of the main loop after which the analysis counts as hung. One turn may start Spark or plan a lane's query, a
 minute on a busy machine; a JVM that hangs holds the loop up in its next call."""
-_DATA_LOSS: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
+_START_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError)
+"""What may go wrong when a lane starts, or when its readings are computed once more."""
 
 LaneKey: TypeAlias = tuple[str, LaneKind]
 
 
 @dataclass
-class Place:
-    """A lane's place: the lane when it runs, and what happened to it."""
+class SupervisedLane:
+    """A lane when it runs, and what happened to it."""
 
     backoff: Backoff
     lane: Lane | None = None
     counters: Counters = field(default_factory=Counters)
-    failures: int = 0
+    trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
 
 
@@ -75,16 +82,14 @@ class Analysis:
         self._heartbeat = heartbeat or Heartbeat(clock, {})
         self._config, self._session, self._clock, self._rng = config, session, clock, rng
         self._tables = Tables()
-        self._places: dict[LaneKey, Place] = {}
+        self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
-        self._said: dict[str, tuple[QueryState, str]] = {}
         self._lake = Lake(config.data_dir / "lake")
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
         self._with_summaries = False
-        self._known: set[str] = set()
-        """Queries that have a record on `ew.progress`."""
+        self._board = StatusBoard(self._producer, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -98,19 +103,19 @@ class Analysis:
             self._heartbeat.beat()
             for reader in self._readers:
                 reader.poll(0)
-            if self._failures() or self._tables.changes != seen or self._is_due():
+            if self._has_changed() or self._tables.changes != seen or self._is_due():
                 seen = self._tables.changes
                 self._reconcile(stop)
             if not ready and not stop.is_set():
                 ready = True
-                log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._places)})
+                log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
             stop.wait(LOOK_EVERY_S)
 
     def close(self) -> None:
         """Stop all lanes; returns within STOP_S or a little later."""
         threads = [
             threading.Thread(target=place.lane.stop, name=f"stop-{place.lane.name}", daemon=True)
-            for place in self._places.values()
+            for place in self._lanes.values()
             if place.lane is not None
         ]
         for thread in threads:
@@ -142,12 +147,13 @@ class Analysis:
             TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
             TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
         ]
-        progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=lambda name, _: self._known.add(name))
+        progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress)
         try:
             for reader in (*self._readers, progress):
                 reader.read_all()
         finally:
             progress.close()
+        self._failed = dict(self._board.quarantined)
         self._register_built_in()
 
     def _register_built_in(self) -> None:
@@ -183,8 +189,8 @@ class Analysis:
                 log.warning("built-in query %s: its name is taken", one.name, extra={"event": "query.name_taken"})
         return [one for one in wanted if names[one.name].claim == one.claim]
 
-    def _wanted(self) -> tuple[dict[str, Standing], dict[LaneKey, Job]]:
-        found = standings(self._tables, self._failed)
+    def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
+        found = statuses(self._tables, self._failed)
         types = self._types()
         jobs: dict[LaneKey, Job] = dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
         if self._with_summaries:
@@ -196,7 +202,7 @@ class Analysis:
     def _types(self) -> dict[str, dict[str, FieldType]]:
         return {name: {field: info.type for field, info in stream.fields.items()} for name, stream in self._tables.streams.items()}
 
-    def _blame(self, job: Job) -> bool:
+    def _find_refused(self, job: Job) -> bool:
         """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
         before = len(self._failed)
         records = source(self._session, self._config.kafka, topics.stream_topic(job.stream), 1)
@@ -205,40 +211,68 @@ class Analysis:
             try:
                 alone.graph(records)
             except PySparkException as error:
-                self._failed[registered.label] = f"Spark refuses it: {_first_line(error)}"
+                self._failed[registered.label] = f"Spark refuses it: {_one_line(error)}"
         return len(self._failed) > before
+
+    def _find_guilty(self, job: Job, checkpoint: Path, failure: Failure) -> bool:
+        """Compute the readings of a batch that failed twice once more, without state, by ever fewer queries. Were any taken out?
+
+        Raises _START_FAULTS where the surroundings fail.
+        """
+        assert failure.reached is not None
+        start = offsets_of(checkpoint, failure.batch - 1) if failure.batch > 0 else {}
+        frames = records(self._session, self._config.kafka, start, failure.reached)
+        causes: dict[str, str] = {}
+
+        def fails(queries: Sequence[Registered]) -> bool:
+            self._heartbeat.beat()
+            (part,) = jobs_of(queries, self._types()).values()
+            try:
+                part.graph(frames).toArrow()
+            except (PySparkException, Py4JError) as error:
+                if fault_of(error) is not Fault.SUSPECT:
+                    raise
+                causes.update({registered.label: cause_of(error) for registered in queries})
+                return True
+            return False
+
+        found = guilty(job.queries, fails)
+        for registered in found:
+            self._failed[registered.label] = f"it cannot compute the readings up to {as_text(failure.reached)}: {causes[registered.label]}"
+        return bool(found)
 
     def _reconcile(self, stop: threading.Event) -> None:
         found, jobs = self._wanted()
-        for key, place in list(self._places.items()):
+        for key, place in list(self._lanes.items()):
             if place.lane is not None and place.lane.job != jobs.get(key):
                 self._stop_lane(key, place)
             if key not in jobs:
-                del self._places[key]
+                del self._lanes[key]
         for name, one in found.items():
             if one.registered is None:
-                self._say(name, one)
-        self._forget(set(found))
+                self._publish(name, one)
+        self._board.keep(set(found))
+        labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
+        self._failed = {label: why for label, why in self._failed.items() if label in labels}
         for key, job in sorted(jobs.items(), key=lambda item: item[0][1] is LaneKind.SUMMARY):
-            place = self._places.setdefault(key, Place(Backoff(self._rng, first_s=0.5, max_s=30)))
+            place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
             if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set():
                 self._start_lane(key, place, job)
 
-    def _start_lane(self, key: LaneKey, place: Place, job: Job) -> None:
+    def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
         lane = Lane(self._session, self._config, job, self._clock, place.counters)
         started_s = self._clock.monotonic_s()
-        for registered in job.queries:
-            self._said.pop(registered.query.name, None)
+        self._board.hand_over(registered.query.name for registered in job.queries)
         try:
             names = [registered.topic for registered in job.queries]
             topic_admin.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
             lane.start()
-        except (Unavailable, KafkaException, PySparkException) as error:
+        except _START_FAULTS as error:
             lane.stop()
-            if isinstance(error, PySparkException) and self._blame(job):
+            if isinstance(error, PySparkException) and self._find_refused(job):
                 self._tables.changes += 1
             else:
-                self._failed_once(key, place, job, _first_line(error))
+                self._on_failure(key, place, job, lane.checkpoint, Failure(fault_of(error), cause_of(error)))
             return
         place.lane = lane
         log.info(
@@ -248,74 +282,86 @@ class Analysis:
             extra={"event": "lane.started", "seconds": round(self._clock.monotonic_s() - started_s, 2)},
         )
 
-    def _stop_lane(self, key: LaneKey, place: Place) -> None:
+    def _stop_lane(self, key: LaneKey, place: SupervisedLane) -> None:
         if place.lane is not None:
             began_s = self._clock.monotonic_s()
             place.lane.stop()
             place.lane = None
             log.info("lane %s-%s stopped", *key, extra={"event": "lane.stopped", "seconds": round(self._clock.monotonic_s() - began_s, 2)})
 
-    def _failures(self) -> bool:
-        """Take note of lanes that ended by themselves; is there one?"""
-        found = False
-        for key, place in self._places.items():
-            if place.lane is not None and (error := place.lane.error()) is not None:
-                if place.lane.finished:
-                    place.failures = 0
-                    place.backoff.reset()
+    def _has_changed(self) -> bool:
+        """Look after the lanes: say which run, and take note of those that ended by themselves and of queries in them that broke."""
+        before = self._tables.changes
+        ended = False
+        for key, place in self._lanes.items():
+            if place.lane is None:
+                continue
+            if place.lane.broken:
+                self._failed |= place.lane.broken
+                self._tables.changes += 1
+            failure = place.lane.failure() or self._say_running(place.lane)
+            if failure is not None:
                 lane, place.lane = place.lane, None
+                if lane.finished:
+                    place.trouble = Trouble()
+                    place.backoff.reset()
                 lane.stop()
-                self._failed_once(key, place, lane.job, error)
-                found = True
-        return found
+                self._on_failure(key, place, lane.job, lane.checkpoint, failure)
+                ended = True
+        return ended or self._tables.changes > before
 
-    def _failed_once(self, key: LaneKey, place: Place, job: Job, error: str) -> None:
-        place.failures += 1
-        place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
-        log.warning("lane %s-%s failed: %s", *key, error[:500], extra={"event": "lane.failed", "failures": place.failures})
-        if any(word in error for word in _DATA_LOSS):
-            detail = f"retention took readings that were never computed; remove {self._config.data_dir}/checkpoints/{job.stream} to go on: "
-            for registered in job.queries:
-                self._say(registered.query.name, Standing(QueryState.FAILED, job.stream, detail + error[:300]))
-        elif place.failures >= FAILURES_MAX and job.queries and self._kafka_is_there():
-            youngest = max(job.queries, key=lambda registered: registered.registered_at)
-            self._failed[youngest.label] = f"its lane failed {place.failures} times: {error[:500]}"
-            place.failures, place.not_before_s = 0, 0.0
-            self._tables.changes += 1
-
-    def _kafka_is_there(self) -> bool:
+    def _say_running(self, lane: Lane) -> Failure | None:
         try:
-            topic_admin.ensure_topics(self._config.kafka, [topics.QUERIES])
-        except Unavailable:
+            lane.say_running()
+        except KafkaException as error:
+            return Failure(fault_of(error), cause_of(error))
+        return None
+
+    def _on_failure(self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure) -> None:
+        """Raises LocalError where another process computes the lane."""
+        place.trouble, what = step(place.trouble, failure)
+        place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
+        log.warning(
+            "lane %s-%s failed: %s",
+            *key,
+            failure.cause[:500],
+            extra={"event": "lane.failed", "fault": failure.fault, "failures": place.trouble.failures},
+        )
+        if what is Step.END:
+            raise LocalError(f"another analysis computes {key[0]!r}: only one may, this one ends")
+        if what is Step.REBUILD:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            log.warning("lane %s-%s: its state is built again", *key, extra={"event": "checkpoint.removed"})
+        if what is Step.BISECT and self._quarantine(job, checkpoint, failure):
+            place.trouble, place.not_before_s = Trouble(), 0.0
+            self._tables.changes += 1
+            return
+        status = QueryStatus(QueryState.RETRYING, job.stream, failure.cause)
+        if failure.fault is Fault.OVERTAKEN:
+            detail = f"retention took readings that were never computed; remove {self._config.data_dir}/checkpoints/{job.stream} to go on: "
+            status = QueryStatus(QueryState.FAILED, job.stream, detail + failure.cause)
+        for registered in job.queries:
+            self._publish(registered.query.name, status)
+
+    def _quarantine(self, job: Job, checkpoint: Path, failure: Failure) -> bool:
+        try:
+            return self._find_guilty(job, checkpoint, failure)
+        except _START_FAULTS as error:
+            log.warning("what failed cannot be found now: %s", cause_of(error)[:500], extra={"event": "lane.bisect_failed"})
             return False
-        return True
+
+    def _publish(self, name: str, status: QueryStatus) -> None:
+        registration = self._tables.registrations.get(name)
+        if registration is not None:
+            label = f"{name}@{registration.registered_at}"
+            self._board.publish(name, status, registered_at=registration.registered_at, quarantined=label in self._failed)
 
     def _is_due(self) -> bool:
         now_s = self._clock.monotonic_s()
         if self._config.summary_interval_s and not self._with_summaries and now_s >= self._summaries_from_s:
             self._with_summaries = True
             return True
-        return any(place.lane is None and now_s >= place.not_before_s for place in self._places.values())
-
-    def _say(self, name: str, one: Standing) -> None:
-        """Tell the state of a query that does not run; the lanes tell of those that do."""
-        if self._said.get(name) == (one.state, one.detail):
-            return
-        self._said[name] = (one.state, one.detail)
-        progress = Progress(query=name, stream=one.stream, state=one.state, detail=one.detail[:1000], updated_at=self._clock.now_ms())
-        output = progress_output(progress)
-        self._producer.produce(output.topic, output.value, output.key)
-        self._producer.poll(0)
-        level = logging.WARNING if one.state in (QueryState.REFUSED, QueryState.FAILED) else logging.INFO
-        log.log(level, "query %s is %s: %s", name, one.state, one.detail, extra={"event": f"query.{one.state}"})
-
-    def _forget(self, names: set[str]) -> None:
-        for name in self._known - names:
-            self._said.pop(name, None)
-            self._producer.produce(topics.PROGRESS, None, name)
-        self._known = names
-        labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
-        self._failed = {label: why for label, why in self._failed.items() if label in labels}
+        return any(place.lane is None and now_s >= place.not_before_s for place in self._lanes.values())
 
     def _gather(self) -> Iterable[Metric]:
         texts = {
@@ -325,7 +371,7 @@ class Analysis:
             "late": "readings that came after their window was final",
             "flagged": "frames whose event times were corrected",
         }
-        places = list(self._places.items())
+        places = list(self._lanes.items())
         for name, text in texts.items():
             family = CounterMetricFamily(f"edgewake_analysis_{name}", text, labels=["stream", "lane"])
             for (stream, kind), place in places:
@@ -337,7 +383,7 @@ class Analysis:
         yield running
 
 
-def _first_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:800]
 
 

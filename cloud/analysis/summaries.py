@@ -69,11 +69,11 @@ class SummaryJob:
         )
         return summed.select("field", "minute", "readings", "count", "sum", "min", "max", "hll", "kll", F.col("top.sketch").alias("top"))
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> list[emit.Output]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
         """The records of `ew.sketches`; the lake gets the same rows first, so that what Kafka says is kept is kept."""
         if rows.num_rows:
             self.keep(self.stream, rows, batch.revision)
-        return [self._output(row, batch.revision) for row in rows.to_pylist()]
+        return [self._output(row, batch.revision) for row in rows.to_pylist()], {}
 
     def _output(self, row: dict[str, Any], revision: int) -> emit.Output:
         key = f"{self.stream}|{row['field']}|{row['minute']}"

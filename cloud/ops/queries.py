@@ -65,7 +65,9 @@ def view(registration: Registration, progress: Progress | None, access_urls: Seq
     path = f"/v1/streams/{registration.name}/events"
     facts: dict[str, object] = {"state": QueryState.PAUSED if registration.paused else QueryState.STARTING}
     if progress is not None:
-        facts |= progress.model_dump(exclude={"query", "offsets", "asked_from"}) | {"state": _state(registration, progress.state)}
+        facts |= progress.model_dump(exclude={"query", "offsets", "asked_from", "quarantined"}) | {
+            "state": _state(registration, progress.state)
+        }
     return QueryView.model_validate(
         facts
         | {
@@ -82,7 +84,7 @@ def view(registration: Registration, progress: Progress | None, access_urls: Seq
 
 def _state(registration: Registration, reported: QueryState) -> QueryState:
     """What was asked for counts at once: the analysis reports a pause only after its batch, and a resumed query as paused until then."""
-    if registration.paused and reported in (QueryState.RUNNING, QueryState.STARTING):
+    if registration.paused and reported in (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING):
         return QueryState.PAUSED
     return QueryState.STARTING if reported is QueryState.PAUSED and not registration.paused else reported
 

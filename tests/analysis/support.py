@@ -151,7 +151,7 @@ def catch_up(lane: Lane, feed: Feed) -> None:
     wanted = {partition: end for partition, end in ends.items() if end}
 
     def done() -> bool:
-        assert lane.error() is None, lane.error()
+        assert lane.failure() is None, lane.failure()
         offsets = lane.offsets()
         return all(offsets.get(partition, 0) >= end for partition, end in wanted.items())
 

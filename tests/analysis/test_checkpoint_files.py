@@ -27,5 +27,5 @@ def test_snapshots_of_the_state_are_uploaded_and_replace_the_changelogs(analysis
         wait_until(lambda: _files(lane.checkpoint, ".zip") > 0, "a snapshot is uploaded", timeout_s=30)
         wait_until(lambda: _files(lane.checkpoint, ".changelog") < CHANGELOGS_MAX, "old changelogs are removed", timeout_s=30)
         assert _files(lane.checkpoint, ".crc") == 0
-        assert lane.error() is None
+        assert lane.failure() is None
     assert [row["n"] for row in truth(results(feed.config, query.query.name), "device").values()] == [BATCHES]

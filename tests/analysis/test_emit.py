@@ -28,7 +28,7 @@ def row(query: Registered, *, part: int = 0, start: int = T0, readings: int = 4,
 
 def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[dict[str, Any]]:
     step = Batch(revision=3, top_before=batch.get("before"), top=batch.get("top"))
-    return [orjson.loads(output.value) for output in emit.results(rows, [query], (0.5, 0.9), step)]
+    return [orjson.loads(output.value) for output in emit.results(rows, [query], (0.5, 0.9), step)[0]]
 
 
 def test_values_are_finished_from_slots() -> None:
@@ -68,7 +68,7 @@ def test_items_get_the_type_of_their_field_back() -> None:
 
 def test_the_key_of_a_result_is_the_same_for_every_revision() -> None:
     query = registered("max(a) AS a")
-    outputs = [list(emit.results([row(query)], [query], (), Batch(revision=n, top_before=None, top=None))) for n in (1, 2)]
+    outputs = [emit.results([row(query)], [query], (), Batch(revision=n, top_before=None, top=None))[0] for n in (1, 2)]
     assert outputs[0][0].key == outputs[1][0].key
     assert outputs[0][0].value != outputs[1][0].value
 
@@ -104,3 +104,12 @@ def test_late_readings_are_counted_by_query_and_window() -> None:
 
 def _slow() -> Query:
     return parse(TEXT.format("max(a) AS a").replace("name: q", "name: slow").replace("30 seconds", "1 hour"))
+
+
+def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
+    broken, whole = registered("approx_top_k(sqrt(a), 3) AS top"), Registered(_slow(), 8)
+    rows = [row(broken, top=[{"item": "NaN", "count": 1}]), row(whole, max_0=3.0)]
+    outputs, why = emit.results(rows, [broken, whole], (), Batch(revision=1, top_before=None, top=None))
+    assert [orjson.loads(output.value)["query"] for output in outputs] == ["slow"]
+    assert list(why) == ["q@7"]
+    assert "JSONDecodeError" in why["q@7"]

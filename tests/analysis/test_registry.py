@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewake.cloud.analysis import registry
-from edgewake.cloud.analysis.registry import Tables, standings
+from edgewake.cloud.analysis.registry import Tables, statuses
 from edgewake.protocol.query import QueryState, Registration
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream, StreamTable
 
@@ -20,7 +20,7 @@ def registration(name: str = "q", field: str = "x", stream: str = "s", *, at: in
 
 
 def state(found: Tables, failed: dict[str, str] | None = None, name: str = "q") -> tuple[QueryState, str]:
-    one = standings(found, failed or {})[name]
+    one = statuses(found, failed or {})[name]
     return one.state, one.detail
 
 
@@ -56,7 +56,7 @@ def test_a_registration_under_another_name_than_its_header_is_refused() -> None:
 
 def test_more_queries_than_a_stream_bears_are_refused_youngest_first() -> None:
     many = [registration(f"q{i}", at=i) for i in range(registry.QUERIES_PER_STREAM_MAX + 1)]
-    found = standings(tables(*many, x=FieldType.NUMBER), {})
+    found = statuses(tables(*many, x=FieldType.NUMBER), {})
     assert [name for name, one in found.items() if one.state is QueryState.REFUSED] == [many[-1].name]
 
 
@@ -65,4 +65,4 @@ def test_a_removed_query_is_gone_and_a_removed_stream_makes_its_queries_wait() -
     found.on_stream("s", None)
     assert state(found)[0] is QueryState.STARTING
     found.on_query("q", None)
-    assert standings(found, {}) == {}
+    assert statuses(found, {}) == {}

@@ -147,7 +147,7 @@ class Bench:
 
 
 def _computed(lane: Lane) -> int:
-    assert lane.error() is None, lane.error()
+    assert lane.failure() is None, lane.failure()
     return lane.counters.readings
 
 

@@ -1,0 +1,44 @@
+"""The same graph over a range of offsets, without state: for finding out which query cannot compute some readings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from edgewake.cloud.analysis.batch_commit import Offsets
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.security import spark_options
+
+_EARLIEST: Final = -2
+"""Kafka's way to say a partition's first offset."""
+
+
+def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offsets) -> DataFrame:
+    """Committed records from `start` (a partition that is missing: from its beginning) to before `end`."""
+    starts = {topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions} for topic, partitions in end.items()}
+    return (
+        session.read.format("kafka")
+        .options(**spark_options(kafka.security))
+        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in end.items()}))
+        .option("kafka.isolation.level", "read_committed")
+        .option("startingOffsets", _json(starts))
+        .option("endingOffsets", _json(end))
+        .load()
+    )
+
+
+def _json(offsets: Offsets) -> str:
+    return json.dumps({topic: {str(p): offset for p, offset in partitions.items()} for topic, partitions in offsets.items()})
+
+
+def as_text(offsets: Offsets) -> str:
+    """Offsets for a person: `ew.s.host[0]=17 [1]=3`."""
+    return ", ".join(f"{topic}{_partitions(partitions.items())}" for topic, partitions in sorted(offsets.items()))
+
+
+def _partitions(items: Iterable[tuple[int, int]]) -> str:
+    return " ".join(f"[{partition}]={offset}" for partition, offset in sorted(items))

@@ -1,0 +1,74 @@
+"""What is said on `ew.progress` of queries that no lane runs, and what was said there before this process began."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from confluent_kafka import Producer
+
+from edgewake.cloud.analysis.lane import progress_output
+from edgewake.cloud.analysis.registry import QueryStatus
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.query import Progress, QueryState
+
+log = logging.getLogger("edgewake.analysis")
+
+DETAIL_CHARS_MAX: Final = 1000
+FLUSH_S: Final = 2.0
+"""How long what was said is waited for before a lane says something newer of the same queries."""
+
+
+class StatusBoard:
+    """Publishes each status once; the lanes tell of the queries that they run."""
+
+    def __init__(self, producer: Producer, clock: Clock) -> None:
+        self._producer, self._clock = producer, clock
+        self._said: dict[str, tuple[QueryState, str]] = {}
+        self._known: set[str] = set()
+        """Queries that have a record on `ew.progress`."""
+        self.quarantined: dict[str, str] = {}
+        """Query (label) → why it was in quarantine when this process began."""
+
+    def on_progress(self, name: str, value: bytes | None) -> None:
+        """A record of `ew.progress`; ValueError where it cannot be read."""
+        self._known.add(name)
+        self.quarantined = {label: why for label, why in self.quarantined.items() if label.rpartition("@")[0] != name}
+        if value is not None and (progress := Progress.model_validate_json(value)).quarantined:
+            self.quarantined[f"{name}@{progress.registered_at}"] = progress.detail
+
+    def publish(self, name: str, status: QueryStatus, *, registered_at: int, quarantined: bool = False) -> None:
+        """Say where a query stands that does not run."""
+        if self._said.get(name) == (status.state, status.detail):
+            return
+        self._said[name] = (status.state, status.detail)
+        output = progress_output(
+            Progress(
+                query=name,
+                stream=status.stream,
+                registered_at=registered_at,
+                state=status.state,
+                quarantined=quarantined,
+                detail=status.detail[:DETAIL_CHARS_MAX],
+                updated_at=self._clock.now_ms(),
+            )
+        )
+        self._producer.produce(output.topic, output.value, output.key)
+        self._producer.poll(0)
+        level = logging.WARNING if status.state in (QueryState.REFUSED, QueryState.FAILED, QueryState.RETRYING) else logging.INFO
+        log.log(level, "query %s is %s: %s", name, status.state, status.detail, extra={"event": f"query.{status.state}"})
+
+    def hand_over(self, names: Iterable[str]) -> None:
+        """From here on a lane tells of these queries."""
+        self._producer.flush(FLUSH_S)
+        for name in names:
+            self._said.pop(name, None)
+
+    def keep(self, names: set[str]) -> None:
+        """Drop what was said of all other queries: they are no longer registered."""
+        for name in self._known - names:
+            self._said.pop(name, None)
+            self._producer.produce(topics.PROGRESS, None, name)
+        self._known = names
