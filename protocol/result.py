@@ -5,6 +5,7 @@ A result is flat: the query's SELECT columns by their names, beside
     {"query":"cpu_minute","window_start":1790000040000,"window_end":1790000100000,"device":"…","mean":0.42,"revision":17,"final":false}
 
 `revision` counts the transactions that results are written in: it grows per key, and the highest one is the truth.
+A row with `"complete":false` may lack readings: its window began before the query was registered or resumed, or retention took some.
 A *watermark* (header kind=watermark) says up to when every window is final; it follows the results it covers:
 
     {"query":"cpu_minute","watermark":1790000100000,"revision":18}

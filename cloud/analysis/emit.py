@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -46,6 +46,8 @@ class Batch:
     """Latest event time before the batch: decides what is late and what was final."""
     top: int | None
     """Latest event time with the batch."""
+    complete_from: Mapping[str, int] = field(default_factory=dict)
+    """Query (label) → event time, ms: windows that begin before it may lack readings (lane_record)."""
 
 
 def watermark(query: Query, top: int | None) -> int | None:
@@ -86,6 +88,8 @@ def _results_of(registered: Registered, groups: Groups, ranks: Sequence[float], 
         value = {"query": query.name, "window_start": start, "window_end": end, **group}
         value |= {aggregate.name: _value(aggregate, parts, ranks) for aggregate in query.aggregates}
         value |= {"revision": batch.revision, "final": after is not None and end <= after}
+        if start < batch.complete_from.get(registered.label, start):
+            value["complete"] = False
         yield Output(registered.topic, result.result_key(start, end, group), orjson.dumps(value), result.KIND_RESULT)
 
 

@@ -24,7 +24,7 @@ from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, nov
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane_record import LaneRecord, with_queries
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
@@ -134,6 +134,7 @@ class Lane:
         record = read_lane_record(self.config.kafka, new.key) or new
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
+        self._record = self._begin(record)
         changed = self.job.graph(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
@@ -144,8 +145,23 @@ class Lane:
             .trigger(processingTime=f"{self._trigger_ms()} milliseconds")
             .start()
         )
-        self._record = with_queries(record, {registered.label for registered in self.job.queries})
         self._started.set()
+
+    def _begin(self, record: LaneRecord) -> LaneRecord:
+        assert self._ends is not None
+        has_checkpoint = any((self.checkpoint / "offsets").glob("[0-9]*"))
+        starts = {} if has_checkpoint else self._ends.starts()
+        computed = record.offsets.get(self.topic, {})
+        lost = {partition: (computed[partition], start) for partition, start in starts.items() if start > computed.get(partition, start)}
+        if lost:
+            log.warning("lane %s: retention took readings before they were computed: %s", self.name, lost, extra={"event": "stream.lost"})
+        return begin(
+            record,
+            {registered.label for registered in self.job.queries},
+            has_checkpoint=has_checkpoint,
+            is_cut=any(starts.values()),
+            now_ms=self.clock.now_ms(),
+        )
 
     def _trigger_ms(self) -> int:
         return self.config.summary_interval_s * 1000 if self.job.kind is LaneKind.SUMMARY else self.config.trigger_ms
@@ -236,7 +252,12 @@ class Lane:
     def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> None:
         record, queries = self._record, self.job.queries
         self._top = max((top for top in (self._top, record.top, observed.top) if top is not None), default=None)
-        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=self._top if new is Novelty.ALL else record.top)
+        step = emit.Batch(
+            revision=record.revision + 1,
+            top_before=record.top,
+            top=self._top if new is Novelty.ALL else record.top,
+            complete_from=record.complete_from,
+        )
         results, broken = self.job.outputs(rows, step)
         self.broken |= {label: f"its results up to {as_text(reached)} cannot be made: {why}" for label, why in broken.items()}
         found = emit.late_readings(late.late_counts(observed.late), queries, step) if new is Novelty.ALL else {}

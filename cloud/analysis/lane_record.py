@@ -7,8 +7,12 @@ transactions, so they grow whatever becomes of the checkpoint, and the highest r
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
+
+CLOCKS_APART_MS: Final = 10_000
+"""How far a device's clock may be ahead without a window being taken for whole whose first readings came before the query did."""
 
 
 class LaneRecord(BaseModel):
@@ -26,6 +30,9 @@ class LaneRecord(BaseModel):
     """Topic → partition → first offset whose results were never emitted."""
     asked_from: dict[str, dict[str, dict[int, int]]] = {}
     """Query (name@registered_at) → `offsets` when it joined the lane: what is before them was computed without it."""
+    complete_from: dict[str, int] = {}
+    """Query (name@registered_at) → event time, ms: of windows that begin before it some readings may be missing, because they were passed
+    on before the query joined or were lost to retention. A query that is not here was asked for everything there ever was."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
 
@@ -35,11 +42,22 @@ class LaneRecord(BaseModel):
         return f"{self.stream}|{self.lane}".encode()
 
 
-def with_queries(record: LaneRecord, labels: Collection[str]) -> LaneRecord:
-    """The record with exactly these queries: a new one is asked from where the lane stands, one that left is forgotten."""
+def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, is_cut: bool, now_ms: int) -> LaneRecord:
+    """The record to go on from with exactly these queries. Pure.
+
+    `has_checkpoint`: is there a state to go on from? Otherwise the stream is computed from the first reading that it keeps. `is_cut`: does
+    it no longer keep all that is to be computed?
+    """
+    if labels and not has_checkpoint and not any(label in record.asked_from for label in labels):
+        # Nothing of these queries was ever computed, so all of it is new to them.
+        record = LaneRecord(stream=record.stream, lane=record.lane, revision=record.revision)
+    safe = now_ms + CLOCKS_APART_MS
+    joins = {label for label in labels if label not in record.asked_from and (record.offsets or is_cut)}
+    complete_from = {label: at for label, at in record.complete_from.items() if label in labels}
     return record.model_copy(
         update={
             "asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels},
+            "complete_from": complete_from | dict.fromkeys(labels if is_cut else joins, safe),
             "late": {label: late for label, late in record.late.items() if label in labels},
         }
     )

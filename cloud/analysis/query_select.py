@@ -25,6 +25,8 @@ SIZE_MS_MAX: Final = 86_400_000
 TOP_K_MAX: Final = 100
 """Largest k of approx_top_k."""
 _UNITS_MS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete"}
+"""What a result has beside the columns of its SELECT."""
 _WINDOW_COLUMNS: Final = frozenset({"window_start", "window_end"})
 _NUMERIC: Final[Mapping[type[exp.Expr], str]] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _FUNCTIONS: Final = "count, sum, avg, min, max, approx_count_distinct, approx_percentile, approx_top_k"
@@ -280,6 +282,6 @@ def _constant(node: Any, clause: str, what: str, low: float, high: float) -> flo
 
 
 def _name(name: str, clause: str) -> str:
-    if FIELD_PATTERN.fullmatch(name) is None or (name in RESERVED_FIELDS and name != "device"):
+    if FIELD_PATTERN.fullmatch(name) is None or (name in _RESULT_FIELDS and name != "device"):
         raise QueryError(f"{clause}: the name {name[:80]!r} is reserved or not 1-64 of A-Z a-z 0-9 _")
     return name

@@ -248,6 +248,7 @@ class Analysis:
                 self._stop_lane(key, place)
             if key not in jobs:
                 del self._lanes[key]
+        self._drop_checkpoints({one.stream for one in found.values()} | {stream for stream, kind in jobs if kind is LaneKind.SUMMARY})
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
@@ -258,6 +259,14 @@ class Analysis:
             place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
             if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set():
                 self._start_lane(key, place, job)
+
+    def _drop_checkpoints(self, streams: set[str]) -> None:
+        """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
+        folder = self._config.data_dir / "checkpoints"
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.name not in streams:
+                shutil.rmtree(path, ignore_errors=True)
+                log.info("stream %s: no query reads it, its state is removed", path.name, extra={"event": "checkpoint.removed"})
 
     def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
         lane = Lane(self._session, self._config, job, self._clock, place.counters)
@@ -337,9 +346,6 @@ class Analysis:
             self._tables.changes += 1
             return
         status = QueryStatus(QueryState.RETRYING, job.stream, failure.cause)
-        if failure.fault is Fault.OVERTAKEN:
-            detail = f"retention took readings that were never computed; remove {self._config.data_dir}/checkpoints/{job.stream} to go on: "
-            status = QueryStatus(QueryState.FAILED, job.stream, detail + failure.cause)
         for registered in job.queries:
             self._publish(registered.query.name, status)
 

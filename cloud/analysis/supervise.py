@@ -26,7 +26,7 @@ class Fault(StrEnum):
     STATE_LOST = "state_lost"
     """Files of the state are missing or torn: it can be built again from the stream."""
     OVERTAKEN = "overtaken"
-    """Retention took readings before they were computed."""
+    """Retention took readings before they were computed: what is left is computed, and its rows say that they may lack some."""
     SUSPECT = "suspect"
     """An exception while readings were computed: perhaps a query's."""
 
@@ -99,7 +99,7 @@ def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
     after = replace(trouble, failures=trouble.failures + 1, state_lost=lost)
     if failure.fault is Fault.FENCED:
         return after, Step.END
-    if lost and trouble.state_lost:
+    if failure.fault is Fault.OVERTAKEN or (lost and trouble.state_lost):
         return after, Step.REBUILD
     if failure.fault is not Fault.SUSPECT or failure.reached is None:
         return after, Step.RETRY

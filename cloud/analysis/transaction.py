@@ -12,6 +12,8 @@ from edgewake.cloud.analysis.emit import Output
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_count
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.result import KIND_HEADER
@@ -77,6 +79,11 @@ class Ends:
     def __init__(self, config: KafkaConfig, topic: str) -> None:
         self._consumer = clients.consumer(config, "analysis-ends")
         self._topic = topic
+
+    def starts(self) -> dict[int, int]:
+        """Partition → first offset that is still kept. Raises Unavailable."""
+        partitions = partition_count(self._consumer, self._topic)
+        return {partition: watermarks(self._consumer, self._topic, partition)[0] for partition in range(partitions)}
 
     def lag(self, offsets: Mapping[int, int]) -> int | None:
         """Records from `offsets` to the ends; None where Kafka does not say."""

@@ -128,7 +128,7 @@ def show(make: Callable[[], Ops], name: str) -> None:
 @click.argument("name", callback=_name)
 @click.pass_obj
 def pause(make: Callable[[], Ops], name: str) -> None:
-    """Stop computing a query; its place is kept."""
+    """Stop computing a query; its rows of windows that are open now will say that they lack readings."""
     ops = make()
     _show_one(ops.ask("POST", f"/v1/queries/{name}/pause").json(), as_json=ops.as_json)
 

@@ -58,12 +58,12 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/pause", responses=problems(404, 409))
     async def pause(name: QueryName) -> QueryView:
-        """Stop computing; its position is kept."""
+        """Stop computing. Its windows that are open now will lack what comes until it is resumed, and say so."""
         return await registry.set_paused(name, True)
 
     @routes.post("/v1/queries/{name}/resume", responses=problems(404, 409))
     async def resume(name: QueryName) -> QueryView:
-        """Compute again, from where it stopped."""
+        """Compute again. Rows of windows that began before say `"complete":false`."""
         return await registry.set_paused(name, False)
 
     return routes

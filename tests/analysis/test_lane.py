@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.protocol import frame, record, topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress
 from edgewake.protocol.stream import FieldInfo
 from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth, unique, watermarks, windows
@@ -120,14 +121,24 @@ def test_a_late_reading_inside_the_lateness_corrects_its_window_and_a_later_one_
     assert late_of(feed, name) == 3
 
 
-def test_queries_come_and_go_over_one_checkpoint_and_the_others_keep_their_state(analysis: Analysis, feed: Feed) -> None:
+def test_queries_come_and_go_over_one_checkpoint_and_say_where_they_lack_readings(analysis: Analysis, feed: Feed) -> None:
+    """One is away in the third turn, as if it were paused; the other joins in the second."""
     select = "device, sum(speed) AS total"
     one, two = registered(*(sql(feed.name, select, "window(event_time, '1 hour'), device") for _ in range(2)), streams=[feed.stream])
+    now = SystemClock().now_ms()
+    later = now - now % 3_600_000 + 2 * 3_600_000
     for turn, queries in enumerate(([one], [one, two], [two], [one, two])):
         send_at(feed, T0 + turn * 1_000)
         analysis.run(queries, feed)
-    assert list(totals(feed, one.query.name).values()) == [3.0]  # it was not there in the third turn
-    assert list(totals(feed, two.query.name).values()) == [3.0]
+    send_at(feed, later)
+    analysis.run([one, two], feed)
+    for query, totals_of_hour in ((one, [1.0, 2.0, 3.0]), (two, [1.0, 2.0, 3.0])):
+        rows = results(feed.config, query.query.name)
+        assert [row["total"] for row in rows if row["window_start"] != later] == totals_of_hour
+        (whole,) = [row for row in rows if row["window_start"] == later]
+        assert "complete" not in whole, "this window began when both were there"
+    assert ["complete" in row for row in results(feed.config, one.query.name)] == [False, False, True, False]
+    assert ["complete" in row for row in results(feed.config, two.query.name)] == [True, True, True, False]
 
 
 def test_queries_of_all_shapes_can_join_any_other(analysis: Analysis, feed: Feed) -> None:
