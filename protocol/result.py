@@ -20,17 +20,17 @@ from typing import Final
 
 import orjson
 
-from edgewake.protocol.frame import Scalar
-
 KIND_HEADER: Final = "kind"
 KIND_RESULT: Final = b"result"
 KIND_WATERMARK: Final = b"watermark"
+KIND_HEADERS: Final[Mapping[str, bytes]] = {KIND_HEADER: KIND_RESULT}
+"""Headers of a result."""
 WATERMARK_KEY: Final = b"watermark"
 
 
-def result_key(window_start: int | None, window_end: int | None, group: Mapping[str, Scalar]) -> bytes:
-    """Kafka key of a result: the same for every revision of the same window and group."""
-    return orjson.dumps([window_start, window_end, dict(group)], option=orjson.OPT_SORT_KEYS)
+def result_key(window_start: int, window_end: int, group: str) -> bytes:
+    """Kafka key of a result: the same for every revision of the same window and group. `group`: its columns as a JSON object, sorted."""
+    return f"[{window_start},{window_end},{group}]".encode()
 
 
 def watermark_value(query: str, watermark: int, revision: int) -> bytes:

@@ -79,10 +79,20 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
 }
 
 
+ITEM_BYTES_MAX: Final = 256
+"""Bytes of a text that a sketch counts. A sketch keeps hundreds of them, so longer ones would make results that no record can hold."""
+ITEM_CHARS_KEPT: Final = 48
+"""Characters that remain of a longer one, before `…` and a hash of the whole: at most 192 bytes."""
+
+
 def as_text(value: Column, kind: Kind) -> Column:
-    """A value as sketches count it: its text; a whole number without a point, so that devices and other languages count alike."""
+    """A value as sketches count it: its text; a whole number without a point, so that devices and other languages count alike.
+
+    A text of more than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64, so that different ones stay different.
+    """
     if kind is FieldType.STRING:
-        return value
+        short = F.concat(F.substring(value, 1, ITEM_CHARS_KEPT), F.lit("…"), F.lower(F.lpad(F.hex(F.xxhash64(value)), 16, "0")))
+        return F.when(F.octet_length(value) > ITEM_BYTES_MAX, short).otherwise(value)
     if kind is FieldType.BOOLEAN:
         return value.cast("string")
     whole = value.cast("bigint")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -258,8 +259,6 @@ class Lane:
             top=self._top if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
         )
-        results, broken = self.job.outputs(rows, step)
-        self.broken |= {label: f"its results up to {as_text(reached)} cannot be made: {why}" for label, why in broken.items()}
         found = emit.late_readings(late.late_counts(observed.late), queries, step) if new is Novelty.ALL else {}
         after = record.model_copy(
             update={
@@ -269,12 +268,27 @@ class Lane:
                 "late": record.late | {label: record.late.get(label, 0) + sum(ends.values()) for label, ends in found.items()},
             }
         )
-        outputs = [*results, *emit.late_outputs(found, queries, step), *self._progress(after, self._rate(observed))]
+        progress = self._progress(after, self._rate(observed))
+        now_ms = self.clock.now_ms()
+        results = 0
+
+        def outputs() -> Iterator[emit.Output]:
+            nonlocal results
+            broken: emit.Broken = {}
+            for output in self.job.outputs(rows, step, broken):
+                results += 1
+                yield emit.bounded(output, now_ms=now_ms)
+            yield from emit.late_outputs(found, queries, step)
+            names = {label.rpartition("@")[0].encode() for label in broken}
+            yield from (output for output in progress if output.key not in names)
+            yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
+            self.broken |= {label: f"its results up to {as_text(reached)} cannot be made: {why}" for label, why in broken.items()}
+
         assert self._transactions is not None
-        self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
+        self._transactions.write(outputs())
         failpoint.reach("analysis.committed")
         self._record, self._has_said_running = after, True
-        self._count(observed, len(results), sum(sum(ends.values()) for ends in found.values()))
+        self._count(observed, results, sum(sum(ends.values()) for ends in found.values()))
 
     def _rate(self, observed: Observed) -> float:
         now_s = self.clock.monotonic_s()

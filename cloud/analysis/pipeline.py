@@ -7,7 +7,7 @@ records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, late, partials, tags
+from edgewake.cloud.analysis import emit, finish, late, partials, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Registered
@@ -43,8 +43,8 @@ class Job(Protocol):
     def graph(self, records: DataFrame) -> DataFrame:
         """In: a Kafka source's `value`. Out: a streaming frame, to be run in update mode."""
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
-        """The records that a micro-batch's changed rows become, and the queries whose records could not be made."""
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+        """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,10 @@ class QueryJob:
         tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
         return partials.estimate(partials.aggregate(tagged, sketches=sketches), ranks=self.ranks, k=self.top_k)
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, then watermarks."""
-        results, broken = emit.results(rows.to_pylist(), self.queries, self.ranks, batch)
-        whole = [registered for registered in self.queries if registered.label not in broken]
-        return [*results, *emit.watermarks(whole, batch)], broken
+        yield from finish.results(rows, self.queries, self.ranks, batch, broken)
+        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:

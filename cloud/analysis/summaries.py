@@ -12,7 +12,7 @@ The sketches are Apache DataSketches: HLL of 2^14 buckets over texts, KLL of dou
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,11 +69,12 @@ class SummaryJob:
         )
         return summed.select("field", "minute", "readings", "count", "sum", "min", "max", "hll", "kll", F.col("top.sketch").alias("top"))
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch) -> tuple[list[emit.Output], emit.Broken]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (no query, so none is broken)
         """The records of `ew.sketches`; the lake gets the same rows first, so that what Kafka says is kept is kept."""
         if rows.num_rows:
             self.keep(self.stream, rows, batch.revision)
-        return [self._output(row, batch.revision) for row in rows.to_pylist()], {}
+        for row in rows.to_pylist():
+            yield self._output(row, batch.revision)
 
     def _output(self, row: dict[str, Any], revision: int) -> emit.Output:
         key = f"{self.stream}|{row['field']}|{row['minute']}"

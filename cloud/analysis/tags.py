@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from pyspark.sql import Column, DataFrame
@@ -107,10 +108,14 @@ def of_the_frame(keys: Keys) -> bool:
 
 
 def key_json(keys: Keys, resolve: Resolve) -> Column:
-    """The key as a JSON object, nulls included."""
+    """The key as a JSON object, its names sorted, nulls included."""
     if not keys:
         return F.lit("{}")
-    return F.to_json(F.struct(*[column(expression, resolve).alias(name) for name, expression in keys]), {"ignoreNullFields": "false"})
+    named = sorted(keys, key=itemgetter(0))
+    return F.to_json(
+        F.struct(*[column(expression, resolve).alias(name) for name, expression in named]),
+        {"ignoreNullFields": "false"},
+    )
 
 
 def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool) -> DataFrame:

@@ -16,7 +16,6 @@ from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
-from edgewake.protocol.result import KIND_HEADER
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -35,7 +34,7 @@ class Transactions:
             raise clients.away(config, error.args[0]) from error
 
     def write(self, outputs: Iterable[Output]) -> None:
-        """Write all or nothing; raises KafkaException, after which this object is of no use any more."""
+        """Write all or nothing, while they are made; raises KafkaException, after which this object is of no use any more."""
         self._producer.begin_transaction()
         for output in outputs:
             self._produce(output)
@@ -47,10 +46,10 @@ class Transactions:
         self._producer.close()
 
     def _produce(self, output: Output) -> None:
-        headers: Mapping[str, bytes] = {} if output.kind is None else {KIND_HEADER: output.kind}
+        headers = dict(output.headers)
         while True:
             try:
-                self._producer.produce(output.topic, output.value, output.key, headers=dict(headers))
+                self._producer.produce(output.topic, output.value, output.key, headers=headers)
                 self._producer.poll(0)
                 return
             except BufferError:  # librdkafka's queue is full: wait for the broker

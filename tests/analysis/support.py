@@ -177,8 +177,8 @@ class Read:
     kind: bytes | None
 
 
-def read(config: KafkaConfig, topic: str) -> list[Read]:
-    """Every committed record of a topic, partition by partition."""
+def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[Read]:
+    """Every committed record of a topic, partition by partition; of the dead letters those that were for the topic `about`."""
     found: list[Read] = []
     reader = clients.consumer(config, "test-reader", **{"enable.partition.eof": True})
     try:
@@ -194,6 +194,8 @@ def read(config: KafkaConfig, topic: str) -> list[Read]:
                 partitions.discard(message.partition())
             elif message.value() is not None:
                 headers = headers_of(message)
+                if about is not None and headers.get("topic") != about.encode():
+                    continue
                 found.append(Read(message.key(), json.loads(message.value()), headers.get("kind")))
     finally:
         reader.close()

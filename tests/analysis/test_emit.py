@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pytest
 
-from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis import emit, finish
 from edgewake.cloud.analysis.emit import Batch
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.protocol.stream import FieldType
 
 T0 = 1_790_000_040_000
+SCHEMA = pa.schema(
+    [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
+    + [("readings", pa.int64()), ("distinct", pa.int64()), ("quantiles", pa.list_(pa.float64()))]
+    + [("top", pa.list_(pa.struct([("item", pa.string()), ("count", pa.int64())])))]
+    + [(f"count_{i}", pa.int64()) for i in range(2)]
+    + [(f"{name}_{i}", pa.float64()) for i in range(2) for name in ("sum", "min", "max")]
+)
 TEXT = "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 minute'), device"
 
 
@@ -27,8 +36,14 @@ def row(query: Registered, *, part: int = 0, start: int = T0, readings: int = 4,
 
 
 def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[dict[str, Any]]:
-    step = Batch(revision=3, top_before=batch.get("before"), top=batch.get("top"))
-    return [orjson.loads(output.value) for output in emit.results(rows, [query], (0.5, 0.9), step)[0]]
+    complete_from = {query.label: batch["complete_from"]} if "complete_from" in batch else {}
+    step = Batch(revision=3, top_before=batch.get("before"), top=batch.get("top"), complete_from=complete_from)
+    return [orjson.loads(output.value) for output in outputs(rows, [query], step)]
+
+
+def outputs(rows: list[dict[str, Any]], queries: list[Registered], step: Batch, broken: emit.Broken | None = None) -> list[emit.Output]:
+    columns = pa.Table.from_pylist(rows, SCHEMA)
+    return list(finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken))
 
 
 def test_values_are_finished_from_slots() -> None:
@@ -62,15 +77,15 @@ def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
 
 def test_items_get_the_type_of_their_field_back() -> None:
     items = [{"item": "17", "count": 1}]
-    assert emit.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]
-    assert emit.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [{"item": True, "count": 1}]
+    assert finish.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]
+    assert finish.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [{"item": True, "count": 1}]
 
 
 def test_the_key_of_a_result_is_the_same_for_every_revision() -> None:
     query = registered("max(a) AS a")
-    outputs = [emit.results([row(query)], [query], (), Batch(revision=n, top_before=None, top=None))[0] for n in (1, 2)]
-    assert outputs[0][0].key == outputs[1][0].key
-    assert outputs[0][0].value != outputs[1][0].value
+    made = [outputs([row(query)], [query], Batch(revision=n, top_before=None, top=None)) for n in (1, 2)]
+    assert made[0][0].key == made[1][0].key
+    assert made[0][0].value != made[1][0].value
 
 
 def test_a_window_is_final_when_event_time_passed_its_end_and_the_lateness() -> None:
@@ -109,7 +124,44 @@ def _slow() -> Query:
 def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
     broken, whole = registered("approx_top_k(sqrt(a), 3) AS top"), Registered(_slow(), 8)
     rows = [row(broken, top=[{"item": "NaN", "count": 1}]), row(whole, max_0=3.0)]
-    outputs, why = emit.results(rows, [broken, whole], (), Batch(revision=1, top_before=None, top=None))
-    assert [orjson.loads(output.value)["query"] for output in outputs] == ["slow"]
+    why: emit.Broken = {}
+    made = outputs(rows, [broken, whole], Batch(revision=1, top_before=None, top=None), why)
+    assert [orjson.loads(output.value)["query"] for output in made] == ["slow"]
     assert list(why) == ["q@7"]
     assert "JSONDecodeError" in why["q@7"]
+
+
+def test_what_is_no_finite_number_is_null() -> None:
+    query = registered("max(a) AS high, min(a) AS low, sum(a) AS total, avg(b) AS mean")
+    infinite = row(query, max_0=float("inf"), min_0=float("nan"), sum_0=float("nan"), sum_1=float("-inf"), count_1=1)
+    (found,) = values(query, [infinite])
+    assert [found[name] for name in ("high", "low", "total", "mean")] == [None] * 4
+
+
+def test_sums_of_whole_numbers_are_exact_and_others_have_fifteen_digits() -> None:
+    assert finish.rounded(9_007_199_254_740_991.0) == 9_007_199_254_740_991.0
+    assert finish.rounded(0.1 + 0.2) == 0.3
+
+
+def test_rows_of_windows_that_began_before_the_query_did_say_so() -> None:
+    query = registered("max(a) AS a")
+    early, whole = values(query, [row(query), row(query, start=T0 + 60_000)], complete_from=T0 + 1)
+    assert early["complete"] is False
+    assert "complete" not in whole
+
+
+def test_more_rows_than_a_slice_come_out_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "SLICE_ROWS", 3)
+    query = registered("max(a) AS a, max(b) AS b, max(c) AS c")
+    rows = [
+        row(query, part=part, start=T0 + 60_000 * i, max_0=float(i)) for part in (0, 1) for i in (range(8) if part else range(7, -1, -1))
+    ]
+    assert [(one["a"], one["c"]) for one in values(query, rows)] == [(float(i), float(i)) for i in range(8)]
+
+
+def test_a_record_that_is_too_large_becomes_a_dead_letter() -> None:
+    small, large = (emit.Output("ew.q.q.7", b"k", b"x" * size) for size in (emit.OUTPUT_BYTES_MAX, emit.OUTPUT_BYTES_MAX + 1))
+    assert emit.bounded(small, now_ms=5) is small
+    letter = emit.bounded(large, now_ms=5)
+    assert (letter.topic, letter.key, len(letter.value)) == ("ew.dead", b"k", emit.DEAD_BYTES_MAX)
+    assert (letter.headers["reason"], letter.headers["topic"], letter.headers["received_at"]) == (b"oversize", b"ew.q.q.7", b"5")

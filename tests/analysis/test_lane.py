@@ -5,7 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
+import pytest
+
+from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.lane import Lane
+from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress
@@ -211,6 +215,21 @@ def test_gaps_and_foreign_bytes_are_no_readings(analysis: Analysis, feed: Feed) 
     analysis.run([query], feed)
 
     assert [(row["total"], row["readings"]) for row in truth(results(feed.config, query.query.name)).values()][-1:] == [(2.0, 2)]
+
+
+def test_a_row_that_is_too_large_becomes_a_dead_letter_and_the_others_go_on(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emit, "OUTPUT_BYTES_MAX", 1_000)
+    (query,) = registered(sql(feed.name, "street, sum(speed) AS total", "window(event_time, '1 minute'), street"), streams=[feed.stream])
+    topic_admin.ensure_topics(feed.config, [topics.DEAD])
+    feed.send([T0, T0 + 1], speed=[1.0, 2.0], street=["short", "x" * 2_000])
+
+    analysis.run([query], feed)
+
+    assert totals(feed, query.query.name, "street") == {(T0, "short"): 1.0}
+    (letter,) = read(feed.config, topics.DEAD, about=query.topic)
+    assert letter.value["total"] == 2.0
 
 
 def test_a_wrong_clock_harms_only_its_own_device(analysis: Analysis, feed: Feed) -> None:

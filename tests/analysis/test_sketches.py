@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from collections import Counter
 
 import datasketches
 import pyarrow.dataset as ds
 
+from edgewake.cloud.analysis.columns import ITEM_BYTES_MAX
 from edgewake.cloud.analysis.lake import Lake, latest
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.summaries import SummaryJob
@@ -88,6 +90,33 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
     by_place = {(row["field"], row["minute"]): row for row in stored.to_pylist()}
     assert {place: row["count"] for place, row in by_place.items()} == {(r["field"], r["minute"]): r["count"] for r in rows.values()}
     assert all(base64.b64encode(by_place[r["field"], r["minute"]]["kll"]).decode() == r["kll"] for r in rows.values())
+
+
+def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis, feed: Feed) -> None:
+    """1200 different lines of a log in a minute: kept whole they would make a record that Kafka does not take."""
+    lines = [f"{'x' * 1_700} {i}" for i in range(1_200)]
+    for at in range(0, len(lines), 100):
+        feed.send([T0 + at + j for j in range(100)], street=lines[at : at + 100])
+    feed.send([T0 + 2_000, T0 + 2_001], street=["é" * 129, "short"])
+    (query,) = registered(
+        sql(feed.name, "approx_count_distinct(street) AS n, approx_top_k(street, 3) AS top", "window(event_time, '1 minute')"),
+        streams=[feed.stream],
+    )
+    job = SummaryJob(feed.name, (("street", feed.types["street"]),), Lake(analysis.config.data_dir / "lake").keep)
+    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
+    lane.start()
+    try:
+        with analysis.running([query], feed):
+            catch_up(lane, feed)
+    finally:
+        lane.stop()
+
+    (summary,) = [row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name]
+    assert summary["readings"] == 1_202
+    assert len(json.dumps(summary)) < 1 << 20
+    (row,) = truth(results(feed.config, query.query.name)).values()
+    assert abs(row["n"] / 1_202 - 1) <= 0.03, "different lines stay different"
+    assert all(len(one["item"].encode()) <= ITEM_BYTES_MAX for one in row["top"])
 
 
 def test_a_device_counts_the_same_items_as_the_cloud(analysis: Analysis, feed: Feed) -> None:

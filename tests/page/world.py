@@ -60,8 +60,12 @@ class Writer:
         with self._lock:
             row = {"query": query, "window_start": window_start, "window_end": window_end, **columns, "revision": next(self._revisions)}
             group = {name: value for name, value in columns.items() if isinstance(value, str)}
+            key = orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode()
             self._commit(
-                self._queries[query].topic, result_key(window_start, window_end, group), orjson.dumps(row), {KIND_HEADER: KIND_RESULT}
+                self._queries[query].topic,
+                result_key(window_start, window_end, key),
+                orjson.dumps(row),
+                {KIND_HEADER: KIND_RESULT},
             )
 
     def fleet(self, name: str, vehicles: int, turn: int) -> None:
