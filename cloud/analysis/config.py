@@ -25,11 +25,12 @@ class AnalysisConfig(Config):
     """Least time from one micro-batch of a stream to the next. A batch costs 0.1 to 0.25 CPU seconds however small it is."""
     batch_records_max: int = Field(default=20_000, ge=1)
     """Records (frames) of a micro-batch; bounds memory and the length of a batch when the analysis has fallen behind."""
-    state_partitions: int = Field(default=2, ge=1, le=64)
-    """Partitions of the state, fixed by the first start on data_dir. Two cost 40 ms a batch more than one and use two cores."""
+    state_partitions: int = Field(default=1, ge=1, le=64)
+    """Partitions of the state, fixed by the first start on data_dir. With 1 a batch is one task without a shuffle, the cheapest for a small
+    stream costs least with; more let one stream use as many cores."""
     maintenance_s: int = Field(default=60, ge=1, le=3600)
     """Seconds between two turns in which Spark uploads snapshots of the state and removes the files that they replace."""
-    summary_interval_s: int = Field(default=15, ge=0)
+    summary_interval_s: int = Field(default=30, ge=0)
     """Seconds from one update of the minute summaries to the next; 0 keeps none."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port of Prometheus metrics and of /healthz; none: neither."""

@@ -30,7 +30,6 @@ from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka import clients
-from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -57,21 +56,23 @@ class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
 
 
-def source(session: SparkSession, kafka: KafkaConfig, topic: str, records_max: int) -> DataFrame:
+def source(session: SparkSession, config: AnalysisConfig, topic: str) -> DataFrame:
     """Committed records of a stream, from the earliest on; stops loudly when retention took what was not read yet."""
-    return (
+    records = (
         session.readStream.format("kafka")
-        .options(**spark_options(kafka.security))
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .options(**spark_options(config.kafka.security))
+        .option("kafka.bootstrap.servers", config.kafka.bootstrap)
         .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(records_max))
+        .option("maxOffsetsPerTrigger", str(config.batch_records_max))
         .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
         .load()
     )
+    # With one partition on both sides Spark leaves the shuffle out: one stage and one task instead of two and three.
+    return records.coalesce(1) if config.state_partitions == 1 else records
 
 
 @dataclass
@@ -136,7 +137,7 @@ class Lane:
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         self._record = self._begin(record)
-        changed = self.job.graph(source(self.session, self.config.kafka, self.topic, self.config.batch_records_max))
+        changed = self.job.graph(source(self.session, self.config, self.topic))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)

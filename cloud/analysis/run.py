@@ -205,7 +205,7 @@ class Analysis:
     def _find_refused(self, job: Job) -> bool:
         """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
         before = len(self._failed)
-        records = source(self._session, self._config.kafka, topics.stream_topic(job.stream), 1)
+        records = source(self._session, self._config, topics.stream_topic(job.stream))
         for registered in job.queries:
             (alone,) = jobs_of([registered], self._types()).values()
             try:
