@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from edgewake.protocol.topics import query_topic
+
+QUERY_CHARS_MAX: Final = 20_000
+"""Characters of a query file. A longer one is refused, where it is registered and where it is read."""
 
 
 class Registration(BaseModel):

@@ -40,12 +40,17 @@ def _case(arguments: Sequence[Column]) -> Column:
     return reduce(lambda built, pair: built.when(*pair), others, F.when(*first)).otherwise(default)
 
 
+def _finite(value: Column) -> Column:
+    """Null for NaN and the infinities, as for every other value that there is not: one of them would spoil a whole window's aggregates."""
+    return F.when(value - value == 0, value)
+
+
 _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
-    "+": lambda a: a[0] + a[1],
-    "-": lambda a: a[0] - a[1],
-    "*": lambda a: a[0] * a[1],
-    "/": lambda a: a[0] / a[1],
-    "%": lambda a: a[0] % a[1],
+    "+": lambda a: _finite(a[0] + a[1]),
+    "-": lambda a: _finite(a[0] - a[1]),
+    "*": lambda a: _finite(a[0] * a[1]),
+    "/": lambda a: _finite(a[0] / a[1]),
+    "%": lambda a: _finite(a[0] % a[1]),
     "=": lambda a: a[0] == a[1],
     "<>": lambda a: a[0] != a[1],
     "<": lambda a: a[0] < a[1],
@@ -59,10 +64,10 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "abs": lambda a: F.abs(a[0]),
     "floor": lambda a: F.floor(a[0]),
     "ceil": lambda a: F.ceil(a[0]),
-    "sqrt": lambda a: F.sqrt(a[0]),
-    "ln": lambda a: F.ln(a[0]),
-    "exp": lambda a: F.exp(a[0]),
-    "pow": lambda a: F.pow(a[0], a[1]),
+    "sqrt": lambda a: _finite(F.sqrt(a[0])),
+    "ln": lambda a: _finite(F.ln(a[0])),
+    "exp": lambda a: _finite(F.exp(a[0])),
+    "pow": lambda a: _finite(F.pow(a[0], a[1])),
     "round": lambda a: F.round(a[0], a[1].cast("int")),
     "lower": lambda a: F.lower(a[0]),
     "upper": lambda a: F.upper(a[0]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -26,14 +26,16 @@ Broken: TypeAlias = dict[str, str]
 """Query (label) → why its results could not be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A record to produce."""
+_NO_HEADERS: Final[Mapping[str, bytes]] = {}
+
+
+class Output(NamedTuple):
+    """A record to produce. A tuple, because a batch may have a million of them."""
 
     topic: str
     key: bytes
     value: bytes
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Mapping[str, bytes] = _NO_HEADERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,29 +105,24 @@ def _sketch_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float])
         return _texts(rows["distinct"])
     if aggregate.function == "quantile":
         at = ranks.index(aggregate.parameter)
-        return [_or_null(None if each is None else each[at]) for each in rows["quantiles"].to_pylist()]
+        return ["null" if each is None else each[at] for each in rows["quantiles"].to_pylist()]
     k = int(aggregate.parameter)
     return [orjson.dumps(top_items(items, k, aggregate.kind)).decode() for items in rows["top"].to_pylist()]
 
 
 def _texts(values: pa.ChunkedArray) -> list[float | str]:
-    return [_or_null(number) for number in values.to_pylist()]
+    if pa.types.is_floating(values.type):  # JSON has no NaN and no infinity
+        values = pc.if_else(pc.is_finite(values), values, None)
+    return ["null" if number is None else number for number in values.to_pylist()]
 
 
 def _sums(values: pa.ChunkedArray) -> list[float | str]:
-    return [_or_null(None if number is None else rounded(number)) for number in values.to_pylist()]
+    return ["null" if number is None else rounded(number) for number in pc.if_else(pc.is_finite(values), values, None).to_pylist()]
 
 
-def _or_null(number: float | None) -> float | str:
-    """JSON has no NaN and no infinity."""
-    return "null" if number is None or number - number != 0 else number
-
-
-def rounded(number: float) -> float:
-    """A sum without the digits that depend on the order of adding; a whole number keeps all of its own."""
-    if number - number != 0 or (number.is_integer() and abs(number) < WHOLE_MAX):
-        return number
-    return float(f"{number:.{NUMBER_DIGITS}g}")
+def rounded(number: float) -> str:
+    """A sum as text, without the digits that depend on the order of adding; a whole number keeps all of its own."""
+    return repr(number) if number.is_integer() and -WHOLE_MAX < number < WHOLE_MAX else f"{number:.{NUMBER_DIGITS}g}"
 
 
 def top_items(items: Iterable[dict[str, Any]], k: int, kind: FieldType | None) -> list[dict[str, Any]]:

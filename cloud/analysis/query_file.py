@@ -31,12 +31,11 @@ from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.query_select import SelectReader, UnknownStream, check_clauses, duration_ms, table_of
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
+from edgewake.protocol.query import QUERY_CHARS_MAX
 from edgewake.protocol.stream import Stream
 
 __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_of"]
 
-QUERY_CHARS_MAX: Final = 20_000
-"""Characters of a query file. A longer one is refused."""
 LATENESS_DEFAULT: Final = "30 seconds"
 LATENESS_MS_MAX: Final = 86_400_000
 """How long after a window's end (in event time) its readings are still counted; the state is kept as long."""
@@ -81,7 +80,7 @@ def _split(text: str) -> tuple[Mapping[str, str], exp.Expr]:
         raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
     header = _header(text)
     try:
-        statements = [statement for statement in sqlglot.parse(text, read=_Dialect) if statement is not None]
+        statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
     except SqlglotError as error:
         raise QueryError(f"SQL: {_first_line(error)}") from error
     except RecursionError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
+from pydantic import ValidationError
 
 from edgewake.cloud.analysis.emit import Output
 from edgewake.cloud.analysis.lane_record import LaneRecord
@@ -16,6 +18,7 @@ from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
+from edgewake.protocol.errors import LocalError
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -42,8 +45,9 @@ class Transactions:
 
     def close(self) -> None:
         """Leave; what was not committed never happened."""
-        self._producer.purge()
-        self._producer.close()
+        with suppress(KafkaException, SystemError):  # the client's close of a fenced producer ends so; it is closed nevertheless
+            self._producer.purge()
+            self._producer.close()
 
     def _produce(self, output: Output) -> None:
         headers = dict(output.headers)
@@ -57,7 +61,10 @@ class Transactions:
 
 
 def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
-    """The lane's last record. Call after `Transactions` is made: it ends what a dead predecessor left open. Raises Unavailable."""
+    """The lane's last record. Call after `Transactions` is made: it ends what a dead predecessor left open.
+
+    Raises Unavailable, LocalError.
+    """
     found: list[bytes | None] = [None]
 
     def keep(name: str, value: bytes | None) -> None:
@@ -69,7 +76,13 @@ def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
         reader.read_all()
     finally:
         reader.close()
-    return None if found[0] is None else LaneRecord.model_validate_json(found[0])
+    try:
+        return None if found[0] is None else LaneRecord.model_validate_json(found[0])
+    except ValidationError as error:
+        raise LocalError(
+            f"topic {topics.LANES}: the record of {key.decode()} is of another version: with the analysis stopped delete this topic and"
+            " `checkpoints` in its data_dir, and register the queries anew"
+        ) from error
 
 
 class Ends:

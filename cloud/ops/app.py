@@ -10,11 +10,11 @@ from starlette.responses import RedirectResponse
 from edgewake.cloud import web, web_docs, web_openapi
 from edgewake.cloud.ops import device_routes, kafka_routes, login, query_routes, stream_routes, system_routes
 from edgewake.cloud.ops.auth import Guard
-from edgewake.cloud.ops.queries import TEXT_CHARS_MAX
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.web import Problem
+from edgewake.protocol.query import QUERY_CHARS_MAX
 
-BODY_BYTES_MAX = 4 * TEXT_CHARS_MAX
+BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 """A query file is the largest body; a character has at most four bytes."""
 
 

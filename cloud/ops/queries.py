@@ -27,7 +27,6 @@ log = logging.getLogger("edgewake.ops")
 
 QUERIES_MAX: Final = 200
 """Registered queries; each has a topic and costs the analysis."""
-TEXT_CHARS_MAX: Final = 65_536
 
 
 class QueryView(BaseModel):

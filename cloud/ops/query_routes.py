@@ -7,9 +7,10 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.queries import TEXT_CHARS_MAX, QueryView
+from edgewake.cloud.ops.queries import QueryView
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.query import QUERY_CHARS_MAX
 
 
 class QueryText(BaseModel):
@@ -17,7 +18,7 @@ class QueryText(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX)]
+    text: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)]
 
 
 ADD_ANSWERS: Final = {200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)}

@@ -217,6 +217,20 @@ def test_gaps_and_foreign_bytes_are_no_readings(analysis: Analysis, feed: Feed) 
     assert [(row["total"], row["readings"]) for row in truth(results(feed.config, query.query.name)).values()][-1:] == [(2.0, 2)]
 
 
+def test_what_is_no_number_counts_as_nothing(analysis: Analysis, feed: Feed) -> None:
+    """The root of -1 and what overflows: NaN in a maximum is the maximum, and no frequent item could be told."""
+    select = (
+        "max(sqrt(speed)) AS high, sum(sqrt(speed)) AS total, count(sqrt(speed)) AS n, approx_top_k(sqrt(speed), 3) AS top,"
+        " max(exp(speed * 1000)) AS huge, min(pow(speed, 0.5)) AS low, max(speed * 1e308) AS over"
+    )
+    (query,) = registered(sql(feed.name, select, "window(event_time, '1 minute')"), streams=[feed.stream])
+    feed.send([T0, T0 + 1, T0 + 2], speed=[4.0, -1.0, 9.0])
+    analysis.run([query], feed)
+    (row,) = truth(results(feed.config, query.query.name)).values()
+    assert (row["high"], row["total"], row["n"], row["huge"], row["low"], row["over"]) == (3.0, 5.0, 2, 0.0, 2.0, -1e308)
+    assert row["top"] == [{"item": 2.0, "count": 1}, {"item": 3.0, "count": 1}]
+
+
 def test_a_row_that_is_too_large_becomes_a_dead_letter_and_the_others_go_on(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

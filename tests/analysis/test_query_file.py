@@ -21,6 +21,11 @@ def query(select: str, *, group: str = MINUTE, where: str = "", source: str = "h
     return f"{header}SELECT {select} FROM {source} {where} GROUP BY {group}"
 
 
+def test_a_comment_after_the_last_semicolon_is_no_statement() -> None:
+    text = query("count(*) AS n")
+    assert check_query_file(text + ";\n-- the end", STREAMS) == check_query_file(text, STREAMS)
+
+
 def test_a_file_becomes_a_plan_of_keys_slots_and_columns() -> None:
     text = query(
         "device, metric, count(value) AS n, avg(value) AS mean, approx_percentile(value, 0.9) AS p90",

@@ -8,19 +8,31 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import columns, run
+from edgewake.cloud.analysis import columns, finish, run
 from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, read, results, sql, topic_ends, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, read, results, sql, topic_ends, unique
 from tests.analysis.test_process import declare, progress, register, remove, total_by_minute, totals
 from tests.services import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _no_query_stays(kafka_config: KafkaConfig) -> Iterator[None]:
+    """Every analysis runs all that is registered: what one test leaves, the next one would run too."""
+    yield
+    producer = clients.producer(kafka_config, "test-clean")
+    for name in {row.key.decode() for row in read(kafka_config, topics.QUERIES)}:
+        producer.produce(topics.QUERIES, None, name)
+    assert producer.flush(30) == 0
 
 
 @contextmanager
@@ -93,23 +105,24 @@ def test_a_query_that_spark_refuses_and_one_that_breaks_its_lane_are_taken_out_a
     assert again <= {"failed"}, "what was in quarantine stays there, and nobody's lane fails for it again"
 
 
-def test_one_reading_that_a_query_cannot_finish_takes_out_that_query_alone(analysis: Analysis, feed: Feed) -> None:
-    """The square root of -1 is no number, so it cannot be told among the most frequent ones; the other two never saw it."""
+def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(items: object, k: int, kind: object) -> list[dict[str, object]]:
+        raise ValueError("not JSON")
+
+    monkeypatch.setattr(finish, "top_items", fail)
     guilty, one, two = unique("guilty"), unique("one"), unique("two")
     declare(feed)
-    roots = sql(feed.name, "approx_top_k(sqrt(speed), 3) AS top", "window(event_time, '1 minute')", name=guilty)
-    register(feed, roots, name=guilty)
+    register(feed, sql(feed.name, "approx_top_k(speed, 3) AS top", "window(event_time, '1 minute')", name=guilty), name=guilty)
     for name in (one, two):
-        register(
-            feed,
-            sql(feed.name, "device, approx_count_distinct(speed) AS n", "window(event_time, '1 minute'), device", name=name),
-            name=name,
-        )
-    feed.send([T0, T0 + 1], speed=[4.0, -1.0])
+        text = sql(feed.name, "device, approx_count_distinct(speed) AS n", "window(event_time, '1 minute'), device", name=name)
+        register(feed, text, name=name)
+    feed.send([T0, T0 + 1], speed=[4.0, 5.0])
     feed.flush()
     with running(analysis):
         for name in (one, two):
-            wait_until(lambda name=name: truth(results(feed.config, name)), "the others' results")  # type: ignore[misc]
+            wait_until(lambda name=name: results(feed.config, name), "the others' results")  # type: ignore[misc]
         wait_until(lambda: progress(feed.config, guilty).get("state") == "failed", "the guilty one is in quarantine")
         feed.send([T0 + 2], speed=[9.0])
         feed.flush()
@@ -171,7 +184,8 @@ def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, 
     feed.flush()
     with started(analysis) as first:
         wait_until(lambda: totals(feed, name) == {(T0, "d1"): 1.0}, "the first one computes")
-        with started(analysis.with_config(data_dir=tmp_path / "other")) as second:
+        other = replace(analysis.with_config(data_dir=tmp_path / "other"), session=analysis.session.newSession())
+        with started(other) as second:
 
             def one_ended() -> bool:
                 feed.send([T0 + len(feed.sent)], speed=[1.0])
@@ -189,7 +203,8 @@ def delete_first_records(feed: Feed) -> None:
     """What retention does, at once: only the last record of each partition stays."""
     topic = topics.stream_topic(feed.name)
     gone = [TopicPartition(topic, partition, end - 1) for partition, end in topic_ends(feed.config, topic).items() if end > 1]
-    for future in clients.admin(feed.config).delete_records(gone).values():
+    client = clients.admin(feed.config)
+    for future in client.delete_records(gone).values():
         future.result(30)
 
 
