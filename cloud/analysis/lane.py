@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, nov
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane_record import LaneRecord, begin
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import Job, LaneKind
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
@@ -152,16 +152,17 @@ class Lane:
     def _begin(self, record: LaneRecord) -> LaneRecord:
         assert self._ends is not None
         has_checkpoint = any((self.checkpoint / "offsets").glob("[0-9]*"))
-        starts = {} if has_checkpoint else self._ends.starts()
+        kept = {} if has_checkpoint else self._ends.kept()
+        record = without_other(record, self.topic, {partition: end for partition, (_, end) in kept.items()})
         computed = record.offsets.get(self.topic, {})
-        lost = {partition: (computed[partition], start) for partition, start in starts.items() if start > computed.get(partition, start)}
+        lost = {partition: (computed[partition], start) for partition, (start, _) in kept.items() if start > computed.get(partition, start)}
         if lost:
             log.warning("lane %s: retention took readings before they were computed: %s", self.name, lost, extra={"event": "stream.lost"})
         return begin(
             record,
             {registered.label for registered in self.job.queries},
             has_checkpoint=has_checkpoint,
-            is_cut=any(starts.values()),
+            is_cut=any(start > 0 for start, _ in kept.values()),
             now_ms=self.clock.now_ms(),
         )
 
@@ -175,12 +176,15 @@ class Lane:
         """
         if self._has_said_running or self._query is None or not self._query.isActive:
             return
-        if self.finished or self._query.status["message"] in _WAITS:
-            with self._turn:
-                if not self._stopping and not self._has_said_running:
-                    assert self._transactions is not None
-                    self._transactions.write(self._progress(self._record))
-                    self._has_said_running = True
+        if not (self.finished or self._query.status["message"] in _WAITS) or not self._turn.acquire(blocking=False):
+            return
+        try:
+            if not self._stopping and not self._has_said_running:
+                assert self._transactions is not None
+                self._transactions.write(self._progress(self._record))
+                self._has_said_running = True
+        finally:
+            self._turn.release()
 
     def failure(self) -> Failure | None:
         """Why it ended by itself; None while it runs."""

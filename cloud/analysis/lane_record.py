@@ -6,7 +6,7 @@ transactions, so they grow whatever becomes of the checkpoint, and the highest r
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -61,3 +61,10 @@ def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, 
             "late": {label: late for label, late in record.late.items() if label in labels},
         }
     )
+
+
+def without_other(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
+    """The record without what it says of a topic that ends before it: the topic was deleted and made anew, and none of it was computed."""
+    if all(offset <= ends.get(partition, offset) for partition, offset in record.offsets.get(topic, {}).items()):
+        return record
+    return record.model_copy(update={"offsets": {name: offsets for name, offsets in record.offsets.items() if name != topic}})

@@ -92,10 +92,10 @@ class Ends:
         self._consumer = clients.consumer(config, "analysis-ends")
         self._topic = topic
 
-    def starts(self) -> dict[int, int]:
-        """Partition → first offset that is still kept. Raises Unavailable."""
+    def kept(self) -> dict[int, tuple[int, int]]:
+        """Partition → first offset that is still kept, and the next one to be written. Raises Unavailable."""
         partitions = partition_count(self._consumer, self._topic)
-        return {partition: watermarks(self._consumer, self._topic, partition)[0] for partition in range(partitions)}
+        return {partition: watermarks(self._consumer, self._topic, partition) for partition in range(partitions)}
 
     def lag(self, offsets: Mapping[int, int]) -> int | None:
         """Records from `offsets` to the ends; None where Kafka does not say."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord, begin
+from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord, begin, without_other
 
 NOW = 1_790_000_000_000
 SAFE = NOW + CLOCKS_APART_MS
@@ -55,3 +55,9 @@ def test_queries_without_a_predecessor_begin_at_the_first_reading_with_higher_re
 def test_a_lane_of_summaries_has_no_queries_and_forgets_nothing() -> None:
     summaries = RECORD.model_copy(update={"asked_from": {}, "late": {}})
     assert after(summaries, has_checkpoint=False) == summaries
+
+
+def test_a_topic_that_was_made_anew_is_computed_from_its_beginning() -> None:
+    assert without_other(RECORD, "ew.s.s", {0: 50, 1: 61}) == RECORD
+    assert without_other(RECORD, "ew.s.s", {0: 50, 1: 3}).offsets == {}
+    assert without_other(RECORD, "ew.s.s", {}) == RECORD, "where there is a checkpoint nobody asks for the ends"
