@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,8 @@ import orjson
 from edgewake.cloud.analysis.batch_commit import Offsets, is_ahead
 from edgewake.protocol.errors import LocalError
 
+SUMMARY_LANE: Final = "summary"
+"""Name of the lane that sums a stream up, beside those of its queries."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 
 
@@ -76,6 +78,20 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
         path.unlink()
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     return f"{len(torn)} files after batch {last_done} removed" if torn else None
+
+
+def remove_unused(folder: Path, *, queried: Container[str], summarised: Container[str]) -> list[str]:
+    """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and that are not summed up.
+
+    `folder`: <stream>/<lane>, each a checkpoint. Returns `stream-lane` of what was removed.
+    """
+    removed = []
+    for checkpoint in folder.glob("*/*"):
+        stream, lane = checkpoint.parts[-2:]
+        if stream not in (summarised if lane == SUMMARY_LANE else queried):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            removed.append(f"{stream}-{lane}")
+    return sorted(removed)
 
 
 def _damage(checkpoint: Path, planned: Iterable[int], last_planned: int, last_done: int) -> str | None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, finish, late, partials, tags
+from edgewake.cloud.analysis.checkpoint import SUMMARY_LANE
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Registered
@@ -28,7 +29,7 @@ class LaneKind(StrEnum):
 
     PLAIN = "plain"
     SKETCH = "sketch"
-    SUMMARY = "summary"
+    SUMMARY = SUMMARY_LANE
 
 
 class Job(Protocol):

@@ -10,7 +10,7 @@ import logging
 import random
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from edgewake.cloud import metrics
 from edgewake.cloud.analysis import session as spark
 from edgewake.cloud.analysis.batch_range import as_text, records
-from edgewake.cloud.analysis.checkpoint import offsets_of
+from edgewake.cloud.analysis.checkpoint import offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Counters, Lane, cause_of, fault_of, source
@@ -248,7 +248,7 @@ class Analysis:
                 self._stop_lane(key, place)
             if key not in jobs:
                 del self._lanes[key]
-        self._drop_checkpoints({one.stream for one in found.values()} | {stream for stream, kind in jobs if kind is LaneKind.SUMMARY})
+        self._drop_checkpoints(found)
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
@@ -260,13 +260,15 @@ class Analysis:
             if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set():
                 self._start_lane(key, place, job)
 
-    def _drop_checkpoints(self, streams: set[str]) -> None:
+    def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
         """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
-        folder = self._config.data_dir / "checkpoints"
-        for path in folder.iterdir() if folder.exists() else ():
-            if path.name not in streams:
-                shutil.rmtree(path, ignore_errors=True)
-                log.info("stream %s: no query reads it, its state is removed", path.name, extra={"event": "checkpoint.removed"})
+        removed = remove_unused(
+            self._config.data_dir / "checkpoints",
+            queried={one.stream for one in found.values()},
+            summarised=self._tables.streams if self._config.summary_interval_s else (),
+        )
+        for name in removed:
+            log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
 
     def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
         lane = Lane(self._session, self._config, job, self._clock, place.counters)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.cloud.analysis.batch_commit import Novelty, furthest, novelty
-from edgewake.cloud.analysis.checkpoint import mend, offsets_of
+from edgewake.cloud.analysis.checkpoint import mend, offsets_of, remove_unused
 
 EMITTED = {"a": {0: 5, 1: 7}}
 
@@ -99,3 +99,11 @@ def test_a_checkpoint_without_metadata_is_removed(checkpoint: Path) -> None:
 
 def test_offsets_are_read_topic_by_topic(checkpoint: Path) -> None:
     assert offsets_of(checkpoint, 3) == ALL_OF_IT
+
+
+def test_states_that_nobody_needs_are_removed_and_summaries_need_no_query(tmp_path: Path) -> None:
+    for place in ("a/plain", "a/summary", "b/plain", "b/sketch", "b/summary", "gone/summary"):
+        (tmp_path / place / "offsets").mkdir(parents=True)
+    assert remove_unused(tmp_path, queried={"a"}, summarised={"a", "b"}) == ["b-plain", "b-sketch", "gone-summary"]
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["a/plain", "a/summary", "b/summary"]
+    assert remove_unused(tmp_path / "nowhere", queried=(), summarised=()) == []

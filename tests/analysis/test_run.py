@@ -236,7 +236,7 @@ def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_wha
     declare(feed)
     register(feed, total_by_minute(feed, old), name=old)
     feed.send([T0], speed=[1.0])
-    checkpoint = analysis.config.data_dir / "checkpoints" / feed.name
+    checkpoint = analysis.config.data_dir / "checkpoints" / feed.name / "plain"
     with running(analysis):
         wait_until(lambda: results(feed.config, old), "the first result")
         remove(feed, old)
