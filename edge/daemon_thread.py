@@ -1,40 +1,70 @@
 """Blocking calls that may never return, beside the event loop.
 
 asyncio's own threads are waited for when the loop ends: a name server that does not answer, a FIFO or a dead network disk would hold up the
-stop of the agent. A thread from here is a daemon: it is forgotten when its caller is cancelled, and ends with the process.
+stop of the agent. The threads here are daemons: what they do is forgotten when its caller is cancelled, and they end with the process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
 
+class DaemonThread:
+    """A thread that does what it is given, one after the other. `with` it."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Call `function` in the thread; its result or exception. Cancelled: the thread goes on and nobody waits for it."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+
+        def settle(value: Any, error: Exception | None) -> None:
+            if result.done():
+                return
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(value)
+
+        def run() -> None:
+            value, error = None, None
+            try:
+                value = function()
+            except Exception as raised:
+                error = raised
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self._calls.put(run)
+        return await result
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call `function` in the thread after all calls before; nobody waits for it."""
+        self._calls.put(function)
+
+
 async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:
-    """Call `function` in a thread of its own; its result or exception. Cancelled: the thread goes on and nobody waits for it."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)  # type: ignore[arg-type]
-
-    def run() -> None:
-        value, error = None, None
-        try:
-            value = function()
-        except BaseException as raised:  # handed to the caller
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await result
+    """Call `function` in a thread of its own."""
+    with DaemonThread(name) as thread:
+        return await thread.call(function)

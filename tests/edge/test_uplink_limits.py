@@ -39,7 +39,10 @@ async def test_a_stream_without_the_right_to_publish_blocks_no_other_and_flows_o
     acl.chmod(0o644)
     tmp_path.chmod(0o755)
     with run_mosquitto(tmp_path / "broker", f"acl_file {acl}") as broker:
-        async with Peer(broker.port) as peer, running(tmp_path / "log", broker.port, "dev", ack_timeout_s=1, ack_timeout_max_s=1) as one:
+        async with (
+            Peer(broker.port) as peer,
+            running(tmp_path / "log", broker.port, "dev", inflight_frames_max=8, ack_timeout_s=1, ack_timeout_max_s=1) as one,
+        ):
             for n in range(24):
                 await put(one, "secret", *({"n": 8 * n + i} for i in range(8)))
                 await put(one, "alarm", {"n": n})

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from edgewake.edge.config import FileTailConfig, LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog
-from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.sources.file_tail import FileTail
+from edgewake.edge.sources.follower import Follower
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent
 
 
 class Tail:
     """A running source with the log behind it."""
 
-    def __init__(self, sent: Sent, intake: Intake, events: EventLog) -> None:
-        self.sent, self.intake, self.events = sent, intake, events
+    def __init__(self, sent: Sent, intake: Intake, events: EventLog, source: FileTail) -> None:
+        self.sent, self.intake, self.events, self.source = sent, intake, events, source
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition over what was taken."""
@@ -45,7 +50,7 @@ async def tailing(directory: Path, path: Path, **more: object) -> AsyncIterator[
     intake = Intake("tail", LogSink(events.stream("s")), source.policy, SystemClock())
     task = asyncio.create_task(source.run(intake))
     try:
-        yield Tail(sent, intake, events)
+        yield Tail(sent, intake, events, source)
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -136,8 +141,114 @@ async def test_start_at_the_end_takes_new_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "in.log"
     path.write_text(lines(range(5)))
     async with tailing(tmp_path / "log", path, start="end") as tail:
-        await asyncio.to_thread(lambda: None)
+        async with asyncio.timeout(10):
+            while not tail.source.looked:
+                await asyncio.sleep(0.01)
         with path.open("a") as file:
             file.write(lines(range(5, 7)))
         await tail.until(lambda: bool(tail.sent.ns()) and tail.sent.ns()[-1] == 6)
         assert 4 not in tail.sent.ns()
+
+
+async def test_what_is_added_while_away_is_taken_although_nothing_was_taken_before(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(5)))
+    async with tailing(tmp_path / "log", path, start="end") as tail:
+        async with asyncio.timeout(10):
+            while tail.events.position(f"file_tail:{path}") is None:
+                await asyncio.sleep(0.01)
+    with path.open("a") as file:
+        file.write(lines(range(5, 7)))
+    async with tailing(tmp_path / "log", path, start="end") as tail:
+        await tail.until(lambda: tail.sent.ns() == [5, 6])
+
+
+async def test_a_writer_that_has_not_noticed_the_rotation_loses_nothing(tmp_path: Path) -> None:
+    """logrotate renames and creates first and signals the writer afterwards."""
+    path = tmp_path / "in.log"
+    async with tailing(tmp_path / "log", path) as tail:
+        with path.open("a", buffering=1) as writer:
+            writer.write(lines(range(5)))
+            await tail.until(lambda: len(tail.sent.ns()) == 5)
+            path.rename(tmp_path / "in.log.1")
+            path.write_text(lines(range(5, 7)))
+            await tail.until(lambda: len(tail.sent.ns()) == 7)
+            writer.write(lines(range(7, 10)))
+            await tail.until(lambda: sorted(tail.sent.ns()) == list(range(10)))  # type: ignore[type-var]
+
+
+async def test_several_rotations_while_away_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(5)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: len(tail.sent.ns()) == 5)
+    path.rename(tmp_path / "in.log.2")
+    (tmp_path / "in.log.1").write_text(lines(range(5, 10)))
+    path.write_text(lines(range(10, 15)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: tail.sent.ns() == list(range(5, 15)))
+
+
+async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_quiet(tmp_path: Path) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(3)) + '{"n": 3}')
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: tail.sent.ns() == [0, 1, 2])
+        path.rename(tmp_path / "in.log.1")
+        path.write_text(lines(range(4, 6)))
+        await tail.until(lambda: sorted(tail.sent.ns()) == list(range(6)))  # type: ignore[type-var]
+
+
+async def test_a_fifo_is_refused_and_freezes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "in.fifo"
+    os.mkfifo(path)
+    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
+    with pytest.raises(LocalError, match="no regular file"):
+        async with asyncio.timeout(10):
+            await source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock()))
+
+
+async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    never, reached = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        reached.set()
+        never.wait(60)
+
+    monkeypatch.setattr(Follower, "read", hang)
+    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=tmp_path / "x"), SystemClock(), position=lambda _: None)
+    task = asyncio.create_task(source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock())))
+    async with asyncio.timeout(10):
+        while not reached.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait({task})
+    assert task.cancelled()
+    never.set()
+
+
+async def test_a_big_file_leaves_the_loop_its_turns(tmp_path: Path) -> None:
+    """Turns are counted, not timed: between two chunks of lines everybody else has one."""
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(40_000)))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(others())
+    taken: list[int] = []
+    source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
+    intake = Intake("tail", OneWaySink(lambda readings: taken.append(turns)), source.policy, SystemClock())
+    task = asyncio.create_task(source.run(intake))
+    async with asyncio.timeout(30):
+        while intake.taken < 40_000:
+            await asyncio.sleep(0.01)
+    for each in (task, other):
+        each.cancel()
+        await asyncio.wait({each})
+    assert len(taken) >= 8
+    assert all(later > earlier for earlier, later in pairwise(taken))
