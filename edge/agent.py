@@ -2,7 +2,8 @@
 
 Start: the log first (what was accepted before is there), then the uplink, then the sources.
 Stop (SIGTERM, SIGINT): sources end → what they brought is committed → the uplink sends and waits for acknowledgements for a short while and
-says goodbye → the log closes. What is not acknowledged then is sent after the next start. A task that dies takes the agent down.
+says goodbye → the log closes. What is not acknowledged then is sent after the next start. A source that dies is started again
+(`supervisor`); any other task that dies takes the agent down.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, assert_never
 
 from edgewake.edge import status as status_file
+from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig, AnySource
 from edgewake.edge.event_log import EventLog, LogStatus
-from edgewake.edge.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.intake import Intake, LogSink, OneWaySink, Policy
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import boot_id
 from edgewake.edge.log_work import OutFrame
 from edgewake.edge.memory import give_back
 from edgewake.edge.sources.source import Source
+from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink import Uplink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
@@ -60,7 +63,8 @@ class Agent:
             raise LocalError(f"event log in {config.data_dir}: {error}") from error
         self._log_status = self._events.status()
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status)
-        self._intakes: dict[str, Intake] = {}
+        self._sources: dict[str, Supervisor] = {}
+        self._rng = rng
         if self._events.epoch_began:
             log.info(
                 "epoch %d began: the log was %s",
@@ -77,7 +81,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
-                sources = [self._begin(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
+                sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 give_back()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
@@ -94,12 +98,13 @@ class Agent:
             raise LocalError("the event log's writer died") from self._dead
         log.info("stopped", extra={"event": "part.stopped"})
 
-    def _begin(self, tasks: asyncio.TaskGroup, number: int, config: AnySource) -> asyncio.Task[None]:
-        source = self._source(config)
+    def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: AnySource) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
         sink = LogSink(self._events.stream(config.stream)) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
-        intake = self._intakes[name] = Intake(name, sink, source.policy, self._clock)
-        return tasks.create_task(_named(f"source {name}", source.run(intake)), name=f"source {name}")
+        intake = Intake(name, sink, Policy.BLOCK, self._clock)
+        backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
+        source = self._sources[name] = Supervisor(name, lambda: self._source(config), intake, self._clock, backoff)
+        return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
     def _source(self, config: AnySource) -> Source:
         """Each kind is imported where it is used: a small device pays for what it has."""
@@ -153,7 +158,7 @@ class Agent:
             "connection": self._uplink.session.state.value,
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),
-            "sources": {name: intake.counts() for name, intake in self._intakes.items()},
+            "sources": {name: source.counts() for name, source in self._sources.items()},
         }
 
     def _device_status(self) -> DeviceStatus:

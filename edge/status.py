@@ -112,4 +112,5 @@ def table(status: dict[str, Any]) -> str:
 
 def _counts(counts: dict[str, Any]) -> str:
     refused = ", ".join(f"{count} {reason}" for reason, count in counts["refused"].items()) or "0"
-    return f"{counts['taken']} taken, {counts['dropped']} dropped, refused {refused}"
+    text = f"{counts['taken']} taken, {counts['dropped']} dropped, refused {refused}"
+    return text if counts["state"] == "running" else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"

@@ -113,9 +113,22 @@ def _answer(body: Any) -> Ack | Later:
         wait_ms = body["retry_after_ms"]
         if type(wait_ms) is not int or wait_ms < 0:
             raise ValueError(f"retry_after_ms is {wait_ms!r}: expected milliseconds, 0 or more")
-        return Later(LaterReason(body["later"]), min(wait_ms, RETRY_AFTER_MS_MAX), str(body.get("detail", "")))
-    rejected = body.get("rejected")
-    return Ack(AckToken.parse(body["token"]), None if rejected is None else RejectReason(rejected), str(body.get("detail", "")))
+        return Later(_later_reason(body["later"]), min(wait_ms, RETRY_AFTER_MS_MAX), str(body.get("detail", "")))
+    rejected, detail = body.get("rejected"), str(body.get("detail", ""))
+    token = AckToken.parse(body["token"])
+    if rejected is None:
+        return Ack(token, None, detail)
+    try:
+        return Ack(token, RejectReason(rejected), detail)
+    except ValueError:  # devices are upgraded last: a reason that we do not know yet refuses as well
+        return Ack(token, RejectReason.UNKNOWN, f"{rejected!s:.64}: {detail}")
+
+
+def _later_reason(text: Any) -> LaterReason:
+    try:
+        return LaterReason(text)
+    except ValueError:
+        return LaterReason.BUSY
 
 
 JOINED_BYTES_MAX: Final = 64 * 1024

@@ -51,6 +51,7 @@ class RejectReason(StrEnum):
     NAME = "name"  # a stream name that a query has, or that is reserved for what the system says of itself
     QUOTA = "quota"  # one stream or field more than a device, a stream or the catalogue may have
     VERSION = "version"  # a protocol version or content type that we do not speak
+    UNKNOWN = "unknown"  # never sent: a device reads it for a reason that is newer than itself
 
 
 class Rejected(RemoteError):

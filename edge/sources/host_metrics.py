@@ -1,19 +1,24 @@
 """Metrics of the machine the agent runs on, by psutil: one reading per interval.
 
 Fields: cpu_percent, memory_percent, memory_used_mib, disk_percent, load_1m, process_count, and net_sent_bytes_s, net_recv_bytes_s,
-rates from the counters of two readings (null in the first one, and after a counter began anew).
+rates from the counters of two readings (null in the first one, and after a counter began anew). disk_percent is null while that disk is not
+there. A thread measures: a disk that does not answer holds up nothing else.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
 import psutil
 
 from edgewake.edge.config import HostMetricsConfig
+from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake, Policy
 from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.source")
 
 
 class Rate:
@@ -39,16 +44,18 @@ class HostMetrics:
         self._config = config
         self._clock = clock
         self._sent, self._received = Rate(), Rate()
+        self._disk_is_missing = False
 
     async def run(self, intake: Intake) -> None:
-        psutil.cpu_percent()  # the first call only begins the interval
-        due_s = self._clock.monotonic_s()
-        while True:
-            due_s = max(due_s + self._config.interval_s, self._clock.monotonic_s())
-            await self._clock.sleep(due_s - self._clock.monotonic_s())
-            reading = intake.check(self.measure())
-            if reading is not None:
-                await intake.put([reading])
+        with DaemonThread("host_metrics") as thread:
+            await thread.call(psutil.cpu_percent)  # the first call only begins the interval
+            due_s = self._clock.monotonic_s()
+            while True:
+                due_s = max(due_s + self._config.interval_s, self._clock.monotonic_s())
+                await self._clock.sleep(due_s - self._clock.monotonic_s())
+                reading = intake.check(await thread.call(self.measure))
+                if reading is not None:
+                    await intake.put([reading])
 
     def measure(self) -> dict[str, Any]:
         """One reading."""
@@ -60,9 +67,20 @@ class HostMetrics:
             "cpu_percent": psutil.cpu_percent(),
             "memory_percent": memory.percent,
             "memory_used_mib": round(memory.used / (1 << 20), 1),
-            "disk_percent": psutil.disk_usage(str(self._config.disk_path)).percent,
+            "disk_percent": self._disk_percent(),
             "load_1m": round(os.getloadavg()[0], 2),
             "net_sent_bytes_s": None if network is None else self._sent.of(network.bytes_sent, now_s),
             "net_recv_bytes_s": None if network is None else self._received.of(network.bytes_recv, now_s),
             "process_count": len(psutil.pids()),
         }
+
+    def _disk_percent(self) -> float | None:
+        try:
+            percent: float = psutil.disk_usage(str(self._config.disk_path)).percent
+        except OSError as error:
+            if not self._disk_is_missing:
+                log.warning("%s cannot be measured: %s", self._config.disk_path, error, extra={"event": "source.disk_missing"})
+            self._disk_is_missing = True
+            return None
+        self._disk_is_missing = False
+        return percent

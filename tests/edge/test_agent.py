@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from edgewake.edge.cli import agent as agent_command
+from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
 from tests.services import Mosquitto, Process, free_ports, part
@@ -103,6 +106,45 @@ def test_without_a_broker_it_accepts_and_waits(tmp_path: Path) -> None:
                 break
         assert found["log"]["backlog_readings"] >= 10  # type: ignore[index]
         assert agent.is_running()
+
+
+async def test_sources_that_fail_or_block_harm_neither_the_others_nor_the_stop(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    """A FIFO that nobody writes to, and a disk that is not there, beside a healthy source."""
+    os.mkfifo(tmp_path / "in.fifo")
+    sources = (
+        f'[[source]]\ntype = "file_tail"\nstream = "fifo"\npath = "{tmp_path}/in.fifo"\n'
+        + HOST.format(stream="usb").replace("interval_s", 'disk_path = "/mnt/not-there"\ninterval_s')
+        + HOST.format(stream="agent_5")
+    )
+    path = config(tmp_path, mosquitto.port, "agent-5", sources)
+    async with Peer(mosquitto.port) as peer:
+        with part("agent", path, tmp_path / "out") as agent:
+            agent.wait_for(READY)
+            await peer.until(lambda: len(peer.kept.readings("agent-5", "agent_5")) >= 5)
+            await peer.until(lambda: len(peer.kept.readings("agent-5", "usb")) >= 5)
+            agent.wait_for('"event":"source.failed"')
+            table = edgewake("status", "--config", path).stdout
+            assert "no regular file" in table
+            assert agent.stop() == 0
+
+
+def test_a_stop_while_connecting_is_obeyed_at_once(tmp_path: Path) -> None:
+    """A broker that takes the connection and says nothing: the answer would be awaited for ten seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        path = config(tmp_path, silent.getsockname()[1], "agent-6")
+        with part("agent", path, tmp_path / "out") as agent:
+            agent.wait_for(READY)
+            connection, _ = silent.accept()
+            with connection:
+                assert agent.stop() == 0
+            stopped = agent.output()
+    assert '"event":"part.stopped"' in stopped
+    assert _seconds_between(stopped, "part.stopping", "part.stopped") < CONNECT_TIMEOUT_S / 2
+
+
+def _seconds_between(output: str, first: str, second: str) -> float:
+    times: dict[object, int] = {line["event"]: line["time"] for line in map(json_of, output.splitlines()) if "event" in line}  # type: ignore[misc]
+    return (times[second] - times[first]) / 1000
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def test_two_keys_are_enough(tmp_path: Path) -> None:
         (GOOD + '[[source]]\ntype = "file_tail"\nstream = "s"\npath = "/x"\n' * 2, "tailed twice"),
         (GOOD + "[log]\nquota_bytes = 1048576\n[uplink]\ninflight_bytes_max = 1048576\n", "log.quota_bytes"),
         (GOOD + "[uplink]\nbackoff_min_s = 60\n", "longer than its bound"),
+        (GOOD + '[mqtt]\nport = "1883"\n', "mqtt.port = '1883': expected an integer"),
+        (GOOD + "[log]\nlinger_ms = true\n", "log.linger_ms = True: expected a number"),
         (GOOD + '[mqtt]\ncert_file = "/c"\n', "belong together"),
     ],
 )

@@ -1,0 +1,79 @@
+"""One source in its cage: what it does wrong harms nobody but itself.
+
+A source that raises, or cannot even be made, is said and started again, later each time; all others, the log and the uplink go on. One that
+has ended stays ended. What blocks does so in a thread of its own (`daemon_thread`), and what floods meets its queue's bound and its policy
+(`intake`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+from edgewake.edge.backoff import Backoff
+from edgewake.edge.intake import Intake
+from edgewake.edge.sources.source import Source
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.source")
+
+RESTART_MIN_S: Final = 1.0
+"""First wait before a source is started again; doubled and jittered."""
+RESTART_MAX_S: Final = 60.0
+"""Bound of it: the longest time that a source is missed after what it reads came back."""
+
+
+class SourceState(StrEnum):
+    """How a source is."""
+
+    RUNNING = "running"
+    WAITING = "waiting"  # it failed, and is started again
+    ENDED = "ended"  # what it read has ended
+
+
+class Supervisor:
+    """Runs one source until it ends. `make` makes it and is asked again until it succeeds once."""
+
+    def __init__(self, name: str, make: Callable[[], Source], intake: Intake, clock: Clock, backoff: Backoff) -> None:
+        self.state = SourceState.RUNNING
+        self.failures = 0
+        self.error: str | None = None
+        """Why it failed last."""
+        self._name = name
+        self._make = make
+        self._intake = intake
+        self._clock = clock
+        self._backoff = backoff
+        self._source: Source | None = None
+
+    async def run(self) -> None:
+        """Until the source ends, or cancelled."""
+        while self.state is not SourceState.ENDED:
+            began_s = self._clock.monotonic_s()
+            try:
+                self.state = SourceState.RUNNING
+                if self._source is None:
+                    self._source = self._make()
+                    self._intake.policy = self._source.policy
+                await self._source.run(self._intake)
+                self.state = SourceState.ENDED
+            except Exception as error:  # whatever a source raises is its own affair
+                self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+                await self._wait_after(error)
+
+    async def _wait_after(self, error: Exception) -> None:
+        self.state = SourceState.WAITING
+        self.failures += 1
+        self.error = f"{type(error).__name__}: {error}"
+        wait_s = self._backoff.next_s()
+        log.error(
+            "source %s failed: %s; started again in %.0f s", self._name, self.error, wait_s,
+            extra={"event": "source.failed", "source": self._name, "failures": self.failures}, exc_info=self.failures == 1,
+        )  # fmt: skip
+        await self._clock.sleep(wait_s)
+
+    def counts(self) -> dict[str, Any]:
+        """For the status."""
+        return {"state": self.state.value, "failures": self.failures, "error": self.error, **self._intake.counts()}
