@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -87,8 +87,15 @@ def _typed(fields: Columns) -> bool:
     return True
 
 
+NULL_BYTES: Final = 5
+"""Bytes of a value that is missing: `null,`."""
+
+
 class FrameColumns:
-    """Batches put together to one frame's columns, as long as they fit; one type per column, or the bridge would refuse all of it."""
+    """Batches put together to one frame's columns, as long as they fit; one type per column, or the bridge would refuse all of it.
+
+    Batches with different fields fill each other's columns with null, so what counts is the size after that.
+    """
 
     def __init__(self, *, readings_max: int, bytes_max: int) -> None:
         self._readings_max = readings_max
@@ -97,6 +104,8 @@ class FrameColumns:
         self._bytes = 0
         self._parsed: list[dict[str, Any]] = []
         self._types: dict[str, FieldType] = {}
+        self._names: dict[str, None] = {}
+        self._cells = 0
         self.count = 0
 
     def add(self, batch: Batch) -> bool:
@@ -104,25 +113,31 @@ class FrameColumns:
         if self._bodies:
             if self.count + batch.count > self._readings_max or self._bytes + len(batch.body) > self._bytes_max:
                 return False
-            if not self._parsed and not self._learn(orjson.loads(self._bodies[0])):
+            if not self._parsed:
+                self._learn(orjson.loads(self._bodies[0]), self.count)
+            parsed = orjson.loads(batch.body)
+            if not self._fits(parsed, batch):
                 return False
-            if not self._learn(orjson.loads(batch.body)):
-                return False
+            self._learn(parsed, batch.count)
         self._bodies.append(batch.body)
         self._bytes += len(batch.body)
         self.count += batch.count
         return True
 
-    def _learn(self, parsed: dict[str, Any]) -> bool:
-        types = types_of(parsed["fields"])
-        if any(self._types.get(name, kind) is not kind for name, kind in types.items()):
+    def _fits(self, parsed: dict[str, Any], batch: Batch) -> bool:
+        fields = parsed["fields"]
+        if any(self._types.get(name, kind) is not kind for name, kind in types_of(fields).items()):
             return False
-        names = dict.fromkeys(name for columns in (*self._parsed, parsed) for name in columns["fields"])
-        if len(names) > FIELDS_MAX:
-            return False
-        self._types |= types
+        names = len(self._names | dict.fromkeys(fields))
+        missing = (self.count + batch.count) * names - self._cells - batch.count * len(fields)
+        return names <= FIELDS_MAX and self._bytes + len(batch.body) + NULL_BYTES * missing <= self._bytes_max
+
+    def _learn(self, parsed: dict[str, Any], count: int) -> None:
+        fields = parsed["fields"]
+        self._types |= types_of(fields)
+        self._names |= dict.fromkeys(fields)
+        self._cells += count * len(fields)
         self._parsed.append(parsed)
-        return True
 
     def payload(self, *, epoch: int, frame: int, seq: int) -> bytes:
         """The bytes of the frame, the same as `edgewake.protocol.frame.encode` makes."""

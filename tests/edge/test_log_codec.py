@@ -5,10 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
 from edgewake.protocol import frame as frames
-from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap
+from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar
 
+HEAD_BYTES = 80
+"""Epoch, frame and seq before a batch's own bytes."""
 VALUES = (
     st.none()
     | st.integers(-(2**53), 2**53)
@@ -60,6 +63,52 @@ def test_frames_keep_their_bounds(readings: list[Reading], readings_max: int, by
     for batch in batches(readings, readings_max=readings_max, bytes_max=bytes_max):
         assert batch.count <= readings_max
         assert len(batch.body) <= bytes_max or batch.count == 1
+
+
+COMMITS = st.lists(
+    st.tuples(st.integers(1, 20), st.lists(st.integers(0, 299), min_size=1, max_size=8), VALUES | st.text("aä\x01", max_size=60)),
+    min_size=1,
+    max_size=25,
+)
+"""Commits: how many readings, which fields each has, and their value."""
+
+
+@settings(deadline=None, max_examples=40)
+@given(COMMITS, st.integers(200, 5_000))
+def test_every_frame_put_together_keeps_its_bytes_and_passes_the_bridges_own_check(
+    commits: list[tuple[int, list[int], Scalar]], bytes_max: int
+) -> None:
+    """Also of readings that share no field, each of which fills all columns of the others."""
+    readings = [[(n, {f"field_{i}": value for i in names}) for n in range(count)] for count, names, value in commits]
+    waiting = [batch for of in readings for batch in batches(of, readings_max=1_000, bytes_max=bytes_max)]
+    seen = 0
+    while waiting:
+        columns = FrameColumns(readings_max=1_000, bytes_max=bytes_max)
+        while waiting and columns.add(waiting[0]):
+            waiting.pop(0)
+        payload = columns.payload(epoch=3, frame=1, seq=1)
+        assert len(payload) <= bytes_max + HEAD_BYTES or columns.count == 1
+        seen += len(frames.decode(payload).t)
+    assert seen == sum(map(len, readings))
+
+
+def test_a_gateway_that_reports_tag_by_tag_gets_no_frame_that_the_bridge_refuses() -> None:
+    """250 fields, one in each reading, each in a commit of its own: a thousand of them in one frame were 1.27 MB of nulls."""
+    limits = UplinkConfig()
+    waiting = [
+        batch
+        for n in range(3000)
+        for batch in batches(
+            [(n, {f"tag_{n % 250:03d}": n * 0.5})], readings_max=limits.frame_readings_max, bytes_max=limits.frame_bytes_max
+        )
+    ]
+    count = 0
+    while waiting:
+        columns = FrameColumns(readings_max=limits.frame_readings_max, bytes_max=limits.frame_bytes_max)
+        while waiting and columns.add(waiting[0]):
+            waiting.pop(0)
+        count += len(frames.decode(columns.payload(epoch=1, frame=1, seq=1)).t)
+    assert count == 3000
 
 
 def test_one_batch_becomes_the_bytes_that_the_protocol_makes() -> None:
