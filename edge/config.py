@@ -80,6 +80,9 @@ class LogConfig(Config):
     """Readings of one stream that end the waiting at once."""
     queue_readings_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Readings of one stream that wait for their commit, in memory. At the bound the source's policy holds: block or drop and count."""
+    queue_bytes_max: int = Field(default=16 << 20, ge=1 << 20)
+    """Bytes of memory of all readings that wait for their commit, about. A stream may have as much as is still free for the others, so
+    one alone has half. At the bound the source's policy holds."""
     quota_bytes: int = Field(default=256 << 20, ge=1 << 20)
     """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second."""
     at_quota: Literal["drop_oldest", "refuse"] = "drop_oldest"

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +55,7 @@ class LogStatus:
     oldest_at: int | None
     """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
     lost: dict[str, int]
-    """Readings given up, by reason (quota, corrupt, rejected), since the log was made."""
+    """Readings given up, by reason (quota, corrupt, rejected, queue_full, refused), since the log was made."""
 
     @property
     def lost_readings(self) -> int:
@@ -76,6 +77,10 @@ class StreamLog:
         """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
         return self._writer.append_all(self._queue, readings, position=position)
 
+    def lose(self, count: int, reason: str) -> None:
+        """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""
+        self._writer.lose(self._queue, count, reason)
+
     @property
     def accepted_through(self) -> int:
         """The highest ticket that is durable."""
@@ -92,7 +97,7 @@ class StreamLog:
 
     async def room(self) -> None:
         """Wait until the queue has room. Raises LogClosedError."""
-        await self._events.until(lambda: len(self._queue.pending) < self._events.config.queue_readings_max)
+        await self._events.until(lambda: self._writer.has_room(self._queue))
 
     def wait_accepted(self, ticket: int, *, timeout_s: float) -> bool:
         """`accepted` for threads that are not asyncio's; False after the time."""
@@ -210,9 +215,10 @@ class EventLog:
         return answer
 
     def _status(self, store: LogStore) -> LogStatus:
-        lost = {name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")}
+        lost = Counter({name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")})
+        lost.update(self._writer.unsaid_losses())
         backlog, _ = store.backlog()
-        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), lost)
+        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost))
 
     @property
     def state(self) -> LogState:

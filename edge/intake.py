@@ -2,7 +2,7 @@
 
 A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with its reason, by the rules of
 `edgewake.protocol.frame`, which the bridge applies too; all others go on. What happens when the log's queue is full is the source's
-policy: it waits, or the reading is dropped and counted.
+policy: it waits, or the reading is dropped. What is refused or dropped is counted, and the log says so in a gap.
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ class Policy(StrEnum):
     DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
 
 
+class LossReason(StrEnum):
+    """Why a reading never came to the log; a word in the gap that says so."""
+
+    QUEUE_FULL = "queue_full"
+    REFUSED = "refused"
+
+
 class Sink(Protocol):
     """Where checked readings go."""
 
@@ -47,6 +54,9 @@ class Sink(Protocol):
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         """Take readings; raises LogBusyError."""
+
+    def lose(self, count: int, reason: LossReason) -> None:
+        """Say that readings were lost."""
 
 
 class LogSink:
@@ -61,6 +71,9 @@ class LogSink:
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         self._stream.append_all(readings, position=position)
 
+    def lose(self, count: int, reason: LossReason) -> None:
+        self._stream.lose(count, reason)
+
 
 class OneWaySink:
     """Mode `one_way`: straight to the uplink's queue, which drops its oldest."""
@@ -73,6 +86,9 @@ class OneWaySink:
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:  # noqa: ARG002
         self._send(readings)
+
+    def lose(self, count: int, reason: LossReason) -> None:
+        """The stream may lose readings; the status counts them."""
 
 
 class Intake:
@@ -110,7 +126,7 @@ class Intake:
         if reading is not None:
             return reading
         try:
-            t, fields = reading_of(body, now_ms=self._clock.now_ms())
+            t, fields = reading_of(body, now_ms=self._now_ms())
             if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
                 raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
         except Rejected as error:
@@ -126,13 +142,17 @@ class Intake:
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t", None)
         if t is None:
-            t = self._clock.now_ms()
+            t = self._now_ms()
         if type(t) is not int or not 0 <= t <= TIME_MS_MAX or not _PLAIN.issuperset(map(type, fields.values())):
             return None
         for value in fields.values():
             if value is not None and not -9e18 < value < 9e18:  # type: ignore[operator]
                 return None
         return t, fields
+
+    def _now_ms(self) -> int:
+        """A clock that is far off must not stop the device: its readings are kept at the edge of what can be said."""
+        return min(max(0, self._clock.now_ms()), TIME_MS_MAX)
 
     def _learn(self, names: tuple[str, ...]) -> bool:
         if not names or names == ("t",) or not all(name == "t" or (isinstance(name, str) and is_field(name)) for name in names):
@@ -146,6 +166,7 @@ class Intake:
     def refuse(self, reason: RejectReason, detail: str) -> None:
         """Count a refusal and say it."""
         self.refused[reason.value] += 1
+        self._sink.lose(1, LossReason.REFUSED)
         count = self.refused[reason.value]
         if count == 1 or count % SAY_EVERY == 0:
             log.warning(
@@ -175,6 +196,7 @@ class Intake:
                 "%s: the log's queue is full, readings are dropped", self.name, extra={"event": "intake.dropped", "source": self.name}
             )
         self.dropped += count
+        self._sink.lose(count, LossReason.QUEUE_FULL)
 
     def counts(self) -> dict[str, Any]:
         """For the status."""

@@ -257,6 +257,9 @@ class LogStore:
                 self._insert(draft, name, readings, commit)
             self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
             draft.change.sources |= work.positions
+            for name, reasons in work.lost.items():
+                for reason, count in reasons.items():
+                    self._lose(draft, name, reason, count)
             for key, rejected in work.freed:
                 self._free(draft, key, rejected)
             self._keep_quota(draft)
@@ -303,6 +306,13 @@ class LogStore:
         self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return first - 1
 
+    def _lose(self, draft: _Draft, name: str, reason: str, count: int) -> None:
+        """Readings that never came here take positions too, so that the cloud is told where they are missing."""
+        stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
+        self._give_up(stream.id, stream.last + 1, count, reason)
+        draft.add(f"lost_{reason}", count)
+        draft.streams[name] = replace(stream, last=stream.last + count)
+
     # free
 
     def _free(self, draft: _Draft, key: FrameKey, rejected: RejectReason | None) -> None:
@@ -340,7 +350,7 @@ class LogStore:
                 return  # only frames are left, and the window bounds them
             _, stream_id, first, count, size = oldest
             self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream_id, first))
-            self._give_up(stream_id, first, count)
+            self._give_up(stream_id, first, count, "quota")
             draft.stored_bytes -= size + ROW_BYTES
             draft.add("lost_quota", count)
             draft.dropped += count
@@ -350,10 +360,10 @@ class LogStore:
         found: tuple[int, int, int, int, int] | None = self._db.execute(query, (stream.id,)).fetchone()
         return found
 
-    def _give_up(self, stream_id: int, first: int, count: int) -> None:
-        before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first + count = ? AND reason = 'quota'"
-        if not self._db.execute(before, (count, stream_id, first)).rowcount:
-            self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, 'quota')", (stream_id, first, count))
+    def _give_up(self, stream_id: int, first: int, count: int, reason: str) -> None:
+        before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first + count = ? AND reason = ?"
+        if not self._db.execute(before, (count, stream_id, first, reason)).rowcount:
+            self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream_id, first, count, reason))
 
     # frame
 

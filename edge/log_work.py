@@ -82,11 +82,13 @@ class Work:
     """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
     frame_bytes: int | None = None
     """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
+    lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Readings that never came to the log, by stream and reason; their positions follow those of `readings`."""
 
     @property
     def empty(self) -> bool:
         """Is there nothing to write?"""
-        return not (self.readings or self.positions or self.freed)
+        return not (self.readings or self.positions or self.freed or self.lost)
 
 
 @dataclass(frozen=True, slots=True)

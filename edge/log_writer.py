@@ -26,13 +26,14 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from edgewake.edge.config import LogConfig
 from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_queue import Queue, Queues, size_of
 from edgewake.edge.log_salvage import LOG_ERRORS, is_damage
 from edgewake.edge.log_schema import CHECKPOINT_BYTES
 from edgewake.edge.log_store import LogStore
@@ -51,6 +52,8 @@ RETRY_S: Final = 0.5
 """Wait before a full or broken disk is tried again: soon enough to accept within seconds after it was mended."""
 FREE_LINGER_S: Final = 0.5
 """Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
+LOSS_LINGER_S: Final = 1.0
+"""Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own."""
 RESERVE_NAME: Final = "reserve"
 DAMAGE_MAX: Final = 3
 """Damaged logs in a row without a commit between them. More is not a page that broke but a program or a disk: the agent stops."""
@@ -77,15 +80,6 @@ class LogState(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(slots=True)
-class Queue:
-    """Readings of one stream on their way to a commit."""
-
-    pending: list[Reading] = field(default_factory=list)
-    appended: int = 0
-    accepted: int = 0
-
-
 class LogWriter:
     """Owns the store. `opener` opens it, again after an error, which it gets; `on_done` is called by the thread after each commit."""
 
@@ -109,7 +103,8 @@ class LogWriter:
         self._reserve = directory / RESERVE_NAME
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
-        self._queues: dict[str, Queue] = {}
+        self._queues = Queues(readings_max=config.queue_readings_max, bytes_max=config.queue_bytes_max)
+        self._lost_since: float | None = None
         self._positions: dict[str, str] = {}
         self._freed: list[tuple[FrameKey, RejectReason | None]] = []
         self._freed_since = 0.0
@@ -136,18 +131,18 @@ class LogWriter:
     def queue(self, stream: str) -> Queue:
         """The queue of a stream, made at first use."""
         with self._lock:
-            return self._queues.setdefault(stream, Queue())
+            return self._queues.of(stream)
 
     def append(self, queue: Queue, reading: Reading) -> int:
         """Leave one checked reading; its ticket, accepted when `queue.accepted` reaches it. Raises LogBusyError, LogClosedError."""
+        size = size_of(reading)
         with self._lock:
-            if self._stopping:
-                raise LogClosedError
+            self._check_room(queue)
             pending = queue.pending
-            if len(pending) >= self._config.queue_readings_max:
-                raise LogBusyError
             pending.append(reading)
             queue.appended += 1
+            queue.size += size
+            self._queues.size += size
             if self._idle or len(pending) == self._config.commit_readings_max:
                 self._wake.notify_all()
             return queue.appended
@@ -155,17 +150,36 @@ class LogWriter:
     def append_all(self, queue: Queue, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
         """Leave readings and the place of their source that follows them: one transaction takes both or neither."""
         with self._lock:
-            if self._stopping:
-                raise LogClosedError
-            if len(queue.pending) >= self._config.queue_readings_max:
-                raise LogBusyError
-            before = len(queue.pending)
-            queue.pending.extend(readings)
-            queue.appended += len(queue.pending) - before
+            self._check_room(queue)
+            self._queues.add(queue, readings)
             if position is not None:
                 self._positions[position[0]] = position[1]
             self._wake.notify_all()
             return queue.appended
+
+    def _check_room(self, queue: Queue) -> None:
+        if self._stopping:
+            raise LogClosedError
+        if not self._queues.has_room(queue):
+            raise LogBusyError
+
+    def lose(self, queue: Queue, count: int, reason: str) -> None:
+        """Readings of the stream were dropped: a gap says so, with those of a short while. Raises LogClosedError."""
+        with self._lock:
+            if self._stopping:
+                raise LogClosedError
+            queue.lost[reason] = queue.lost.get(reason, 0) + count
+            if self._lost_since is None:
+                self._lost_since = self._clock.monotonic_s()
+
+    def has_room(self, queue: Queue) -> bool:
+        """May more be appended?"""
+        return self._queues.has_room(queue)
+
+    def unsaid_losses(self) -> dict[str, int]:
+        """What `lose` was told and no gap says yet, by reason."""
+        with self._lock:
+            return self._queues.losses()
 
     def free(self, key: FrameKey, rejected: RejectReason | None) -> None:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
@@ -205,7 +219,7 @@ class LogWriter:
     def wait_for_room(self, queue: Queue, timeout_s: float) -> bool:
         """Block until the queue has room; for threads that are not asyncio's."""
         with self._lock:
-            return self._wake.wait_for(lambda: self._stopping or len(queue.pending) < self._config.queue_readings_max, timeout_s)
+            return self._wake.wait_for(lambda: self._stopping or self._queues.has_room(queue), timeout_s)
 
     def wait_accepted(self, queue: Queue, ticket: int, timeout_s: float) -> bool:
         """Block until a ticket is accepted."""
@@ -219,7 +233,7 @@ class LogWriter:
     def settled(self) -> bool:
         """Is nothing left that waits for its commit or its frame?"""
         with self._lock:
-            return all(queue.appended == queue.accepted for queue in self._queues.values()) and not self.store.has_unframed()
+            return self._queues.all_durable and not self.store.has_unframed()
 
     def close(self) -> None:
         """Write what waits, then close. Safe to call twice."""
@@ -330,7 +344,11 @@ class LogWriter:
         return bool(self._freed) and self._freed_is_due()
 
     def _intake_waits(self) -> bool:
-        return (bool(self._positions) or any(queue.pending for queue in self._queues.values())) and not self._quota_refuses()
+        return (bool(self._positions) or self._queues.is_waiting or self._losses_are_due()) and not self._quota_refuses()
+
+    def _losses_are_due(self) -> bool:
+        """Losses wait for company: a source that loses every second reading must not get a frame for each."""
+        return self._lost_since is not None and (self._stopping or self._clock.monotonic_s() - self._lost_since >= LOSS_LINGER_S)
 
     def _quota_refuses(self) -> bool:
         return self._config.at_quota == "refuse" and self.store.stored_bytes >= self._config.quota_bytes and not self._stopping
@@ -343,7 +361,7 @@ class LogWriter:
         return self._sending and self.store.can_frame(self._paused)
 
     def _enough(self) -> bool:
-        return self._stopping or any(len(queue.pending) >= self._config.commit_readings_max for queue in self._queues.values())
+        return self._stopping or self._queues.longest >= self._config.commit_readings_max
 
     def _wal_too_long(self) -> bool:
         """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it is gone."""
@@ -362,20 +380,20 @@ class LogWriter:
             return None
         readings: dict[str, Sequence[Reading]] = {}
         positions: dict[str, str] = {}
+        lost: dict[str, dict[str, int]] = {}
         if self._intake_waits():
             positions, self._positions = self._positions, {}
-            for name, queue in self._queues.items():
-                if queue.pending:
-                    readings[name], queue.pending = queue.pending, []
+            readings = self._queues.take()
+            if self._losses_are_due():
+                lost, self._lost_since = self._queues.take_losses(), None
         freed, self._freed = self._freed, []
-        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes)
+        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes, lost)
         return None if work.empty and not self._can_frame() else work
 
     def _accepted(self, work: Work) -> None:
         with self._lock:
             self._held = None
-            for name, readings in work.readings.items():
-                self._queues[name].accepted += len(readings)
+            self._queues.accepted(work.readings)
             self._say(LogState.GOOD)
             self._wake.notify_all()
 
@@ -402,7 +420,7 @@ class LogWriter:
         self._reserve.unlink(missing_ok=True)
         with self._lock:
             self._freed = [*work.freed, *self._freed]
-            self._held = Work(work.readings, work.positions, (), work.sending, work.paused, work.frame_bytes)
+            self._held = replace(work, freed=())
 
     def _make_room(self) -> bool:
         """On a full disk: use the reserve to shrink the write-ahead log, delete what the cloud has, send on. Is the reserve back?

@@ -63,7 +63,6 @@ class HostMetrics:
         network = psutil.net_io_counters()
         now_s = self._clock.monotonic_s()
         return {
-            "t": self._clock.now_ms(),
             "cpu_percent": psutil.cpu_percent(),
             "memory_percent": memory.percent,
             "memory_used_mib": round(memory.used / (1 << 20), 1),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.event_log import LogBusyError
-from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.intake import Intake, LossReason, Policy
 from edgewake.edge.log_codec import Reading
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.frame import from_plain
+from edgewake.protocol.frame import TIME_MS_MAX, from_plain
 
 NOW_MS = 1_790_000_000_000
 
@@ -23,9 +24,13 @@ class Memory:
     def __init__(self, *, full: int = 0) -> None:
         self.readings: list[Reading] = []
         self.full = full
+        self.lost: Counter[LossReason] = Counter()
 
     async def room(self) -> None:
         self.full -= 1
+
+    def lose(self, count: int, reason: LossReason) -> None:
+        self.lost[reason] += count
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         if self.full:
@@ -65,9 +70,11 @@ def nested(depth: int) -> bytes:
     ],
 )
 def test_a_wrong_line_is_refused_with_its_reason_and_counted(line: bytes, reason: str) -> None:
-    one = intake()
+    sink = Memory()
+    one = intake(sink)
     assert one.check_line(line) is None
     assert one.refused == {reason: 1}
+    assert sink.lost == {LossReason.REFUSED: 1}
     assert one.check_line(b'{"v": 1}') == (NOW_MS, {"v": 1})
 
 
@@ -105,6 +112,14 @@ async def test_a_blocking_source_waits_for_room() -> None:
 
 
 async def test_a_dropping_source_counts_what_it_drops() -> None:
-    one = intake(Memory(full=1), Policy.DROP_NEWEST)
+    sink = Memory(full=1)
+    one = intake(sink, Policy.DROP_NEWEST)
     await one.put([(1, {"v": 1}), (2, {"v": 2})])
-    assert (one.taken, one.dropped) == (0, 2)
+    assert (one.taken, one.dropped, sink.lost) == (0, 2, {LossReason.QUEUE_FULL: 2})
+
+
+@pytest.mark.parametrize(("now_ms", "t"), [(TIME_MS_MAX + 1, TIME_MS_MAX), (-5, 0)])
+def test_a_clock_that_is_far_off_does_not_stop_the_device(now_ms: int, t: int) -> None:
+    one = Intake("test", Memory(), Policy.BLOCK, FakeClock(now_ms))
+    assert one.check({"v": 1}) == (t, {"v": 1})
+    assert one.check({"v": {"w": 1}}) == (t, {"v_w": 1})

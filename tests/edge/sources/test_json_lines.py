@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from edgewake.edge.intake import Intake
+from edgewake.edge.intake import Intake, LossReason
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.sources.json_lines import JsonLines
 from edgewake.protocol.clock import FakeClock
@@ -19,6 +19,8 @@ class Memory:
         self.readings: list[Reading] = []
 
     async def room(self) -> None: ...
+
+    def lose(self, count: int, reason: LossReason) -> None: ...
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         self.readings += readings
