@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -80,5 +81,23 @@ class FilterError(RemoteError):
     """A `where=` or `select=` that does not parse, names an unknown function or costs too much."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueryFault:
+    """One thing that is wrong with a query file: what was found and what was expected, and where. Lines and columns count from 1."""
+
+    detail: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.detail
+        return f"line {self.line}{'' if self.column is None else f':{self.column}'}: {self.detail}"
+
+
 class QueryError(RemoteError):
-    """A query file that cannot be registered; the text names the line or clause and what was expected."""
+    """A query file that cannot be registered. The text has a line for each fault."""
+
+    def __init__(self, *faults: QueryFault | str) -> None:
+        self.faults = tuple(QueryFault(fault) if isinstance(fault, str) else fault for fault in faults)
+        super().__init__("\n".join(map(str, self.faults)))

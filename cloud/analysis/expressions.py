@@ -1,7 +1,7 @@
 """Expressions of query files: from SQL text's tree to a small tree of our own, with types. Nothing else of SQL passes.
 
 What a user writes never reaches Spark as text: `columns` makes Spark columns from this tree, and this tree can only be made of the
-operators and functions listed here. No I/O, no Spark. Raises QueryError, naming what it found and what was expected.
+operators and functions listed here. No I/O, no Spark. What is refused goes to the scope's faults, with its place, and NULL stands for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
+from edgewake.cloud.analysis.query_faults import Faults
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import FieldType
 
@@ -80,6 +81,9 @@ FUNCTIONS: Final[Mapping[str, Signature]] = {
     "case": Signature((_SAME,), _SAME, repeats=True),  # checked by _case: condition, value, …, default
 }
 
+AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "approx_count_distinct", "approx_percentile", "approx_top_k")
+"""What may stand alone in SELECT; `query_select` reads it."""
+
 _OPERATORS: Final[Mapping[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -99,6 +103,8 @@ class Scope:
     types: Mapping[str, Kind] | None
     extra: Mapping[str, Kind]
     """`device`, and the two names of an UNPIVOT."""
+    faults: Faults
+    """Takes what is refused."""
 
     def kind(self, name: str) -> Kind:
         """Type of a name; raises QueryError with the nearest names."""
@@ -116,14 +122,16 @@ class Scope:
 
 
 def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> tuple[Expression, Kind]:
-    """Our tree and its type. `clause` names the place in error texts. Raises QueryError."""
-    if depth > DEPTH_MAX:
-        raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
+    """Our tree and its type. `clause` names the place in error texts."""
 
     def inner(part: exp.Expr) -> tuple[Expression, Kind]:
         return translate(part, scope, clause, depth + 1)
 
-    return _translate(node, scope, clause, inner)
+    with scope.faults.within(node):
+        if depth > DEPTH_MAX:
+            raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
+        return _translate(node, scope, clause, inner)
+    return Literal(None), None
 
 
 Inner: TypeAlias = Callable[[exp.Expr], tuple[Expression, Kind]]
@@ -199,9 +207,11 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
     if isinstance(node, exp.Window):
         return QueryError(f"{clause}: {text!r}: OVER is not supported; windows of time are written in GROUP BY")
     name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(node, exp.Func) else ""
-    allowed = ", ".join(sorted(function for function in FUNCTIONS if function.isidentifier()))
+    allowed = sorted(function for function in FUNCTIONS if function.isidentifier())
+    close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
-    return QueryError(f"{clause}: {what}: expected + - * / % comparisons, LIKE, CASE or one of {allowed}")
+    expected = f"did you mean {close[0]}?" if close else f"expected + - * / % comparisons, LIKE, CASE or one of {', '.join(allowed)}"
+    return QueryError(f"{clause}: {what}: {expected}")
 
 
 def _field(node: exp.Expr, scope: Scope, clause: str) -> tuple[Expression, Kind]:

@@ -11,8 +11,8 @@ A file is a comment header and one SELECT over one stream:
     GROUP BY window(event_time, '1 minute'), device, metric
 
 `window(event_time, size[, slide])` is required; windows begin at multiples of the slide since 1970 UTC. Every result has
-`window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError, naming the clause,
-what was found and what was expected.
+`window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError with every fault of the file:
+its line and column, the clause, what was found and what was expected.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from edgewake.cloud.analysis.query_faults import Faults, UnknownStream, place_of
 from edgewake.cloud.analysis.query_plan import Query
-from edgewake.cloud.analysis.query_select import SelectReader, UnknownStream, check_clauses, duration_ms, table_of
-from edgewake.protocol.errors import QueryError
+from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, duration_ms, table_of
+from edgewake.protocol.errors import QueryError, QueryFault
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
 from edgewake.protocol.query import QUERY_CHARS_MAX
 from edgewake.protocol.stream import Stream
@@ -57,72 +58,103 @@ def check_query_file(text: str, streams: Mapping[str, Stream]) -> Query:
 
 def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     """Read a query file; without a catalogue its names and types are believed. Raises QueryError, UnknownStream where that is all."""
-    header, select = _split(text)
-    lateness_ms = duration_ms(header.get("lateness", LATENESS_DEFAULT), "header lateness")
-    if lateness_ms > LATENESS_MS_MAX:
-        raise QueryError(f"header lateness {header['lateness']!r}: expected at most 1 day")
-    check_clauses(select)
+    faults = Faults(text)
+    header, select = _split(text, faults)
+    lateness_ms = _lateness_ms(header, faults)
+    if select is None:
+        raise faults.error()
+    check_clauses(select, faults)
     try:
-        reader = SelectReader(select, streams)
-        return reader.read(name=header["name"], description=header.get("description", ""), lateness_ms=lateness_ms)
+        reader = SelectReader(select, streams, faults)
+        query = reader.read(name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms)
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
+    faults.check()
+    return query
 
 
 def stream_of(text: str) -> str:
     """The stream that a query file reads. Raises QueryError."""
-    _, select = _split(text)
+    faults = Faults(text)
+    _, select = _split(text, faults)
+    if select is None or faults:
+        raise faults.error()
     return str(table_of(select).name)
 
 
-def _split(text: str) -> tuple[Mapping[str, str], exp.Expr]:
+def _lateness_ms(header: Mapping[str, str], faults: Faults) -> int:
+    text = header.get("lateness", LATENESS_DEFAULT)
+    with faults.within():
+        found = duration_ms(text, "header lateness")
+        if found > LATENESS_MS_MAX:
+            raise QueryError(f"header lateness {text!r}: expected at most 1 day")
+        return found
+    return 0
+
+
+def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | None]:
+    """Header and SELECT; None, and a fault, where there is no SELECT."""
     if len(text) > QUERY_CHARS_MAX:
         raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
-    header = _header(text)
+    header = _header(text, faults)
+    with faults.within():
+        return header, _select(text)
+    return header, None
+
+
+def _select(text: str) -> exp.Select:
     try:
         statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
     except SqlglotError as error:
-        raise QueryError(f"SQL: {_first_line(error)}") from error
+        raise QueryError(_syntax_fault(error, text)) from error
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}")
-    return header, statements[0]
+    return statements[0]
 
 
-def _first_line(error: SqlglotError) -> str:
+def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
+    """The first thing that is no SQL. sqlglot names the last character of a word, and of a quote that has no end its line and offset."""
     details = (getattr(error, "errors", None) or [{}])[0]
     if "description" in details:
-        return f"line {details['line']}: {details['description']} near {details['highlight']!r}"
-    return re.sub(r"\x1b\[\d+m", "", str(error)).splitlines()[0]
+        word = details["highlight"]
+        return QueryFault(f"SQL: {details['description']} near {word!r}", details["line"], max(1, details["col"] - len(word) + 1))
+    quote = re.search(r"(.*) from \d+:(\d+)$", str(error.__context__))
+    if quote is not None:
+        return QueryFault(f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2])))
+    plain = re.sub(r"\x1b\[\d+m", "", str(error))
+    return QueryFault(f"SQL: {plain.splitlines()[0]}")
 
 
-def _header(text: str) -> Mapping[str, str]:
+def _header(text: str, faults: Faults) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         if not line.startswith("--"):
             break
-        key, value = _header_line(number, line)
-        if key in found:
-            raise QueryError(f"line {number}: header key {key!r} twice")
-        found[key] = value
-    if "name" not in found:
-        raise QueryError("header: expected a line `-- name: my_query`")
-    if not is_stream(found["name"]):
-        raise QueryError(f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. host_minute")
+        with faults.within():
+            key, value = _header_line(number, line)
+            if key in found:
+                raise QueryError(QueryFault(f"header key {key!r} twice", number))
+            found[key] = value
+    with faults.within():
+        if "name" not in found:
+            raise QueryError("header: expected a line `-- name: my_query`")
+        if not is_stream(found["name"]):
+            raise QueryError(f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. host_minute")
     return found
 
 
 def _header_line(number: int, line: str) -> tuple[str, str]:
     match = re.fullmatch(r"--\s*([A-Za-z_]+)\s*:\s*(.+?)\s*", line)
     if match is None:
-        raise QueryError(f"line {number}: header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}")
+        raise QueryError(QueryFault(f"header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}", number))
     key, value = match.groups()
     if key not in _HEADER_KEYS:
         close = get_close_matches(key, _HEADER_KEYS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f": expected {', '.join(_HEADER_KEYS)}"
-        raise QueryError(f"line {number}: unknown header key {key!r}{hint}")
+        raise QueryError(QueryFault(f"unknown header key {key!r}{hint}", number))
     return key, value

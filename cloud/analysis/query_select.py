@@ -1,4 +1,7 @@
-"""The SELECT of a query file: from sqlglot's tree to the values of `query_plan`. No I/O and no Spark. Raises QueryError."""
+"""The SELECT of a query file: from sqlglot's tree to the values of `query_plan`. No I/O and no Spark.
+
+What is wrong goes to the reader's faults, and it reads on, so that all faults of a file are told at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 from sqlglot import exp
 
-from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, Scope, number, translate
+from edgewake.cloud.analysis.expressions import AGGREGATES, Call, Expression, Field, Kind, Literal, Scope, number, translate
+from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Aggregate, Key, Query, Unpivot
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import FIELD_PATTERN, RESERVED_FIELDS
@@ -29,7 +33,7 @@ _RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete"}
 """What a result has beside the columns of its SELECT."""
 _WINDOW_COLUMNS: Final = frozenset({"window_start", "window_end"})
 _NUMERIC: Final[Mapping[type[exp.Expr], str]] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
-_FUNCTIONS: Final = "count, sum, avg, min, max, approx_count_distinct, approx_percentile, approx_top_k"
+_FUNCTIONS: Final = ", ".join(AGGREGATES)
 T = TypeVar("T")
 
 
@@ -54,12 +58,14 @@ _CLAUSES: Final = {
 }
 
 
-def check_clauses(select: exp.Expr) -> None:
+def check_clauses(select: exp.Expr, faults: Faults) -> None:
     """Refuse every clause but SELECT, FROM, WHERE and GROUP BY."""
     for clause, value in select.args.items():
         if not value or clause in ("expressions", "from_", "where", "group"):
             continue
-        raise QueryError(_CLAUSES.get(clause, f"{clause.strip('_').upper()}: not supported; expected SELECT, FROM, WHERE, GROUP BY"))
+        node = value[0] if isinstance(value, list) else value
+        with faults.within(node if isinstance(node, exp.Expr) else None):
+            raise QueryError(_CLAUSES.get(clause, f"{clause.strip('_').upper()}: not supported; expected SELECT, FROM, WHERE, GROUP BY"))
 
 
 def table_of(select: exp.Expr) -> exp.Expr:
@@ -83,31 +89,39 @@ def _place(items: list[T], item: T) -> int:
 
 
 class SelectReader:
-    """Reads one SELECT whose clauses were checked; `read` gives the query."""
+    """Reads one SELECT; `read` gives the query, which is of use only where `faults` are none."""
 
-    def __init__(self, select: exp.Expr, streams: Mapping[str, Stream] | None) -> None:
+    def __init__(self, select: exp.Expr, streams: Mapping[str, Stream] | None, faults: Faults) -> None:
         self._select = select
-        self._table = table_of(select)
-        self._types = None if streams is None else _types_of(self._table.name, streams)
-        self._unpivot = self._read_unpivot()
-        self._scope = Scope(self._types, {"device": FieldType.STRING, **self._unpivot_kinds()})
+        self._faults = faults
+        self._stream = ""
+        self._types: Mapping[str, Kind] | None = None
+        self._unpivot: Unpivot | None = None
+        with faults.within(select.args.get("from_") or select):
+            table = table_of(select)
+            self._stream = table.name
+            with faults.within(table.this):
+                self._types = None if streams is None else _types_of(table.name, streams)
+            self._unpivot = self._read_unpivot(table)
+        self._scope = Scope(self._types, {"device": FieldType.STRING, **self._unpivot_kinds()}, faults)
         self._numbers: list[Expression] = []
         self._distinct: list[tuple[Expression, Kind]] = []
         self._quantiles: list[Expression] = []
         self._tops: list[tuple[Expression, Kind]] = []
 
     def read(self, *, name: str, description: str, lateness_ms: int) -> Query:
-        """The query; raises QueryError."""
+        """The query."""
         size_ms, slide_ms, groups = self._group()
-        if size_ms // slide_ms * len(self._unpivot.fields if self._unpivot else "1") > TAGS_MAX:
-            raise QueryError(f"GROUP BY window: one reading would become more than {TAGS_MAX} rows; use a longer slide or fewer fields")
+        with self._faults.within(self._select.args.get("group")):
+            if size_ms // slide_ms * len(self._unpivot.fields if self._unpivot else "1") > TAGS_MAX:
+                raise QueryError(f"GROUP BY window: one reading would become more than {TAGS_MAX} rows; use a longer slide or fewer fields")
         where = self._where()
         keys, aggregates = self._outputs(groups)
         return Query(
             name=name,
             description=description,
             lateness_ms=lateness_ms,
-            stream=self._table.name,
+            stream=self._stream,
             size_ms=size_ms,
             slide_ms=slide_ms,
             unpivot=self._unpivot,
@@ -120,8 +134,8 @@ class SelectReader:
             tops=tuple(self._tops),
         )
 
-    def _read_unpivot(self) -> Unpivot | None:
-        pivots = self._table.args.get("pivots") or []
+    def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
+        pivots = table.args.get("pivots") or []
         if not pivots:
             return None
         pivot = pivots[0]
@@ -135,49 +149,63 @@ class SelectReader:
         ):
             raise QueryError("FROM: expected `stream UNPIVOT (value FOR metric IN (field, field))`")
         fields = tuple(column.name for column in columns)
-        kinds = {Scope(self._types, {}).kind(name) for name in fields} - {None}
+        kinds = {self._kind_of(column) for column in columns} - {None}
         if len(kinds) > 1:
             raise QueryError(f"UNPIVOT: fields of several types: {', '.join(sorted(str(kind) for kind in kinds))}")
         return Unpivot(_name(values[0].name, "UNPIVOT"), _name(lists[0].this.name, "UNPIVOT"), fields)
 
+    def _kind_of(self, column: exp.Expr) -> Kind:
+        """Type of a field of the stream; None where there is none, which is a fault."""
+        with self._faults.within(column):
+            return Scope(self._types, {}, self._faults).kind(column.name)
+        return None
+
     def _unpivot_kinds(self) -> Mapping[str, Kind]:
         if self._unpivot is None:
             return {}
-        kind = Scope(self._types, {}).kind(self._unpivot.fields[0])
+        kind = None if self._types is None else self._types.get(self._unpivot.fields[0])
         return {self._unpivot.value: kind, self._unpivot.metric: FieldType.STRING}
 
     def _group(self) -> tuple[int, int, Sequence[exp.Expr]]:
         group = self._select.args.get("group")
         nodes = list(group.expressions) if group is not None else []
-        if group is not None and [name for name, value in group.args.items() if value and name != "expressions"]:
-            raise QueryError("GROUP BY: expected columns and one window(event_time, size[, slide])")
         windows = [node for node in nodes if isinstance(node, exp.Anonymous) and str(node.this).lower() == "window"]
-        if len(windows) != 1:
-            raise QueryError("GROUP BY: expected one window(event_time, '1 minute'[, '10 seconds'])")
-        size_ms, slide_ms = _window(windows[0])
-        return size_ms, slide_ms, [node for node in nodes if node is not windows[0]]
+        size_ms = slide_ms = SIZE_MS_MIN
+        with self._faults.within(group or self._select):
+            if group is not None and [name for name, value in group.args.items() if value and name != "expressions"]:
+                raise QueryError("GROUP BY: expected columns and one window(event_time, size[, slide])")
+            if len(windows) != 1:
+                raise QueryError("GROUP BY: expected one window(event_time, '1 minute'[, '10 seconds'])")
+            with self._faults.within(windows[0]):
+                size_ms, slide_ms = _window(windows[0])
+        return size_ms, slide_ms, [node for node in nodes if node not in windows]
 
     def _where(self) -> Expression | None:
         where = self._select.args.get("where")
         if where is None:
             return None
         expression, kind = translate(where.this, self._scope, "WHERE")
-        if kind not in (None, FieldType.BOOLEAN):
-            raise QueryError(f"WHERE: expected a condition, found a {kind}")
+        with self._faults.within(where):
+            if kind not in (None, FieldType.BOOLEAN):
+                raise QueryError(f"WHERE: expected a condition, found a {kind}")
         return expression
 
     def _outputs(self, groups: Sequence[exp.Expr]) -> tuple[list[Key], list[Aggregate]]:
         columns = self._select.expressions
-        if len(columns) > OUTPUTS_MAX:
-            raise QueryError(f"SELECT: {len(columns)} columns: expected at most {OUTPUTS_MAX}")
         named = {column.alias: column.this for column in columns if isinstance(column, exp.Alias)}
-        keys = [self._key(node, named) for node in groups]
-        aggregates = [found for column in columns if (found := self._column(column, keys)) is not None]
-        names = [key.name for key in keys] + [aggregate.name for aggregate in aggregates]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise QueryError(f"SELECT: the name {min(twice)!r} twice")
-        if not aggregates:
-            raise QueryError(f"SELECT: expected at least one aggregate: {_FUNCTIONS}")
+        keys: list[Key] = []
+        aggregates: list[Aggregate] = []
+        for node in groups:
+            with self._faults.within(node):
+                keys.append(self._key(node, named))
+        for column in columns:
+            with self._faults.within(column):
+                if (found := self._column(column, keys)) is not None:
+                    aggregates.append(found)
+        with self._faults.within(self._select):
+            _check_outputs(len(columns), [*(key.name for key in keys), *(aggregate.name for aggregate in aggregates)])
+            if not aggregates and not self._faults:
+                raise QueryError(f"SELECT: expected at least one aggregate: {_FUNCTIONS}")
         return keys, aggregates
 
     def _key(self, node: exp.Expr, named: Mapping[str, exp.Expr]) -> Key:
@@ -200,7 +228,10 @@ class SelectReader:
             return self._aggregate(_name(column.alias, "SELECT"), node)
         if isinstance(node, exp.Star):
             raise QueryError("SELECT *: expected GROUP BY columns and aggregates with names")
+        before = len(self._faults)
         expression, _ = translate(node, self._scope, "SELECT")
+        if len(self._faults) > before:
+            return None
         if not any(expression == key.expression or (isinstance(node, exp.Column) and node.name == key.name) for key in keys):
             raise QueryError(f"SELECT {node.sql()[:60]}: neither an aggregate nor in GROUP BY")
         return None
@@ -255,8 +286,11 @@ def _countable(expression: Expression, kind: Kind) -> Expression:
     return Call("case", (Call("is_null", (expression,)), Literal(None), Literal(1.0)))
 
 
-class UnknownStream(QueryError):
-    """The stream is not in the catalogue (yet)."""
+def _check_outputs(columns: int, names: Sequence[str]) -> None:
+    if columns > OUTPUTS_MAX:
+        raise QueryError(f"SELECT: {columns} columns: expected at most {OUTPUTS_MAX}")
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise QueryError(f"SELECT: the name {min(twice)!r} twice")
 
 
 def _window(node: exp.Expr) -> tuple[int, int]:

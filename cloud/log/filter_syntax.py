@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from edgewake.protocol.errors import FilterError
@@ -191,7 +192,7 @@ class _Checker:
 
         name = _NAMES.get(type(tree).__name__)
         if name is None or tree.args.get("symmetric"):
-            raise self._error(tree, f"not allowed here; functions are {', '.join(FUNCTIONS)}")
+            raise self._error(tree, f"not allowed here; {_hint(tree)}")
         match tree:
             case exp.And() | exp.Or():
                 return name, list(tree.flatten())
@@ -232,6 +233,14 @@ class _Checker:
 
     def _error(self, tree: exp.Expr, why: str) -> FilterError:
         return FilterError(f"{self._what}: {_shown(tree)}: {why}")
+
+
+def _hint(tree: exp.Expr) -> str:
+    """The function that was meant, or all that there are."""
+    from sqlglot import exp
+
+    close = get_close_matches(str(tree.this).lower(), FUNCTIONS, n=1) if isinstance(tree, exp.Anonymous) else []
+    return f"did you mean {close[0]}()?" if close else f"functions are {', '.join(FUNCTIONS)}"
 
 
 def _shown(tree: exp.Expr) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Final, Protocol
 
 from pydantic import BaseModel
@@ -133,7 +133,9 @@ class Registry:
             try:
                 name = self._check(text, self._tables.streams).name
             except QueryError as error:
-                raise Problem(422, "query_refused", str(error), line=_line(str(error))) from error
+                raise Problem(
+                    422, "query_refused", str(error), line=error.faults[0].line, faults=[asdict(one) for one in error.faults]
+                ) from error
             existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False
@@ -207,11 +209,3 @@ class Registry:
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
         """The query as it stands."""
         return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
-
-
-_LINE: Final = re.compile(r"\bline (\d+)", re.IGNORECASE)
-
-
-def _line(detail: str) -> int | None:
-    found = _LINE.search(detail)
-    return None if found is None else int(found.group(1))

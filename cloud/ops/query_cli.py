@@ -46,7 +46,7 @@ class Ops:
         if response.status_code == 401:
             _fail("the key is not accepted. `edgewake up` keeps one in data/secrets/ops.key; set EDGEWAKE_OPS_KEY, --key or --key-file.")
         if response.is_error:
-            _fail(about + _reason(response))
+            _fail("\n".join(about + line for line in _reason(response).splitlines()))
         return response
 
 

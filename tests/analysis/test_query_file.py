@@ -135,3 +135,59 @@ def test_what_is_not_supported_is_refused_with_a_clear_sentence(case: str) -> No
     with pytest.raises(QueryError) as refusal:
         parse(text, STREAMS)
     assert sentence in str(refusal.value)
+
+
+ALL_WRONG = """-- name: q
+-- description: Größe über alles
+-- lateness: soon
+SELECT device, avrage(cpu) AS a,
+  max(spood) AS b, sum(zone) AS c, cpu
+FROM host
+WHERE zonne = 'x' AND memory > 3 AND lower(cpu) = 'a'
+GROUP BY window(event_time, '1 minut'), device
+HAVING count(*) > 1"""
+
+
+def test_all_that_is_wrong_is_told_at_once_each_with_its_place() -> None:
+    with pytest.raises(QueryError) as refusal:
+        parse(ALL_WRONG, STREAMS)
+    assert str(refusal.value).splitlines() == [
+        "header lateness 'soon': expected a number and a unit, e.g. '30 seconds', '1 minute', '1 hour'",
+        "line 4:16: SELECT: function avrage() is not allowed: did you mean avg?",
+        "line 5:7: SELECT b: unknown field 'spood': known are cpu, device, disk, memory, zone",
+        "line 5:20: SELECT c: sum takes a number, found a string",
+        "line 5:36: SELECT cpu: neither an aggregate nor in GROUP BY",
+        "line 7:7: WHERE: unknown field 'zonne': did you mean 'zone'?",
+        "line 7:38: WHERE: lower takes a string, found a number",
+        "line 8:10: window size '1 minut': expected a number and a unit, e.g. '30 seconds', '1 minute', '1 hour'",
+        "line 9:8: HAVING: not supported; filter results with where= when you read them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (HEADER + "SELECT max(cpu AS n FROM host", "line 2:16: SQL: Expecting ) near 'AS'"),
+        (HEADER + "SELECT 'abc FROM host", "line 2:8: SQL: missing ' of what begins here"),
+        (HEADER + "hello, world", "line 2:6: SQL: Invalid expression / Unexpected token near ','"),
+    ],
+)
+def test_what_is_no_sql_is_told_with_line_and_column(text: str, first: str) -> None:
+    with pytest.raises(QueryError) as refusal:
+        parse(text, STREAMS)
+    assert str(refusal.value) == first
+
+
+def test_an_unknown_stream_is_waited_for_only_where_nothing_else_is_wrong() -> None:
+    with pytest.raises(UnknownStream):
+        parse(query("max(anything) AS n", source="hosts"), STREAMS)
+    with pytest.raises(QueryError) as refusal:
+        parse(query("maxx(anything) AS n", source="hosts"), STREAMS)
+    assert not isinstance(refusal.value, UnknownStream)
+    assert len(refusal.value.faults) == 2
+
+
+def test_many_faults_are_counted_and_not_all_told() -> None:
+    with pytest.raises(QueryError) as refusal:
+        parse(query(", ".join(f"max(z{n}) AS a{n}" for n in range(50))), STREAMS)
+    assert (len(refusal.value.faults), str(refusal.value).splitlines()[-1]) == (21, "and 30 more")

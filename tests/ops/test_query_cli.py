@@ -89,10 +89,14 @@ def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(ops: Ops, 
 
 
 def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(ops: Ops, query_file: Path) -> None:
-    query_file.write_text(query_file.read_text().replace("speed", "spood"))
+    query_file.write_text(query_file.read_text().replace("avg(speed)", "avg(spood)").replace("FROM", ", summ(speed) AS more FROM"))
     done = run(ops, "add", str(query_file))
     assert done.returncode == 1
-    assert "spood" in done.stderr
+    field, function = (next(line for line in done.stderr.splitlines() if word in line) for word in ("spood", "summ"))
+    assert f"{query_file}: line " in field
+    assert "did you mean 'speed'?" in field
+    assert f"{query_file}: line " in function
+    assert "did you mean sum?" in function
 
 
 def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_file: Path) -> None:
