@@ -25,6 +25,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
     ew.late            readings that came after their window was final, counted
+    ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ LEASE_READS: Final = "ew.reads"
 LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
 QUERY_PREFIX: Final = "ew.q."
+INSTALLATION_PREFIX: Final = "ew.installation."
+"""An empty topic with this prefix names the installation that a Kafka serves."""
 
 UP_PARTITIONS: Final = 64
 """Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another number would be another order."""

@@ -22,6 +22,9 @@ class KafkaConfig(Config):
     """host:port, several separated by commas."""
     security: SecurityConfig = SecurityConfig()
     """[kafka.security]"""
+    installation: str = Field(default="edgewake", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
+    """Name of this installation, the same for all of its parts. Topics, groups and transactional ids have fixed names, so a Kafka serves
+    one installation: a part whose installation has another name than the first that came does not start. Give each of yours a name."""
     partitions: int = Field(default=2, ge=1, le=256)
     """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_counts, topic_configs_of
-from edgewake.cloud.kafka.topic_check import broken_promises
+from edgewake.cloud.kafka.topic_check import broken_promises, foreign_installation
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
@@ -30,7 +30,8 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
     except KafkaException as error:
         client.poll(0)  # so that librdkafka says what is wrong
         raise away(config, error.args[0]) from error
-    names = list(dict.fromkeys(names))
+    _check_installation(config, existing)
+    names = [*dict.fromkeys(names), topics.INSTALLATION_PREFIX + config.installation]
     for name in names:
         if name in existing:
             _check_partitions(name, len(existing[name].partitions))
@@ -46,6 +47,8 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
             raise _refused_or_away(name, error.args[0]) from error
+    if topics.INSTALLATION_PREFIX + config.installation not in existing:
+        _check_installation(config, partition_counts(client))  # somebody else may have come at the same time
 
 
 _checked: set[tuple[str, str]] = set()
@@ -60,6 +63,12 @@ def _check_settings(config: KafkaConfig, client: AdminClient, names: Iterable[st
                 raise LocalError(broken.detail)
             log.warning("%s", broken.detail, extra={"event": "kafka.topic_setting", "topic": name})
         _checked.add((config.bootstrap, name))
+
+
+def _check_installation(config: KafkaConfig, names: Iterable[str]) -> None:
+    broken = foreign_installation(names, config.installation)
+    if broken is not None:
+        raise LocalError(broken.detail)
 
 
 def _check_partitions(name: str, found: int) -> None:
@@ -78,7 +87,7 @@ def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
 
 
 def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
-    single = name in topics.SINGLE_PARTITION or name.startswith(topics.QUERY_PREFIX)
+    single = name in topics.SINGLE_PARTITION or name.startswith((topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX))
     settings = {
         "max.message.bytes": str(RECORD_BYTES_MAX),
         "min.insync.replicas": str(config.insync),

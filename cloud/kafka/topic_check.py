@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from edgewake.protocol import topics
+from edgewake.protocol.names import is_reserved
+
+STREAMS_TOLD: Final = 5
+"""Streams named in one message; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,32 @@ def broken_promises(topic: str, found: Mapping[str, str], wanted: Mapping[str, s
     for name, unit in (("retention.ms", "kept shorter than configured"), ("retention.bytes", "deleted by size before the configured time")):
         if policy == "delete" and _is_less(found[name], wanted[name]):
             yield broken(name, f"at least {wanted[name]}", f"records are {unit}", is_fatal=topic == topics.UP)
+
+
+def broken_partitions(found: Mapping[str, int], wanted: int) -> Iterator[BrokenPromise]:
+    """Streams that were made with another number of partitions than a new stream gets. `found`: partitions by topic.
+
+    They keep theirs, because a device's records of a stream stay on one partition.
+    """
+    others = {name: count for name, count in found.items() if name.startswith(topics.STREAM_PREFIX) and count != wanted}
+    told = sorted(name for name in others if not is_reserved(name.removeprefix(topics.STREAM_PREFIX)))
+    if told:
+        shown = ", ".join(f"{name} has {others[name]}" for name in told[:STREAMS_TOLD]) + (", …" if len(told) > STREAMS_TOLD else "")
+        detail = f"{len(told)} streams have another number of partitions than kafka.partitions = {wanted}, and keep it: {shown}"
+        yield BrokenPromise(detail, is_fatal=False)
+
+
+def foreign_installation(names: Iterable[str], own: str) -> BrokenPromise | None:
+    """Does the Kafka with these topics serve another installation?"""
+    found = sorted(name.removeprefix(topics.INSTALLATION_PREFIX) for name in names if name.startswith(topics.INSTALLATION_PREFIX))
+    others = [name for name in found if name != own]
+    if not others:
+        return None
+    detail = (
+        f"this Kafka serves the installation {others[0]!r}, and kafka.installation is {own!r}: both would share topics and groups. "
+        "Give each installation a Kafka of its own; if they are one, give kafka.installation the same name"
+    )
+    return BrokenPromise(detail, is_fatal=True)
 
 
 def _is_less(found: str, wanted: str) -> bool:

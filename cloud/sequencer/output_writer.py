@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.topic_check import broken_partitions
 from edgewake.cloud.sequencer.arrival import Arrival, Output, Statement
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
@@ -42,6 +43,8 @@ class StreamTopics:
     def __init__(self, config: KafkaConfig, client: AdminClient) -> None:
         self._config, self._client = config, client
         self._counts = metadata.partition_counts(client)
+        for broken in broken_partitions(self._counts, config.partitions):
+            log.warning("%s", broken.detail, extra={"event": "kafka.topic_setting"})
         self._lock = threading.Lock()
 
     def ensure(self, streams: Iterable[str]) -> None:

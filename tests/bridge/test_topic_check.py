@@ -9,7 +9,8 @@ from confluent_kafka.admin import NewTopic
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
-from edgewake.cloud.kafka.topic_check import broken_promises
+from edgewake.cloud.kafka.metadata import partition_counts
+from edgewake.cloud.kafka.topic_check import broken_partitions, broken_promises, foreign_installation
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 
@@ -90,3 +91,28 @@ def test_a_topic_made_by_somebody_else_is_refused_on_a_real_kafka_and_one_of_our
     )
     with pytest.raises(LocalError, match=r"min\.insync\.replicas is 1, expected 2"):
         topic_admin.ensure_topics(asks_for_more, [ours])
+
+
+def test_a_kafka_serves_one_installation() -> None:
+    names = ["ew.up", "ew.installation.north"]
+    assert foreign_installation(names, "north") is foreign_installation(["ew.up"], "south") is None
+    refused = foreign_installation(names, "south")
+    assert refused is not None
+    assert refused.is_fatal
+    assert "serves the installation 'north', and kafka.installation is 'south'" in refused.detail
+
+
+def test_a_part_of_another_installation_does_not_start_on_a_real_kafka(kafka_config: KafkaConfig) -> None:
+    topic = f"ew.s.theirs_{uuid.uuid4().hex}"
+    topic_admin.ensure_topics(kafka_config, [topics.UP])
+    with pytest.raises(LocalError, match=r"serves the installation 'edgewake', and kafka\.installation is 'south'"):
+        topic_admin.ensure_topics(kafka_config.model_copy(update={"installation": "south"}), [topic])
+    assert topic not in partition_counts(clients.admin(kafka_config))
+
+
+def test_streams_with_another_number_of_partitions_are_named_once_and_keep_it() -> None:
+    found = {f"ew.s.n{number}": 4 for number in range(7)} | {"ew.s.same": 2, "ew.s.part_status": 1, "ew.up": 64, "ew.q.q.1": 1}
+    (broken,) = broken_partitions(found, 2)
+    assert (broken.is_fatal, broken.detail.count("has 4")) == (False, 5)
+    assert broken.detail.startswith("7 streams have another number of partitions than kafka.partitions = 2, and keep it: ew.s.n0 has 4")
+    assert list(broken_partitions({"ew.s.same": 2}, 2)) == []
