@@ -18,7 +18,13 @@ HELP: Final = {
     "up": "Start the whole system on this machine.",
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
-    "query": "Register, list and remove continuous queries.",
+    "status": "Show how the whole system is.",
+    "query": "Register, check, list and remove continuous queries.",
+    "devices": "List devices, show and forget them.",
+    "streams": "List streams and their fields.",
+    "dead-letters": "List refused messages and show them.",
+    "leases": "List the leases of sleeping clients.",
+    "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
     "login": "Print a link into the operations API.",
     "replay": "Send a recorded file as if it happened now.",
@@ -29,6 +35,7 @@ HELP: Final = {
     "access": "Serve streams and results over HTTP.",
     "push": "Hold leases of sleeping clients and wake them.",
     "ops": "Serve the operations API.",
+    "doctor": "Check this machine and what runs on it.",
     "jars": "Fetch the Java libraries of Kafka and of Spark's connector.",
 }
 """One line each, here so that `edgewake --help` imports no part; commands of others are listed by the name of their package."""
@@ -36,6 +43,12 @@ HELP: Final = {
 OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
+    metadata.EntryPoint("status", "edgewake.cloud.ops.status_cli:status", GROUP),
+    *(
+        metadata.EntryPoint(name, f"edgewake.cloud.ops.listing_cli:{name.replace('-', '_')}", GROUP)
+        for name in ("devices", "streams", "dead-letters", "leases", "ack")
+    ),
+    metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
 )
 """Commands of no part: they come with the command itself."""

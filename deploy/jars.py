@@ -100,6 +100,11 @@ def folder(name: str, *, root: Path | None = None) -> Path:
     return (root or cache_root()) / f"{name}-jars-{stamp}"
 
 
+def is_there(name: str) -> bool:
+    """Is a set complete in the cache?"""
+    return _is_whole(folder(name), read_lock()[name])
+
+
 def ensure(
     name: str,
     *,

@@ -54,7 +54,7 @@ def _run(config: AgentConfig) -> None:
 @agent.command()
 @_CONFIG
 @click.pass_obj
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json/--table", "as_json", default=False, help="One JSON object, for programs; default: a table.")
 def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> None:
     """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
     from edgewake.edge import status as status_file

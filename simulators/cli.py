@@ -22,7 +22,7 @@ def simulate() -> None:
     "--interval", "interval_s", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), help="Seconds between readings."
 )
 @click.option("--speedup", default=1.0, show_default=True, type=click.FloatRange(0.01, 1000), help="Seconds of the town per second.")
-@click.option("--prefix", default="", help="Put before each vehicle's name.")
+@click.option("--prefix", default="", help="Text before each vehicle's name.")
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def fleet(
     vehicles: int, host: str | None, port: int | None, seed: int, interval_s: float, speedup: float, prefix: str, verbose: bool

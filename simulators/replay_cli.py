@@ -174,4 +174,6 @@ def _print_summary(summary: Summary, tally: Tally, plan: PlayPlan) -> None:
     if summary.rejected:
         click.echo(f"  the cloud refused {summary.rejected} and keeps them as dead letters; the last: {summary.last_rejection}", err=True)
     if summary.unacked:
-        click.echo(f"  nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: is a bridge running?", err=True)
+        where = f"{plan.broker.host}:{plan.broker.port}"
+        text = f"nobody acknowledged {summary.unacked} for {plan.patience_s:g} s: does the broker at {where} run, and a bridge?"
+        click.echo(f"  {text}", err=True)

@@ -64,6 +64,11 @@ class Query:
     tops: tuple[tuple[Expression, Kind], ...] = ()
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that its results have of their own."""
+        return ("window_start", "window_end", *(key.name for key in self.keys), *(aggregate.name for aggregate in self.aggregates))
+
+    @property
     def has_sketches(self) -> bool:
         """Does it need HLL, KLL or frequent items?"""
         return bool(self.distinct or self.quantiles or self.tops)

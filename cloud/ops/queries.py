@@ -57,6 +57,15 @@ class QueryView(BaseModel):
     """The .sql file; only where one query is asked for."""
 
 
+class CheckedQuery(BaseModel):
+    """What a query file says."""
+
+    name: str
+    stream: str
+    columns: list[str]
+    """Of its results, beside revision and final."""
+
+
 def view(registration: Registration, progress: Progress | None, access_urls: Sequence[str], *, with_text: bool = False) -> QueryView:
     """The joined view. Progress from before the registration is an earlier query's of the same name."""
     if progress is not None and progress.updated_at < registration.registered_at:
@@ -93,6 +102,10 @@ class Checked(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def stream(self) -> str: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
 
 
 Check = Callable[[str, Mapping[str, Stream]], Checked]
@@ -127,15 +140,19 @@ class Registry:
         self._retired = RetiredQueries()
         self._turn = asyncio.Lock()
 
+    def check(self, text: str) -> CheckedQuery:
+        """Read a query file; raises Problem with every fault of it."""
+        try:
+            found = self._check(text, self._tables.streams)
+        except QueryError as error:
+            faults = [asdict(fault) for fault in error.faults]
+            raise Problem(422, "query_refused", str(error), line=error.faults[0].line, faults=faults) from error
+        return CheckedQuery(name=found.name, stream=found.stream, columns=list(found.columns))
+
     async def add(self, text: str) -> tuple[QueryView, bool]:
         """Register a query file; (view, was it new?). The same text again is no error. Raises Problem or Unavailable."""
         async with self._turn:
-            try:
-                name = self._check(text, self._tables.streams).name
-            except QueryError as error:
-                raise Problem(
-                    422, "query_refused", str(error), line=error.faults[0].line, faults=[asdict(one) for one in error.faults]
-                ) from error
+            name = self.check(text).name
             existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False

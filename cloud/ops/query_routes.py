@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.queries import QueryView
+from edgewake.cloud.ops.queries import CheckedQuery, QueryView
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.query import QUERY_CHARS_MAX
@@ -46,6 +46,11 @@ def router(services: Services) -> APIRouter:
         response.headers["Location"] = f"/v1/queries/{view.name}"
         response.status_code = 201 if new else 200
         return view
+
+    @routes.post("/v1/queries:check")
+    async def check(body: QueryText) -> CheckedQuery:
+        """Read a query file against the streams that there are, and register nothing. 422 names all that is wrong with it."""
+        return registry.check(body.text)
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:

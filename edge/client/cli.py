@@ -18,13 +18,17 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 @click.command()
 @click.argument("streams", nargs=-1, required=True, metavar="STREAM…")
 @click.option(
-    "--server", "servers", multiple=True, help="Repeat for several, tried in turn; default: those of a running `edgewake up`, or port 8700."
+    "--server",
+    "servers",
+    multiple=True,
+    help="Address of an access server; several are tried in turn. Default: those of a running `edgewake up`, or port 8700.",
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
 @click.option("--from", "start", default="latest", show_default=True, help="earliest, latest, an ISO 8601 time, or ms since 1970.")
 @click.option("--on-gap", type=click.Choice(["earliest", "latest", "stop"]), help="How to go on where records were lost.")
 @click.option("--cursor-file", type=click.Path(path_type=Path, dir_okay=False), help="Save the cursor here and go on from it next time.")
+@click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON lines when piped.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many events.")
 def tail(
     streams: tuple[str, ...],
@@ -34,6 +38,7 @@ def tail(
     start: str,
     on_gap: OnGap | None,
     cursor_file: Path | None,
+    as_json: bool | None,
     count: int | None,
 ) -> None:
     """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON lines when piped.
@@ -56,4 +61,5 @@ def tail(
         Follower(servers, subscription)
     except ValueError as error:
         raise click.UsageError(f"--server: {error}") from error
-    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap)))
+    as_json = not sys.stdout.isatty() if as_json is None else as_json
+    sys.exit(run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json)))

@@ -37,6 +37,8 @@ class Tail:
     cursor_file: Path | None = None
     count: int | None = None
     on_gap: OnGap | None = None
+    as_json: bool = True
+    """JSON lines, not a live table."""
 
 
 def run(tail: Tail) -> int:
@@ -64,7 +66,7 @@ async def _main(tail: Tail) -> int:
 async def _follow(tail: Tail) -> None:
     file = CursorFile(tail.cursor_file)
     cursor = file.read(tail.subscription.streams)
-    output: Screen | Lines = Screen(tail.subscription) if sys.stdout.isatty() else Lines(sys.stdout)
+    output: Screen | Lines = Lines(sys.stdout) if tail.as_json else Screen(tail.subscription)
     follower = Follower(
         tail.servers,
         tail.subscription,

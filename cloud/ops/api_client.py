@@ -1,0 +1,132 @@
+"""The operations API for commands: address, key, requests, and the options that say them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    import httpx
+
+OPS_URL: Final = "http://127.0.0.1:8702"
+"""Where `edgewake up` serves the operations API without --port-base."""
+REQUEST_TIMEOUT_S: Final = 15.0
+PAGE_SIZE: Final = 500
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class OpsApi:
+    """Where the operations API is, and its key; and how its answers are to be shown."""
+
+    url: str
+    key: str
+    as_json: bool
+
+    def ask(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: object = None, about: str = ""
+    ) -> httpx.Response:
+        """Ask; a refusal ends the command with its reason, each line of it after `about`."""
+        response = self._answer(method, path, params, body)
+        if response.status_code == 401:
+            fail("the key is not accepted. `edgewake up` keeps one in data/secrets/ops.key; set EDGEWAKE_OPS_KEY, --key or --key-file.")
+        if response.is_error:
+            fail("\n".join(about + line for line in _reason(response).splitlines()))
+        return response
+
+    def is_ready(self) -> bool:
+        """Has it read its tables?"""
+        return self._answer("GET", "/readyz", None, None).status_code == 200
+
+    def _answer(self, method: str, path: str, params: Mapping[str, Any] | None, body: object) -> httpx.Response:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self.key}"}
+        try:
+            return httpx.request(method, self.url.rstrip("/") + path, params=params, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            fail(f"the operations API at {self.url} does not answer: {error}. Is `edgewake up` running? Set --ops to its address.")
+
+    def items(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        """All items of a list, page by page."""
+        after: str | None = None
+        while True:
+            page = self.ask("GET", path, params={"limit": PAGE_SIZE, **(params or {}), **({"after": after} if after else {})}).json()
+            yield from page["items"]
+            after = page["next"]
+            if after is None:
+                return
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        problem = response.json()
+        return f"{problem['detail']} ({response.status_code} {problem['title']})"
+    except (ValueError, KeyError, TypeError):
+        return f"{response.request.url} answered {response.status_code}: {response.text[:200]}"
+
+
+def fail(text: str) -> NoReturn:
+    """End the command with a sentence and code 1."""
+    raise click.ClickException(text)
+
+
+_json_option = click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON when piped.")
+
+
+def shows(command: F) -> F:
+    """For a command of a group that has `api_options`: --json/--table may stand behind it, too. It gets an OpsApi as its first argument."""
+
+    @functools.wraps(command)
+    def shown(make_api: Callable[[], OpsApi], *arguments: Any, as_json: bool | None, **options: Any) -> Any:
+        api = make_api()
+        return command(api if as_json is None else replace(api, as_json=as_json), *arguments, **options)
+
+    # click types what it wraps too narrowly for a command whose first argument is made here.
+    return cast(F, _json_option(click.pass_obj(cast(Any, shown))))
+
+
+def api_options(command: F) -> F:
+    """The options --ops, --key, --key-file and --json/--table; the command gets an argument `make_api`, which gives an OpsApi."""
+
+    @functools.wraps(command)
+    def with_api(*arguments: Any, url: str | None, key: str | None, key_file: Path | None, as_json: bool | None, **options: Any) -> Any:
+        return command(*arguments, make_api=lambda: connect(url, key, key_file, as_json), **options)
+
+    decorated: Any = with_api
+    for option in (
+        _json_option,
+        click.option(
+            "--key-file", type=click.Path(path_type=Path, dir_okay=False), help="File of keys; default: a running `edgewake up`'s."
+        ),
+        click.option("--key", envvar="EDGEWAKE_OPS_KEY", help="A key of the operations API. [env: EDGEWAKE_OPS_KEY]"),
+        click.option(
+            "--ops", "url", envvar="EDGEWAKE_OPS_URL", help=f"Address of the operations API; default: a running one's, or {OPS_URL}."
+        ),
+    ):
+        decorated = option(decorated)
+    return cast(F, decorated)
+
+
+def connect(url: str | None, key: str | None, key_file: Path | None, as_json: bool | None) -> OpsApi:
+    """Find address and key where they are not given. Raises ConfigError."""
+    import sys
+
+    from edgewake.protocol import installation
+    from edgewake.protocol.errors import ConfigError
+
+    running = installation.find()
+    file = key_file or (Path(running.ops_key_file) if running.ops_key_file else None)
+    if not key and file is not None:
+        key = installation.key_of(file)
+    if not key:
+        raise ConfigError("no key: set EDGEWAKE_OPS_KEY, --key or --key-file (`edgewake up` keeps one in data/secrets/ops.key)")
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError("the key holds characters that no key has: expected ASCII")
+    return OpsApi(url or running.ops or OPS_URL, key, not sys.stdout.isatty() if as_json is None else as_json)

@@ -1,0 +1,74 @@
+"""`edgewake doctor`: real services that answer, ports where nothing does."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgewake.deploy import doctor
+from edgewake.deploy.doctor import Finding, Verdict
+from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.installation import Installation
+from tests.services import Kafka, Mosquitto, free_ports
+
+
+def raising(error: Exception) -> doctor.Check:
+    def check() -> str:
+        raise error
+
+    return check
+
+
+def test_a_check_is_good_bad_or_a_warning_and_none_stops_the_others() -> None:
+    found = doctor.examine({"a": lambda: "fine", "b": raising(LocalError("no disk")), "c": raising(doctor.Advice("no clock"))})
+    assert found == [Finding("a", Verdict.GOOD, "fine"), Finding("b", Verdict.BAD, "no disk"), Finding("c", Verdict.WARNING, "no clock")]
+
+
+def test_a_broker_and_kafka_that_answer_are_good(mosquitto: Mosquitto, kafka: Kafka) -> None:
+    found = doctor.examine(doctor.of_services(Installation(mqtt=f"127.0.0.1:{mosquitto.port}", kafka=kafka.bootstrap)))
+    assert [(finding.check, finding.verdict) for finding in found] == [("MQTT broker", Verdict.GOOD), ("Kafka", Verdict.GOOD)]
+    assert "success" in found[0].detail
+    assert "1 broker," in found[1].detail
+
+
+def test_what_does_not_answer_is_bad_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ANSWER_S", 1.0)
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    services = Installation(mqtt=address, kafka=address, access=(f"http://{address}",), ops=f"http://{address}", ops_key_file="missing")
+    found = doctor.examine(doctor.of_services(services))
+    assert [finding.verdict for finding in found] == [Verdict.BAD] * 4
+    assert all(f"{address} does not answer" in finding.detail for finding in found)
+
+
+def test_who_is_no_broker_is_told_from_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.settimeout(5)
+        import threading
+
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            connection.recv(100)
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(Unavailable, match="expected an MQTT 5 broker"):
+            doctor.broker_answers(f"127.0.0.1:{port}")
+        thread.join()
+
+
+def test_the_command_names_a_port_in_use_and_ends_with_1(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as listener:
+        port = listener.getsockname()[1]
+        command = [sys.executable, "-m", "edgewake.deploy.cli", "doctor", "--data", str(tmp_path), "--port-base", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    assert (done.returncode, found["ports"]["verdict"]) == (1, "bad"), done.stderr
+    assert f"port {port} (for access-1) is in use by" in found["ports"]["detail"]
+    assert {"libraries", "Java", "Mosquitto", "jars", "disk", "clock", "ports"} == set(found)
