@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Query, Request
@@ -38,6 +39,7 @@ from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import RequestError, SubscriptionTooLarge
 from edgewake.cloud.web import Problem, install
+from edgewake.cloud.web_openapi import describe, problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease_read import parse_name
@@ -59,10 +61,7 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
         "content": {"text/event-stream": {}},
         "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, `checkpoint`, `warning`, `problem`.",
     },
-    400: {"description": "The cursor is garbage, or a parameter is not known or wrong."},
-    404: {"description": "No such stream or query; `near` names some like it."},
-    422: {"description": "A filter is refused."},
-    503: {"description": "Kafka is away or a limit is reached: come again after Retry-After."},
+    **problems(400, 404, 422),
 }
 
 Where = Annotated[str | None, Query(description="SQL condition on the event's fields, e.g. `speed_kmh > 50 AND device LIKE 'car-%'`.")]
@@ -97,6 +96,7 @@ def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: Lease
     )
     install(app)
     web_docs.add(app)
+    describe(app)
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -116,8 +116,10 @@ class _Events:
 
     def __init__(self, app: FastAPI, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> None:
         self._hub, self._streams, self._leases, self._metrics, self._clock = hub, streams, leases, metrics, clock
-        app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
-        app.add_api_route("/v1/events", self.several, methods=["GET"], response_class=EventStream, responses=SSE_ANSWERS)
+        # FastAPI looks for the status in the arguments of the class, where it is not, and would fail to make the document.
+        sse: Mapping[str, Any] = {"response_class": EventStream, "status_code": 200, "responses": SSE_ANSWERS}
+        app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], **sse)
+        app.add_api_route("/v1/events", self.several, methods=["GET"], **sse)
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
             app.add_api_route(path, _options, methods=["OPTIONS"], include_in_schema=False)

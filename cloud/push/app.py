@@ -16,6 +16,7 @@ from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
 from edgewake.cloud.push.watchers import TooManyFilters
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import describe, problems
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
 from edgewake.protocol.lease_record import Lease, LeaseState
@@ -87,11 +88,16 @@ def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progres
     app = FastAPI(title="Edgewake push proxy", version="1", description=__doc__, docs_url=None, redoc_url=None)
     web_docs.add(app)
     web.install(app)
+    describe(app)
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     _answer_refusals(app)
     _pass_on(app, peers)
 
-    @app.post("/v1/leases", status_code=201, responses={200: {"model": GrantedView, "description": "A repeated request."}})
+    @app.post(
+        "/v1/leases",
+        status_code=201,
+        responses={200: {"model": GrantedView, "description": "A repeated request."}, **problems(409, 422, 429)},
+    )
     async def grant(body: LeaseRequest, response: Response, idempotency_key: IdempotencyKey = None) -> GrantedView:
         """Take a client over. When this is answered the lease is stored, and from your cursor on nothing is missed."""
         try:
@@ -104,12 +110,12 @@ def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progres
         response.status_code = 201 if granted.is_new else 200
         return GrantedView(**_view(proxy, granted.lease), token=granted.endpoint.token, secret=granted.endpoint.secret)
 
-    @app.get("/v1/leases/{lease_id}")
+    @app.get("/v1/leases/{lease_id}", responses=problems(404))
     async def look(lease_id: str, token: Token) -> LeaseView:
         """The lease as it stands."""
         return LeaseView(**_view(proxy, proxy.get(lease_id, token)))
 
-    @app.patch("/v1/leases/{lease_id}")
+    @app.patch("/v1/leases/{lease_id}", responses=problems(404, 422, 429))
     async def change(lease_id: str, body: LeaseChange, token: Token) -> LeaseView:
         """Change the lease and renew its life: an empty object only renews it. With `cursor` you go to sleep again there."""
         try:
@@ -117,7 +123,7 @@ def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progres
         except ValueError as error:  # the secret
             raise Problem(422, "secret", str(error)) from error
 
-    @app.delete("/v1/leases/{lease_id}", status_code=204)
+    @app.delete("/v1/leases/{lease_id}", status_code=204, responses=problems(404))
     async def end(lease_id: str, token: Token) -> None:
         """End the lease: after this answer no further wake-up is started."""
         await proxy.end(lease_id, token)

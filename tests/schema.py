@@ -1,0 +1,26 @@
+"""A server against its own OpenAPI document, by schemathesis: no answer that the document does not foresee, whatever is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EXAMPLES = 8
+"""Requests of each kind and operation; the coverage phase adds every boundary of the document."""
+
+
+def check(url: str, directory: Path, *options: str, disabled: Sequence[str] = ()) -> None:
+    """AssertionError with what schemathesis found. `disabled`: checks that the server cannot pass, for a reason the caller gives.
+
+    503 is no fault: it is what a server answers where somebody else is away, e.g. the name server that knows an endpoint.
+    """
+    config = directory / "schemathesis.toml"
+    fault = '[checks.not_a_server_error]\nexpected-statuses = ["1xx", "2xx", "3xx", "4xx", 503]\n'
+    config.write_text(fault + "".join(f"[checks.{name}]\nenabled = false\n" for name in disabled))
+    program = Path(sys.executable).with_name("schemathesis")
+    command = [str(program), "--config-file", str(config), "run", f"{url}/openapi.json", "--max-examples", str(EXAMPLES)]
+    command += ["--phases", "coverage,fuzzing", "--mode", "all", "--seed", "1", "--workers", "2", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=directory)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
