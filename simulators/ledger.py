@@ -323,19 +323,19 @@ class _Excuses:
     def rest_of(self, hole: _Hole) -> tuple[int, ...]:
         """The numbers of the hole that no gap excuses."""
         rest = hole.numbers
-        for i, (place, gap) in enumerate(self._gaps):
+        for i, (moment, gap) in enumerate(self._gaps):
             if not rest:
                 break
-            covers = self._covers_place(place, hole) if gap.device is None else _covers_range(gap, hole)
+            covers = self._covers_moment(moment, hole) if gap.device is None else _covers_range(gap, hole)
             excused = min(self._left[i], len(rest), _room(gap, hole)) if covers else 0
             self._left[i] -= excused
             rest = rest[excused:]
         return rest
 
-    def _covers_place(self, place: int, hole: _Hole) -> bool:
+    def _covers_moment(self, moment: int, hole: _Hole) -> bool:
         """Was the gap told after what the client was shown before the hole, and before what it was shown after it?"""
         before, after = self._index_of(hole.before), self._index_of(hole.after)
-        return (before is None or before < place) and (after is None or place <= after)
+        return (before is None or before < moment) and (after is None or moment <= after)
 
     def _index_of(self, delivery: Delivery | None) -> int | None:
         return None if delivery is None else self._index[delivery.reading.device, delivery.reading.n]

@@ -79,7 +79,7 @@ class Outbox:
             self._released[lane] = self._released.get(lane, 0) + 1
             self._ready.append(waiting.popleft())
 
-    def take(self, now_s: float) -> Message | None:
+    def next_message(self, now_s: float) -> Message | None:
         """The next message to send, None where nothing is due or the window is full. It counts as sent from now on."""
         if (postponed := self._postponed_until(now_s)) is not None:
             key = postponed

@@ -122,7 +122,7 @@ class PlainDevice:
         """Send what is due, and come back when the next message is."""
         if self._wire is None:
             return
-        while (message := self.outbox.take(self._clock.monotonic_s())) is not None:
+        while (message := self.outbox.next_message(self._clock.monotonic_s())) is not None:
             self.counts.sent += 1
             self._send(self._wire, message)
         self._set_timer(self.outbox.next_due_s())

@@ -70,7 +70,7 @@ class Edge:
         """Speed limit, m/s."""
         return LIMIT_KMH[self.kind] / 3.6
 
-    def place(self, metres: float) -> tuple[Point, float]:
+    def point_at(self, metres: float) -> tuple[Point, float]:
         """The point so many metres from `a`, and the bearing there towards `b` in degrees (0 north, 90 east)."""
         marks = self.marks
         i = 0

@@ -62,14 +62,14 @@ class Vehicle:
         """The junction that it drives to."""
         return self.edge.b if self.forward else self.edge.a
 
-    def place(self) -> tuple[Point, float]:
+    def position(self) -> tuple[Point, float]:
         """Point of the plane and heading in degrees."""
-        point, bearing = self.edge.place(self.metres if self.forward else self.edge.length - self.metres)
+        point, bearing = self.edge.point_at(self.metres if self.forward else self.edge.length - self.metres)
         return point, bearing if self.forward else (bearing + 180) % 360
 
     def reading(self) -> dict[str, float | str]:
         """The fields of `vehicle_position`: degrees, km/h, degrees, percent, km, name."""
-        point, heading = self.place()
+        point, heading = self.position()
         lat, lon = to_degrees(point)
         return {
             "lat": round(lat, 6),
@@ -189,8 +189,8 @@ def _safe_speed(gap: float, end_speed: float, dt: float) -> float:
 
 
 def _turn_deg(edge: Edge, following: Edge, junction: int) -> float:
-    coming = edge.place(edge.length)[1] if edge.b == junction else (edge.place(0.0)[1] + 180) % 360
-    going = following.place(0.0)[1] if following.a == junction else (following.place(following.length)[1] + 180) % 360
+    coming = edge.point_at(edge.length)[1] if edge.b == junction else (edge.point_at(0.0)[1] + 180) % 360
+    going = following.point_at(0.0)[1] if following.a == junction else (following.point_at(following.length)[1] + 180) % 360
     return abs((going - coming + 180) % 360 - 180)
 
 

@@ -46,8 +46,8 @@ def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled
 
     `compiled`: the decoders of known streams, tried first.
     """
-    place = parse_up(message.topic)
-    device, stream = place.device, place.stream
+    topic = parse_up(message.topic)
+    device, stream = topic.device, topic.stream
     check_answer(message, device)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type

@@ -133,7 +133,7 @@ class Cohort:
         return False
 
     def _answered(self, at: At, key: BlockKey) -> Callable[[Answer], None]:
-        def take(answer: Answer) -> None:
+        def on_answer(answer: Answer) -> None:
             self._asked.discard(at)
             if not self._view.has(self):
                 return
@@ -150,4 +150,4 @@ class Cohort:
             if not self._asked:
                 self._view.continue_(self)
 
-        return take
+        return on_answer

@@ -84,13 +84,13 @@ class FollowedStreams:
         self._changed.discard(entry)
         return True
 
-    def take(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> int:
+    def add_batch(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> int:
         """Put what the Kafka reader brought into the tails; its bytes, 0 where nobody's tail moved."""
         size = 0
         for topic, partition, found in batch:
             entry = self._by_topic.get(topic)
             if entry is not None and entry.assignment == assignments.get(topic):
-                size += self._take_one(entry, partition, found)
+                size += self._add_one(entry, partition, found)
         return size
 
     def tick(self) -> set[View[Any]]:
@@ -99,7 +99,7 @@ class FollowedStreams:
         changed, self._changed = self._changed, set()
         return {view for entry in changed for view in entry.views}
 
-    def _take_one(self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost) -> int:
+    def _add_one(self, entry: Followed, partition: int, found: Record | ReachedEnd | RangeLost) -> int:
         tail = entry.tails[partition]
         match found:
             case RangeLost():

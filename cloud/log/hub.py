@@ -122,7 +122,7 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.catalogue.run(), name="catalogue")
-                tasks.create_task(self._keep_house(), name="housekeeping")
+                tasks.create_task(self._do_housekeeping(), name="housekeeping")
                 tasks.create_task(_raised(self._failed), name="kafka-reader")
         finally:
             self.turns.close()
@@ -206,7 +206,7 @@ class Hub:
 
     def _deliver(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._take, assignments, batch)
+        self._loop.call_soon_threadsafe(self._on_batch, assignments, batch)
 
     def _fail(self, error: BaseException) -> None:
         """End the hub; from any thread."""
@@ -217,9 +217,9 @@ class Hub:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
-    def _take(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
+    def _on_batch(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> None:
         with self._fatal():
-            self._tick_bytes += self.streams.take(assignments, batch)
+            self._tick_bytes += self.streams.add_batch(assignments, batch)
             self._reader.make_room()
             if self._tick_bytes >= TICK_BYTES:
                 self._pass_on()
@@ -374,7 +374,7 @@ class Hub:
 
     # Housekeeping.
 
-    async def _keep_house(self) -> None:
+    async def _do_housekeeping(self) -> None:
         checked = 0
         while True:
             await self._clock.sleep(HOUSEKEEPING_S)

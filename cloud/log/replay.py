@@ -226,12 +226,12 @@ class Replay:
     def _tell(self, key: BlockKey, answer: Answer) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(self._take_answer, key, answer)
+            self._loop.call_soon_threadsafe(self._on_answer, key, answer)
         except RuntimeError as error:  # the loop is closed: nobody waits any more
             if not self._is_closing:
                 raise LocalError("the event loop ended before the readers of older records") from error
 
-    def _take_answer(self, key: BlockKey, answer: Answer) -> None:
+    def _on_answer(self, key: BlockKey, answer: Answer) -> None:
         reading = self._reading.pop(key)
         if isinstance(answer, Block):
             self.blocks_read += 1

@@ -126,7 +126,7 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             await web.serve(
-                HostCheck(make_app(services), settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings)
+                HostCheck(make_app(services), settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings)
             )
             for task in background:
                 task.cancel()
@@ -183,5 +183,5 @@ async def _close_at(stop: asyncio.Event, ring: EventRing) -> None:
     ring.close()
 
 
-def _say_ready(settings: OpsConfig) -> None:
+def _log_ready(settings: OpsConfig) -> None:
     logger.info("operations API at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready"})

@@ -94,7 +94,7 @@ async def run(settings: PushConfig) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(web.named(name, coroutine), name=name) for name, coroutine in parts.items()]
-            await web.serve(HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _say_ready(settings))
+            await web.serve(HostCheck(app, settings.public_names), listener, stop=stop, on_ready=lambda: _log_ready(settings))
             for task in background:
                 task.cancel()
     finally:
@@ -109,7 +109,7 @@ def _progress(member: Membership, proxy: Proxy) -> str:
     return "taking leases over" if proxy.partitions else "other proxies have the leases, or Kafka is away"
 
 
-def _say_ready(settings: PushConfig) -> None:
+def _log_ready(settings: PushConfig) -> None:
     logger.info("push proxy at http://%s:%d", settings.host, settings.port, extra={"event": "part.ready", "proxy": settings.name})
 
 

@@ -205,5 +205,5 @@ class FrameOrder:
             out += self._ordered.forget(key, offset=offset, now_ms=now_ms)
             self._numbered.wide.pop(key, None)
             self.changes.note(key[0], offset)
-        self.outcomes["forgotten"] += self.table.keep_if(lambda key, _state: key not in gone)
+        self.outcomes["forgotten"] += self.table.retain(lambda key, _state: key not in gone)
         return out

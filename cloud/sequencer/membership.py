@@ -56,9 +56,9 @@ class Membership:
         self._consumer.subscribe([topics.SEQUENCE], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
 
     def _assign(self, consumer: Consumer, gained: list[TopicPartition]) -> None:
-        places = [TopicPartition(topics.SEQUENCE, one.partition, 0) for one in gained]
-        consumer.incremental_assign(places)
-        consumer.pause(places)
+        gained_partitions = [TopicPartition(topics.SEQUENCE, one.partition, 0) for one in gained]
+        consumer.incremental_assign(gained_partitions)
+        consumer.pause(gained_partitions)
         self._on_gained([one.partition for one in gained])
 
     def _revoke(self, consumer: Consumer, lost: list[TopicPartition]) -> None:

@@ -68,7 +68,7 @@ def epoch_of(key: bytes) -> int:
 
 
 class StateTable:
-    """States by key. A slot number is good until the next `insert`, `load` or `keep_if`."""
+    """States by key. A slot number is good until the next `insert`, `load` or `retain`."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -113,11 +113,11 @@ class StateTable:
         """A slot for a state that is not known yet; `write` it next."""
         if (self._count + 1) * 100 > self._capacity * _FULL_PERCENT:
             self._rebuild(self._capacity * 4 // 3 + 8, lambda _key, _state: True)
-        slot = self._place(key)
+        slot = self._insert(key)
         self._count += 1
         return slot
 
-    def _place(self, key: bytes) -> int:
+    def _insert(self, key: bytes) -> int:
         slots = self._slots
         at = self._home(key)
         while slots[at + _USED]:
@@ -150,7 +150,7 @@ class StateTable:
             if self._slots[at + _USED]:
                 yield bytes(self._slots[at : at + _KEY.size]), self.read(at)
 
-    def keep_if(self, wanted: Callable[[bytes, State], bool]) -> int:
+    def retain(self, wanted: Callable[[bytes, State], bool]) -> int:
         """Forget the others; their number."""
         before = self._count
         self._rebuild(self._capacity, wanted)
@@ -167,7 +167,7 @@ class StateTable:
                     self._put(raw)
 
     def _put(self, raw: bytes | bytearray) -> None:
-        slot = self._place(bytes(raw[: _KEY.size]))
+        slot = self._insert(bytes(raw[: _KEY.size]))
         self._slots[slot : slot + SLOT_BYTES] = raw
         self._count += 1
 

@@ -58,7 +58,7 @@ def test_states_can_be_forgotten() -> None:
     table = StateTable()
     for device in range(100):
         table.write(table.insert(key(device)), device, 0, 1, 0)
-    assert table.keep_if(lambda _key, state: state.next >= 60) == 60
+    assert table.retain(lambda _key, state: state.next >= 60) == 60
     assert sorted(state.next for _, state in table.states()) == list(range(60, 100))
 
 

@@ -16,7 +16,7 @@ def offer(box: Outbox, *payloads: bytes, lane: str = "a") -> None:
 
 def drain(box: Outbox, now_s: float = 0.0) -> list[bytes]:
     sent = []
-    while (message := box.take(now_s)) is not None:
+    while (message := box.next_message(now_s)) is not None:
         sent.append(message.payload)
     return sent
 

@@ -21,7 +21,7 @@ a_drive = settings(max_examples=25, deadline=None)
 
 
 def distance_from_street(vehicle: v.Vehicle) -> float:
-    (x, y), _ = vehicle.place()
+    (x, y), _ = vehicle.position()
     return min(_distance((x, y), p, q) for p, q in pairwise(vehicle.edge.points))
 
 
@@ -35,11 +35,11 @@ def _distance(point, p, q) -> float:
 @a_drive
 def test_nobody_jumps_speeds_or_brakes_harder_than_brakes_can(world: World, steps: list[float]):
     for dt in steps:
-        before = [(vehicle.place()[0], vehicle.speed) for vehicle in world.vehicles]
+        before = [(vehicle.position()[0], vehicle.speed) for vehicle in world.vehicles]
         world.step(dt)
         for (place, speed), vehicle in zip(before, world.vehicles, strict=True):
             fastest = max(speed, vehicle.speed) + v.ACCELERATION_M_S2 * dt
-            assert math.dist(place, vehicle.place()[0]) <= fastest * dt + v._ARRIVED_M
+            assert math.dist(place, vehicle.position()[0]) <= fastest * dt + v._ARRIVED_M
             assert vehicle.speed - speed <= v.ACCELERATION_M_S2 * dt + ROUNDING
             assert speed - vehicle.speed <= v.BRAKING_M_S2 * dt + v._STANDING_M_S + ROUNDING
 
@@ -66,7 +66,7 @@ def test_the_battery_only_fills_at_a_charging_station(world: World):
             assert 0 <= vehicle.battery <= 100
             if vehicle.battery > battery:
                 assert vehicle.speed == 0 or vehicle.metres < 5
-                assert min(math.dist(vehicle.place()[0], TOWN.junctions[s]) for s in TOWN.stations) < 10
+                assert min(math.dist(vehicle.position()[0], TOWN.junctions[s]) for s in TOWN.stations) < 10
 
 
 def test_an_empty_vehicle_drives_to_a_station_and_leaves_it_charged():
@@ -97,10 +97,10 @@ def test_the_odometer_agrees_with_the_way():
     start = [vehicle.odometer_m for vehicle in world.vehicles]
     way = [0.0, 0.0, 0.0]
     for _ in range(6000):
-        places = [vehicle.place()[0] for vehicle in world.vehicles]
+        places = [vehicle.position()[0] for vehicle in world.vehicles]
         world.step(0.1)
         for i, (place, vehicle) in enumerate(zip(places, world.vehicles, strict=True)):
-            way[i] += math.dist(place, vehicle.place()[0])
+            way[i] += math.dist(place, vehicle.position()[0])
     for begun, metres, vehicle in zip(start, way, world.vehicles, strict=True):
         assert vehicle.odometer_m - begun == pytest.approx(metres, rel=0.02, abs=5)
 
@@ -108,10 +108,10 @@ def test_the_odometer_agrees_with_the_way():
 def test_the_heading_is_where_it_goes():
     world = World(vehicles=5, seed=2)
     for _ in range(300):
-        before = [(vehicle.place(), vehicle.edge) for vehicle in world.vehicles]
+        before = [(vehicle.position(), vehicle.edge) for vehicle in world.vehicles]
         world.step(0.2)
         for ((place, heading), edge), vehicle in zip(before, world.vehicles, strict=True):
-            (x, y), _ = vehicle.place()
+            (x, y), _ = vehicle.position()
             if vehicle.edge is edge and math.dist(place, (x, y)) > 0.5:
                 went = math.degrees(math.atan2(x - place[0], y - place[1]))
                 assert abs((went - heading + 180) % 360 - 180) < 20
