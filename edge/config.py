@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.names import is_device, is_stream
@@ -42,33 +43,6 @@ def _stream(name: str) -> str:
 
 
 StreamName = Annotated[str, AfterValidator(_stream)]
-
-
-class MqttConfig(Config):
-    """Where the broker is."""
-
-    host: str = "127.0.0.1"
-    """Name or address."""
-    port: int = Field(default=1883, ge=1, le=65_535)
-    """TCP port."""
-    username: str | None = None
-    """User name; none: anonymous, or known by its certificate."""
-    password_file: Path | None = None
-    """File whose first line is the password; a path, so that the configuration itself holds no secret."""
-    ca_file: Path | None = None
-    """PEM of the authority that signed the broker's certificate; turns TLS on."""
-    cert_file: Path | None = None
-    """PEM of this device's certificate; its common name is the device."""
-    key_file: Path | None = None
-    """PEM of the certificate's key."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> MqttConfig:
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together")
-        if self.cert_file is not None and self.ca_file is None:
-            raise ValueError("cert_file without ca_file: a device that shows a certificate must check the broker's")
-        return self
 
 
 class LogConfig(Config):
@@ -181,7 +155,7 @@ class AgentConfig(Config):
     """Its identity: MQTT client id, first level of its topics, key in Kafka."""
     data_dir: Path
     """Directory of the event log, mode 0700; one agent at a time."""
-    mqtt: MqttConfig = MqttConfig()
+    mqtt: BrokerConfig = BrokerConfig()
     log: LogConfig = LogConfig()
     uplink: UplinkConfig = UplinkConfig()
     source: tuple[AnySource, ...] = ()

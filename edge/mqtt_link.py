@@ -18,10 +18,10 @@ from typing import Any, Final, TypeVar
 
 import mqtt5
 
-from edgewake.edge.config import MqttConfig
 from edgewake.edge.daemon_thread import in_daemon_thread
 from edgewake.edge.liveness import Liveness, Outgoing
-from edgewake.protocol.errors import ConfigError, RemoteError, Unavailable
+from edgewake.protocol.broker import BrokerConfig, password_of
+from edgewake.protocol.errors import RemoteError, Unavailable
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketIds, PacketReader, Unreadable
 
 T = TypeVar("T")
@@ -165,9 +165,9 @@ class MqttLink(asyncio.Protocol):
 
     # life
 
-    async def open(self, client_id: str, config: MqttConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will) -> None:
+    async def open(self, client_id: str, config: BrokerConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will) -> None:
         """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is `keepalive_s`. Raises Unavailable."""
-        password = config.password_file.read_text("utf-8").split("\n")[0].encode() if config.password_file else None
+        password = password_of(config)
         packet = mqtt5.ConnectPacket(
             client_id,
             username=config.username,
@@ -253,20 +253,7 @@ class MqttLink(asyncio.Protocol):
             self.lost.set_result(why)
 
 
-def tls_of(config: MqttConfig) -> ssl.SSLContext | None:
-    """The TLS context; None for a plain connection. Raises ConfigError where a file cannot be used."""
-    if config.ca_file is None:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=config.ca_file)
-        if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"mqtt: certificate files: {error}") from error
-    return context
-
-
-async def connect(config: MqttConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
+async def connect(config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
     """Open TCP and TLS. Raises Unavailable."""
     broker = f"MQTT broker {config.host}:{config.port}"
     try:
@@ -282,7 +269,7 @@ async def connect(config: MqttConfig, tls: ssl.SSLContext | None, link: Callable
     raise Unavailable(f"{broker}: {problem or 'no address'}") from problem
 
 
-async def _connect_to(address: str, config: MqttConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
+async def _connect_to(address: str, config: BrokerConfig, tls: ssl.SSLContext | None, link: Callable[[], MqttLink]) -> MqttLink:
     name = None if tls is None else config.host
     transport, protocol = await asyncio.get_running_loop().create_connection(link, address, config.port, ssl=tls, server_hostname=name)
     raw: socket.socket = transport.get_extra_info("socket")

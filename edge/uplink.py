@@ -25,12 +25,13 @@ from edgewake.edge.goodput import Goodput
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_work import FrameKey, OutFrame
-from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect, tls_of
+from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect
 from edgewake.edge.puback import Puback
 from edgewake.edge.quarantine import Quarantine
 from edgewake.edge.uplink_session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
+from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX
 
 
-class MqttConfig(Config):
-    """Where the MQTT broker is."""
+class MqttConfig(BrokerConfig):
+    """Where the MQTT broker is, and what it keeps for this bridge."""
 
-    host: str = "127.0.0.1"
-    """Name or address."""
-    port: int = Field(default=1883, ge=1, le=65_535)
-    """TCP port."""
-    username: str | None = None
-    """User name; none: anonymous, or known by its certificate."""
-    password_file: Path | None = None
-    """File with the password, one line, mode 0600."""
-    ca_file: Path | None = None
-    """PEM of the authority that signed the broker's certificate; with it the connection is TLS."""
-    cert_file: Path | None = None
-    """PEM of our own certificate, for mutual TLS."""
-    key_file: Path | None = None
-    """PEM of its key."""
     keepalive_s: int = Field(default=5, ge=2, le=3600)
     """Seconds between pings; a connection that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
     session_expiry_s: int = Field(default=7 * 86_400, ge=1)

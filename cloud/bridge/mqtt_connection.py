@@ -11,7 +11,7 @@ import mqtt5
 
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import ConfigError, RemoteError
+from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 
 _SUBSCRIBE_ID: Final = 1
@@ -140,26 +140,3 @@ class Connection(asyncio.Protocol):
         """Let the bytes out and hang up."""
         if self._transport is not None:
             self._transport.close()
-
-
-def tls_of(config: MqttConfig) -> ssl.SSLContext | None:
-    """The TLS context; None for a plain connection. Raises ConfigError where a file cannot be used."""
-    if config.ca_file is None:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=config.ca_file)
-        if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"mqtt: ca_file, cert_file or key_file: {error}") from error
-    return context
-
-
-def password_of(config: MqttConfig) -> bytes | None:
-    """The password in its file; None without one. Raises ConfigError."""
-    if config.password_file is None:
-        return None
-    try:
-        return config.password_file.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"mqtt.password_file = {config.password_file}: {error.strerror}") from error

@@ -17,8 +17,9 @@ import mqtt5
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger
 from edgewake.cloud.bridge.config import MqttConfig
-from edgewake.cloud.bridge.mqtt_connection import Connection, OnPublish, password_of, tls_of
+from edgewake.cloud.bridge.mqtt_connection import Connection, OnPublish
 from edgewake.cloud.retry import Backoff
+from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import Unreadable

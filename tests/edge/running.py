@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from edgewake.edge.config import AgentConfig, LogConfig, MqttConfig, UplinkConfig
+from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog
 from edgewake.edge.uplink import Uplink
+from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from tests.edge.helpers import reading
@@ -44,7 +45,7 @@ async def running(directory: Path, port: int, device: str, **uplink: float) -> A
     config = AgentConfig(
         device=device,
         data_dir=directory,
-        mqtt=MqttConfig(port=port),
+        mqtt=BrokerConfig(port=port),
         log=LogConfig(reserve_bytes=0),
         uplink=UplinkConfig(**settings),  # type: ignore[arg-type]
     )

@@ -1,0 +1,62 @@
+"""Where an MQTT broker is and how one gets in: what devices and bridges have in common of their configuration."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from edgewake.protocol.config import Config
+from edgewake.protocol.errors import ConfigError
+
+
+class BrokerConfig(Config):
+    """Where the broker is."""
+
+    host: str = "127.0.0.1"
+    """Name or address."""
+    port: int = Field(default=1883, ge=1, le=65_535)
+    """TCP port."""
+    username: str | None = None
+    """User name; none: anonymous, or known by its certificate."""
+    password_file: Path | None = None
+    """File whose first line is the password, mode 0600; a path, so that the configuration itself holds no secret."""
+    ca_file: Path | None = None
+    """PEM of the authority that signed the broker's certificate; turns TLS on."""
+    cert_file: Path | None = None
+    """PEM of our own certificate, for mutual TLS; a device's has the device as its common name."""
+    key_file: Path | None = None
+    """PEM of the certificate's key."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together")
+        if self.cert_file is not None and self.ca_file is None:
+            raise ValueError("cert_file without ca_file: who shows a certificate must check the broker's")
+        return self
+
+
+def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:
+    """The TLS context; None for a plain connection. Raises ConfigError where a file cannot be used."""
+    if config.ca_file is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=config.ca_file)
+        if config.cert_file is not None:
+            context.load_cert_chain(config.cert_file, config.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"mqtt: ca_file, cert_file or key_file: {error}") from error
+    return context
+
+
+def password_of(config: BrokerConfig) -> bytes | None:
+    """The first line of the password file; None without one. Raises ConfigError."""
+    if config.password_file is None:
+        return None
+    try:
+        return config.password_file.read_bytes().partition(b"\n")[0].strip()
+    except OSError as error:
+        raise ConfigError(f"mqtt.password_file = {config.password_file}: {error.strerror}") from error
