@@ -59,7 +59,7 @@ class LaterReason(StrEnum):
 
     FIELD_TYPE = "field_type"  # a field has another type than the one first seen, and no operator has decided which is right
     QUOTA = "quota"  # new streams come faster than topics are made, or a device sends more than its share
-    BUSY = "busy"  # the cloud is behind and accepts nothing that it could not keep
+    BUSY = "busy"  # any other reason: a device reads it for one that is newer than itself; bridges that hold back just read nothing
 
 
 RETRY_AFTER_MS_MAX: Final = 3_600_000

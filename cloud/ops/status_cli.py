@@ -60,7 +60,7 @@ def problems_of(parts: Sequence[Item], queries: Sequence[Item], dead: Mapping[st
 
 def dead_by_reason(letters: Sequence[Item], *, now_ms: int) -> Mapping[str, int]:
     """Letters of the last hour, counted."""
-    return Counter(letter["reason"] for letter in letters if now_ms - letter["received_at"] <= LETTER_AGE_MS)
+    return dict(Counter(letter["reason"] for letter in letters if now_ms - letter["received_at"] <= LETTER_AGE_MS))
 
 
 def ask(api: OpsApi, *, now_ms: int) -> Status:

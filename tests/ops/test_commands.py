@@ -40,7 +40,7 @@ def printed(ops: Ops, *arguments: str) -> Any:
 
 def test_devices_are_listed_shown_and_forgotten(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     device = unique("dev")
-    seen = DeviceSeen(last_seen=T0, skew_ms=1, records=3, streams={"weather": 3})
+    seen = DeviceSeen(device=device, last_seen=T0, skew_ms=1, records=3, streams={"weather": 3})
     writer.put(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
     assert device in [found["device"] for found in printed(ops, "devices", "list", "--state", "silent", "--limit", "100000")]
@@ -105,6 +105,7 @@ def test_status_names_what_needs_attention_and_ends_with_1(ops: Ops, writer: Wri
     offset = writer.put(topics.DEAD, unique("dev"), b"x", _letter_now(reason))[1]
     wait_until(lambda: ops.client.get(f"/v1/dead-letters/{offset}").status_code == 200, "the letter can be read")
     done = run(ops, "status")
+    assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     assert (done.returncode, found["dead_letters"]["version"]) == (1, 1)
     assert any("(version): edgewake dead-letters list --reason version" in problem for problem in found["problems"])
