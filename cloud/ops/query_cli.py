@@ -124,7 +124,7 @@ def _wait(api: OpsApi, found: dict[str, Any], wait_s: int) -> dict[str, Any]:
 
     deadline = time.monotonic() + wait_s
     with Console(stderr=True).status(f"{found['name']}: {found['state']} …") as status:
-        while found["state"] == "starting" and time.monotonic() < deadline:
+        while found["state"] in ("starting", "retrying") and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S)
             found = api.ask("GET", f"/v1/queries/{found['name']}").json()
             status.update(f"{found['name']}: {found['state']} …")
@@ -135,6 +135,8 @@ def _advice(found: Mapping[str, Any]) -> str:
     name = found["name"]
     if found["state"] == "starting":
         return f"Is the analysis running? `edgewake query show {name}` tells when it is; `edgewake query remove {name}` gives it up."
+    if found["state"] == "retrying":
+        return f"It is registered and runs by itself when that is over; `edgewake query show {name}` tells."
     if found["state"] == "paused":
         return f"`edgewake query resume {name}` lets it go on."
     return f"Mend the file, `edgewake query remove {name}`, and add it again."

@@ -74,6 +74,18 @@ def test_add_says_why_the_analysis_refused_it_and_what_to_do(ops: Ops, writer: W
     assert f"edgewake query remove {name}" in err
 
 
+def test_add_says_what_the_analysis_waits_for(ops: Ops, writer: Writer, query_file: Path) -> None:
+    name = query_file.stem
+    run(ops, "add", str(query_file), "--wait", "0")
+    say(writer, name, QueryState.RETRYING, "No space left on device")
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "retrying")
+    done = run(ops, "add", str(query_file), "--wait", "1")
+    assert done.returncode == 1
+    assert "retrying: No space left on device. It is registered" in done.stderr
+    say(writer, name, QueryState.RUNNING)
+    assert run(ops, "add", str(query_file)).returncode == 0, "it was waited for"
+
+
 def test_add_gives_up_after_its_time_and_says_what_to_do(ops: Ops, query_file: Path) -> None:
     done = run(ops, "add", str(query_file), "--wait", "1")
     assert done.returncode == 1
