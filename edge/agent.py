@@ -61,7 +61,7 @@ class Agent:
             )
         except (sqlite3.Error, OSError) as error:
             raise LocalError(f"event log in {config.data_dir}: {error}") from error
-        self._log_status = self._events.status()
+        self._log_status = self._events.status_at_open
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status)
         self._sources: dict[str, Supervisor] = {}
         self._rng = rng

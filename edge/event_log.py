@@ -170,6 +170,9 @@ class EventLog:
             os.close(self._owner)
             raise
         self.epoch_began = self._writer.store.epoch_began
+        self.status_at_open = self._status(self._writer.store)
+        """How the log was before anything was added."""
+        self._writer.start()
 
     def lane(self, stream: str) -> Lane:
         """A stream's lane."""
@@ -180,8 +183,8 @@ class EventLog:
         return StreamLog(self, self._writer, name)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read; for the start, before anything is appended."""
-        return self._ask(lambda store: store.position(source))
+        """How far a source had read when its last readings were accepted. Never blocks."""
+        return self._writer.store.position(source)
 
     def start_sending(self, frame_bytes: int | None = None) -> None:
         """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as many as the window holds."""
@@ -206,7 +209,7 @@ class EventLog:
         self._writer.free(key, rejected)
 
     def status(self) -> LogStatus:
-        """Ask the log how it is. Blocks for as long as one transaction takes."""
+        """Ask the log how it is. Blocks until the writer answers: for tools and tests, never in an event loop."""
         return self._ask(self._status)
 
     async def ask_status(self) -> LogStatus:

@@ -113,6 +113,7 @@ class LogStore:
             self.commit += 1
             self._begin_epoch(here, ended, None if identity else known)
         self._state = self._load()
+        self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
         self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
         self._salvage = Salvage(damaged) if damaged or self._wanted else None
@@ -145,7 +146,7 @@ class LogStore:
         known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), PAGE_BYTES)
         known.streams = {stream.id: stream for stream in self._state.streams.values()}
         known.counters = self._state.counters
-        known.sources = dict(self._db.execute("SELECT name, position FROM sources"))
+        known.sources = self._positions
         rows = self._db.execute("SELECT stream, epoch, frame, seq, count FROM frames")
         known.frames = self._wanted | {(stream, epoch, frame): (seq, count) for stream, epoch, frame, seq, count in rows}
         self._sidecar.rewrite(known)
@@ -242,9 +243,8 @@ class LogStore:
         return min((at for at in found if at is not None), default=None)
 
     def position(self, source: str) -> str | None:
-        """How far a source had read when its last readings were accepted."""
-        row = self._db.execute("SELECT position FROM sources WHERE name = ?", (source,)).fetchone()
-        return None if row is None else str(row[0])
+        """How far a source had read when its last readings were accepted. From memory: any thread may ask, whatever the disk does."""
+        return self._positions.get(source)
 
     # the transaction
 
@@ -270,6 +270,7 @@ class LogStore:
             self._failpoint("inserted")
         self._failpoint("committed")
         self._state, self.commit = draft, commit
+        self._positions |= work.positions
         self._sidecar.append(commit, draft.change)
         if self._sidecar.is_due:
             self._rewrite_sidecar()

@@ -124,6 +124,9 @@ class LogWriter:
         if not self._keep_reserve():
             log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work; until then the store belongs to who made it."""
         self._thread.start()
 
     # from any thread
@@ -491,8 +494,11 @@ class LogWriter:
         if self._config.reserve_bytes == 0 or self._reserve.exists():
             return True
         try:
-            with self._reserve.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, self._config.reserve_bytes)
+            fd = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, self._config.reserve_bytes)
+            finally:
+                os.close(fd)
         except OSError:
             self._reserve.unlink(missing_ok=True)
             return False

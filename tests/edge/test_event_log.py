@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -22,7 +23,7 @@ from edgewake.edge.log_writer import LogState
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap
-from tests.edge.helpers import Sent, frame_of, opened, put, reading
+from tests.edge.helpers import UPLINK, Sent, frame_of, opened, put, reading
 from tests.services import wait_until
 
 LOGS = Path(__file__).parent / "logs"
@@ -163,7 +164,46 @@ def test_synchronous_is_full_and_the_log_is_private(tmp_path: Path) -> None:
     with opened(tmp_path) as events:
         put(events, range(3))
         assert events._writer.ask(lambda store: store._db.execute("PRAGMA synchronous").fetchone()[0]).result() == 2
-    assert (tmp_path / LOG_NAME).stat().st_mode & 0o077 == 0
+
+
+def test_no_file_of_the_log_is_for_others_whatever_the_directory_and_the_umask_allow(tmp_path: Path) -> None:
+    """The write-ahead log holds readings too."""
+    tmp_path.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        with opened(tmp_path, config=LogConfig(linger_ms=0)) as events:
+            put(events, range(3))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {LOG_NAME, f"{LOG_NAME}-wal", f"{LOG_NAME}-shm", "epoch", "reserve"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
+async def test_a_writer_that_waits_for_its_disk_does_not_stop_the_loop(tmp_path: Path) -> None:
+    stuck, entered = threading.Event(), threading.Event()
+
+    def wait(place: str) -> None:
+        if place == "inserted":
+            entered.set()
+            stuck.wait(30)
+
+    with opened(tmp_path) as events:
+        log = events.stream("speed")
+        assert log.wait_accepted(log.append_all([reading()], position=("tail", "5")), timeout_s=10)
+    events = EventLog(tmp_path, LogConfig(linger_ms=0, reserve_bytes=0), UPLINK, clock=SystemClock(), rng=random.Random(1), failpoint=wait)
+    try:
+        events.stream("speed").append(reading())
+        await asyncio.to_thread(entered.wait, 10)
+        asked = asyncio.create_task(events.ask_status())
+        assert (events.position("tail"), events.status_at_open.backlog_readings) == ("5", 1)
+        await asyncio.sleep(0)
+        assert not asked.done(), "the writer is not stuck"
+        stuck.set()
+        assert (await asyncio.wait_for(asked, 10)).backlog_readings == 2
+    finally:
+        stuck.set()
+        await asyncio.to_thread(events.close)
 
 
 # rejected, quota, damage
