@@ -24,7 +24,6 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.sketches *      minute summaries, key = stream|field|minute
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
-    ew.late            readings that came after their window was final, counted
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -56,8 +55,9 @@ LANES: Final = "ew.lanes"
 SKETCHES: Final = "ew.sketches"
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
-LATE: Final = "ew.late"
 STREAM_PREFIX: Final = "ew.s."
+LATE: Final = f"{STREAM_PREFIX}late_readings"
+"""A stream like others to who reads it; only the analysis writes it."""
 QUERY_PREFIX: Final = "ew.q."
 INSTALLATION_PREFIX: Final = "ew.installation."
 """An empty topic with this prefix names the installation that a Kafka serves."""

@@ -19,20 +19,12 @@ AHEAD_MS_MAX: Final = 300_000
 def correct(frames: DataFrame) -> DataFrame:
     """Adds `top` (latest event time, not after reception) and `clock_flag` (null, shifted or clamped).
 
-    In: device, shift, received_at, t, fields. Out: device, received_at, t, fields, shift, top, clock_flag.
+    In: partition, device, shift, received_at, t, fields. Out: the same, with top and clock_flag.
     """
     shift = F.col("shift")
     latest = F.array_max("t") + shift
     flag = F.when(latest > F.col("received_at") + AHEAD_MS_MAX, "clamped").when(shift != 0, "shifted")
-    return frames.select(
-        "device",
-        "received_at",
-        "t",
-        "fields",
-        "shift",
-        F.least(latest, F.col("received_at")).alias("top"),
-        flag.alias("clock_flag"),
-    )
+    return frames.select("*", F.least(latest, F.col("received_at")).alias("top"), flag.alias("clock_flag"))
 
 
 def corrected(t: Column) -> Column:

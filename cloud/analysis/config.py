@@ -30,6 +30,8 @@ class AnalysisConfig(Config):
     stream costs least with; more let one stream use as many cores."""
     maintenance_s: int = Field(default=60, ge=1, le=3600)
     """Seconds between two turns in which Spark uploads snapshots of the state and removes the files that they replace."""
+    idle_s: float = Field(default=60.0, gt=0, le=86_400)
+    """Seconds in which nothing came, after which a stream's event time goes on with the clock until its last windows are final."""
     summary_interval_s: int = Field(default=30, ge=0)
     """Seconds from one update of the minute summaries to the next; 0 keeps none."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)

@@ -17,14 +17,15 @@ _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", Field
 def decode(records: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
     """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
 
-    In: value (protocol/record.py). Out: device, shift, received_at (by a clock that is right), t array<bigint>, fields struct<name: array>.
+    In: partition, value (protocol/record.py). Out: partition, device, shift, received_at (by a clock that is right), t array<bigint>,
+    fields struct<name: array>.
     """
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
     schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields struct<{columns or '`-`:string'}>"
     body = F.from_json(F.col("value").cast("string"), schema)
-    frames = records.select(body.alias("body")).select("body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
+    frames = records.select("partition", body.alias("body")).select("partition", "body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
-    return frames.select("device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
+    return frames.select("partition", "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
 
 
 def rows(fields: Mapping[str, FieldType]) -> Column:

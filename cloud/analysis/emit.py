@@ -1,7 +1,7 @@
 """The records of a micro-batch's transaction beside its results (finish.py). Pure: no Kafka, no Spark, no clock.
 
 watermarks  up to when every window of a query is final, where that moved past a window's end
-late        how many readings came after their window was final
+late        how many readings came after their window was closed, and some of them
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-import orjson
-
+from edgewake.cloud.analysis.late import LateWindow
 from edgewake.cloud.analysis.query_plan import Query, Registered
-from edgewake.protocol import result, topics
+from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 
@@ -44,9 +43,9 @@ class Batch:
 
     revision: int
     top_before: int | None
-    """Latest event time before the batch: decides what is late and what was final."""
+    """How far event time had come before the batch: decides what is late and what was final."""
     top: int | None
-    """Latest event time with the batch."""
+    """How far it has come with the batch."""
     complete_from: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → event time, ms: windows that begin before it may lack readings (lane_record)."""
 
@@ -55,8 +54,16 @@ def watermark(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which every window of the query is final, on the grid of its windows."""
     if top is None:
         return None
-    final = top - query.lateness_ms
-    return final - final % query.slide_ms
+    return _on_grid(top - query.lateness_ms, query)
+
+
+def closed(query: Query, top: int | None) -> int | None:
+    """Event time in ms up to which the query's windows are closed: final, and not opened again for anything that comes later."""
+    return None if top is None else _on_grid(top - query.kept_ms, query)
+
+
+def _on_grid(time_ms: int, query: Query) -> int:
+    return time_ms - time_ms % query.slide_ms
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
@@ -69,25 +76,32 @@ def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
             yield Output(registered.topic, result.WATERMARK_KEY, value, {result.KIND_HEADER: result.KIND_WATERMARK})
 
 
-def late_readings(counts: Iterable[tuple[int, int, int]], queries: Sequence[Registered], batch: Batch) -> Mapping[str, Counter[int]]:
-    """Query (label) → end of window → late readings. `counts`: late.late_counts."""
-    found: dict[str, Counter[int]] = {}
-    for place, end, readings in counts:
-        registered = queries[place]
-        before = watermark(registered.query, batch.top_before)
-        if before is not None and end <= before:
-            found.setdefault(registered.label, Counter())[end] += readings
+def late_readings(windows: Iterable[LateWindow], queries: Sequence[Registered]) -> Mapping[str, int]:
+    """Query (label) → its late readings."""
+    found: Counter[str] = Counter()
+    for window in windows:
+        found[queries[window.place].label] += window.readings
     return found
 
 
-def late_outputs(found: Mapping[str, Counter[int]], queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
-    """One record for each query and window that readings came too late for."""
-    names = {registered.label: registered.query for registered in queries}
-    for label, ends in found.items():
-        query = names[label]
-        for end, readings in sorted(ends.items()):
-            value = {"query": query.name, "stream": query.stream, "window_end": end, "readings": readings, "revision": batch.revision}
-            yield Output(topics.LATE, query.name.encode(), orjson.dumps(value))
+def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
+    """One reading of the stream `late_readings` for each query and window that readings came too late for; its time is event time."""
+    now_ms = batch.top or 0
+    for window in windows:
+        query = queries[window.place].query
+        fields = {
+            "late_query": query.name,
+            "late_stream": query.stream,
+            "window_begins": window.start,
+            "window_ends": window.end,
+            "readings": window.readings,
+            "examples": f"[{','.join(window.examples)}]",
+        }
+        body = frame.encode(frame.Frame(None, None, None, [now_ms], {name: [value] for name, value in fields.items()}))
+        value = record.encode(
+            device="analysis", stream="late_readings", mode=record.Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=body
+        )
+        yield Output(topics.LATE, query.name.encode(), value)
 
 
 def bounded(output: Output, *, now_ms: int) -> Output:

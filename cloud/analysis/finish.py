@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgewake.cloud.analysis.emit import Batch, Broken, Output, watermark
+from edgewake.cloud.analysis.emit import Batch, Broken, Output, closed, watermark
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
 from edgewake.protocol import result
 from edgewake.protocol.stream import FieldType
@@ -40,7 +40,7 @@ def results(rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float
 
 def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
     query = registered.query
-    before, after = watermark(query, batch.top_before), watermark(query, batch.top)
+    before, after = closed(query, batch.top_before), watermark(query, batch.top)
     if before is not None:
         rows = rows.filter(pc.greater(rows["window_end"], before))
     parts = _parts(rows, query)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from edgewake.cloud.analysis import emit, failpoint, late
+from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
@@ -92,9 +92,9 @@ class Observed:
 
     frames: int
     readings: int
-    top: int | None
+    oldest: int | None
     flagged: int
-    late: str
+    tops: Mapping[int, int]
 
 
 @dataclass
@@ -119,7 +119,8 @@ class Lane:
         self._stopping = False
         self._batches_before = self.counters.batches
         self._batch = -1
-        self._top: int | None = None
+        self._partitions = 1
+        self._tops: dict[int, int] = {}
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -137,7 +138,9 @@ class Lane:
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         self._record = self._begin(record)
-        changed = self.job.graph(source(self.session, self.config, self.topic))
+        self._tops = dict(self._record.tops)
+        self._partitions = max(1, self._ends.partitions())
+        changed = self.job.graph(source(self.session, self.config, self.topic), self._partitions)
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -233,14 +236,21 @@ class Lane:
                 raise
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
+        self._batch = batch
         rows = changed.toArrow()  # runs the batch
         reached = offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
             sync_offsets(self.checkpoint, batch)
             self._emit(rows, self._observed(), reached, new)
-        self._batch = batch
+        self._tell_spark()
         self.counters.batches += 1
+
+    def _tell_spark(self) -> None:
+        """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""
+        if self._record.top is not None and self._query is not None:
+            # Spark has no public way to set a watermark: its own is the highest event time of all partitions, or needs a source for each.
+            self._query._jsq.streamingQuery().watermarkTracker().setWatermark(self._record.top)
 
     def _reached(self, batch: int) -> Offsets | None:
         try:
@@ -253,27 +263,32 @@ class Lane:
         assert self._query is not None
         observed: Any = self._query._jsq.streamingQuery().lastExecution().observedMetrics()
         row = json.loads(observed.get(late.OBSERVED).get().json())
-        return Observed(row["frames"], row.get("readings") or 0, row.get("top"), row["flagged"], row["late"])
+        tops = {i: row[f"top_{i}"] for i in range(self._partitions) if row.get(f"top_{i}") is not None}
+        return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops)
 
     def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> None:
         record, queries = self._record, self.job.queries
-        self._top = max((top for top in (self._top, record.top, observed.top) if top is not None), default=None)
+        assert self._ends is not None
+        left = self._ends.left(reached.get(self.topic, {}))
+        self._tops |= {partition: max(top, self._tops.get(partition, top)) for partition, top in observed.tops.items()}
         step = emit.Batch(
             revision=record.revision + 1,
             top_before=record.top,
-            top=self._top if new is Novelty.ALL else record.top,
+            top=self._progress_of_time(left) if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
         )
-        found = emit.late_readings(late.late_counts(observed.late), queries, step) if new is Novelty.ALL else {}
+        late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
+        late_readings = emit.late_readings(late_windows, queries)
         after = record.model_copy(
             update={
                 "revision": step.revision,
                 "top": step.top,
+                "tops": dict(self._tops),
                 "offsets": furthest(record.offsets, reached),
-                "late": record.late | {label: record.late.get(label, 0) + sum(ends.values()) for label, ends in found.items()},
+                "late": record.late | {label: record.late.get(label, 0) + count for label, count in late_readings.items()},
             }
         )
-        progress = self._progress(after, self._rate(observed))
+        progress = self._progress(after, self._rate(observed), left)
         now_ms = self.clock.now_ms()
         results = 0
 
@@ -283,7 +298,7 @@ class Lane:
             for output in self.job.outputs(rows, step, broken):
                 results += 1
                 yield emit.bounded(output, now_ms=now_ms)
-            yield from emit.late_outputs(found, queries, step)
+            yield from emit.late_outputs(late_windows, queries, step)
             names = {label.rpartition("@")[0].encode() for label in broken}
             yield from (output for output in progress if output.key not in names)
             yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
@@ -293,7 +308,56 @@ class Lane:
         self._transactions.write(outputs())
         failpoint.reach("analysis.committed")
         self._record, self._has_said_running = after, True
-        self._count(observed, results, sum(sum(ends.values()) for ends in found.values()))
+        self._count(observed, results, sum(late_readings.values()))
+
+    def _progress_of_time(self, left: Mapping[int, int] | None) -> int | None:
+        unread = self._tops.keys() if left is None else {partition for partition, records in left.items() if records}
+        return event_progress.progress(self._record.top, self._tops, unread)
+
+    def _late(self, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
+        """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""
+        queries = [registered.query for registered in self.job.queries]
+        closed = [emit.closed(query, step.top_before) for query in queries]
+        ends = [end for end in closed if end is not None]
+        if not ends or observed.oldest is None or observed.oldest >= max(ends):
+            return []
+        records = batch_range.records(self.session, self.config.kafka, self._record.offsets, reached)
+        return late.late_windows(records, queries, dict(self.job.fields), closed)
+
+    def advance_in_silence(self) -> None:
+        """Where nothing came for a while, let event time go on until the last windows are final. Raises KafkaException."""
+        if self._query is None or not self._query.isActive or self._silent_s() < self.config.idle_s:
+            return
+        if not self._turn.acquire(blocking=False):  # a batch runs
+            return
+        try:
+            self._announce_silence()
+        finally:
+            self._turn.release()
+
+    def _announce_silence(self) -> None:
+        record, silent_s = self._record, self._silent_s()
+        if self._stopping or record.top is None or silent_s < self.config.idle_s:
+            return
+        queries = [registered.query for registered in self.job.queries]
+        top = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
+        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=top)
+        announced = list(emit.watermarks(self.job.queries, step))
+        if not announced:
+            return
+        assert self._transactions is not None
+        assert self._ends is not None
+        left = self._ends.left(self.offsets())
+        if left is None or any(left.values()):
+            return
+        after = record.model_copy(update={"revision": step.revision, "top": top})
+        outputs = [*announced, *self._progress(after, 0.0, left)]
+        self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
+        self._record = after
+        self._tell_spark()
+
+    def _silent_s(self) -> float:
+        return self.clock.monotonic_s() - self._last_batch_s
 
     def _rate(self, observed: Observed) -> float:
         now_s = self.clock.monotonic_s()
@@ -301,9 +365,10 @@ class Lane:
         self._last_batch_s = now_s
         return round(rate, 1)
 
-    def _progress(self, record: LaneRecord, rate: float | None = None) -> list[emit.Output]:
+    def _progress(self, record: LaneRecord, rate: float | None = None, left: Mapping[int, int] | None = None) -> list[emit.Output]:
         offsets = record.offsets.get(self.topic, {})
-        lag = None if self._ends is None else self._ends.lag(offsets)
+        if left is None and self._ends is not None:
+            left = self._ends.left(offsets)
         return [
             progress_output(
                 Progress(
@@ -316,7 +381,7 @@ class Lane:
                     watermark=emit.watermark(registered.query, record.top),
                     offsets=offsets,
                     asked_from=record.asked_from.get(registered.label, {}).get(self.topic, {}),
-                    lag=lag,
+                    lag=None if left is None else sum(left.values()),
                     readings_per_s=rate,
                     late=record.late.get(registered.label, 0),
                     updated_at=self.clock.now_ms(),

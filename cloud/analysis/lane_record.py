@@ -25,7 +25,9 @@ class LaneRecord(BaseModel):
     revision: int = -1
     """Of the last transaction with results; -1 before the first."""
     top: int | None = None
-    """Latest event time of the stream so far, ms: a window of a query is final up to `top - lateness`."""
+    """How far event time has come, ms (event_progress): a window of a query is final up to `top - lateness`."""
+    tops: dict[int, int] = {}
+    """Partition → latest event time of its readings, ms."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → first offset whose results were never emitted."""
     asked_from: dict[str, dict[str, dict[int, int]]] = {}

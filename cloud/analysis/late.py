@@ -1,78 +1,94 @@
-"""Late readings, counted where they are still to be seen: before Spark's watermark drops them.
+"""Late readings: those of windows that are closed, which Spark drops. Counted, and told with query, window and examples.
 
-A reading is late for a query when the first window that it belongs to was final before its batch. Which windows are final only the
-driver knows, so the plan reports, frame by frame, the ends of windows that *could* be (those a batch's own time has passed), and the
-driver compares. Frames of now cost one comparison for each query.
+The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows as old as that are closed the driver
+reads the batch's records once more, as a batch job without state, and sorts their readings out (`late_windows`). So readings of now pay
+for one comparison per frame, and 10,000 old ones in one frame for being exploded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import corrected
-from edgewake.cloud.analysis.decode import rows
+from edgewake.cloud.analysis.clock_correction import correct, corrected
+from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.tags import passes
 from edgewake.protocol.stream import FieldType
 
-CLOCKS_APART_MS: Final = 5_000
-"""How far a bridge's clock may be ahead of the driver's without a late reading being overlooked."""
 OBSERVED: Final = "frames"
+EXAMPLES_MAX: Final = 10
+"""Readings that are told in full for each query, window and batch; all are counted, and all stand on their stream."""
+WINDOWS_MAX: Final = 1000
+"""Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told as one number for each query."""
 
 
-def observe(frames: DataFrame, queries: Sequence[Query], fields: Mapping[str, FieldType]) -> DataFrame:
-    """The same frames; on the way each batch is measured: frames, readings, top, flagged, late (text for `late_counts`)."""
-    now = F.unix_millis(F.current_timestamp())
-    notes = [F.concat(F.lit(f"{i}="), _ends(query, fields, now)) for i, query in enumerate(queries)]
-    noted = frames.select("*", F.nullif(F.concat_ws(";", *notes), F.lit("")).alias("$late"))
-    measured = noted.observe(
+@dataclass(frozen=True, slots=True)
+class LateWindow:
+    """Readings of one batch that came too late for a window, or (without one) for all windows beyond WINDOWS_MAX."""
+
+    place: int
+    """Of the query among its lane's."""
+    start: int | None
+    end: int | None
+    readings: int
+    examples: tuple[str, ...] = ()
+    """Readings as JSON: device, t (corrected), and the fields that the lane's queries use."""
+
+
+def observe(frames: DataFrame, partitions: int) -> DataFrame:
+    """The same frames; on the way each batch is measured.
+
+    Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the topic's partitions the latest event time.
+    """
+    tops = [F.max(F.when(F.pmod("partition", F.lit(partitions)) == i, F.col("top"))).alias(f"top_{i}") for i in range(partitions)]
+    return frames.observe(
         OBSERVED,
         F.count(F.lit(1)).alias("frames"),
         F.sum(F.size("t")).alias("readings"),
-        F.max("top").alias("top"),
+        F.min(corrected(F.array_min("t"))).alias("oldest"),
         F.count("clock_flag").alias("flagged"),
-        F.array_join(F.collect_list("$late"), "|").alias("late"),
+        *tops,
     )
-    return measured.drop("$late")
 
 
-def _ends(query: Query, fields: Mapping[str, FieldType], now: Column) -> Column:
-    """`end:count,end:count` of a frame's readings in windows that may be final; null where there are none."""
+def late_windows(
+    records: DataFrame, queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
+) -> list[LateWindow]:
+    """Sort out the readings of a batch (`records`: Kafka's) for whose windows it is too late. `closed`: per query, the end of windows.
 
-    def first_end(t: Column) -> Column:
-        return t - F.pmod(t, F.lit(query.slide_ms).cast("bigint")) + query.slide_ms
-
-    def may_be_final(t: Column) -> Column:
-        return first_end(t) + query.lateness_ms <= now + CLOCKS_APART_MS
-
-    def counts(reading: Column) -> Column:
-        def resolve(name: str) -> Column:
-            return F.col("device") if name == "device" else reading[name]
-
-        return may_be_final(corrected(reading["t"])) & passes(query, resolve)
-
-    def told(oldest: Column) -> Column:
-        ends = F.transform(F.filter(rows(fields), counts), lambda reading: first_end(corrected(reading["t"])))
-        each = F.transform(
-            F.array_distinct(ends), lambda end: F.concat(end, F.lit(":"), F.size(F.filter(ends, lambda other: other == end)))
-        )
-        return F.when(may_be_final(oldest), F.nullif(F.array_join(each, ","), F.lit("")))
-
-    # The batch's time is a constant of its plan. Spark writes constants into the code that it generates, except within a lambda, and
-    # code that differs from the last batch's would be compiled again for every batch.
-    oldest = F.least(F.array_min("t") + F.col("shift"), F.col("received_at"))
-    return F.element_at(F.transform(F.array(oldest), told), 1)
+    A reading counts once for each closed window that it belongs to.
+    """
+    each = readings(correct(decode(records, fields)), fields, ())
+    reading = F.to_json(F.struct("device", "t", *sorted(fields)))
+    windows = [_windows(place, query, end) for place, (query, end) in enumerate(zip(queries, closed, strict=True)) if end is not None]
+    if not windows:
+        return []
+    sorted_out = each.select(reading.alias("reading"), F.explode(F.concat(*windows)).alias("late")).select("reading", "late.*")
+    grouped = sorted_out.groupBy("place", "start", "end").agg(
+        F.count(F.lit(1)).alias("readings"), F.slice(F.collect_list("reading"), 1, EXAMPLES_MAX).alias("examples")
+    )
+    rows = grouped.orderBy("end", "start", "place").limit(WINDOWS_MAX + 1).collect()
+    found = [LateWindow(row["place"], row["start"], row["end"], row["readings"], tuple(row["examples"])) for row in rows[:WINDOWS_MAX]]
+    if len(rows) <= WINDOWS_MAX:
+        return found
+    told = {place: sum(one.readings for one in found if one.place == place) for place in range(len(queries))}
+    totals = {row["place"]: row["count"] for row in sorted_out.groupBy("place").count().collect()}
+    return found + [LateWindow(place, None, None, total - told[place]) for place, total in sorted(totals.items()) if total > told[place]]
 
 
-def late_counts(text: str) -> Iterator[tuple[int, int, int]]:
-    """(place of the query, end of window, readings) from what `observe` noted."""
-    for frame in filter(None, text.split("|")):
-        for note in frame.split(";"):
-            place, _, ends = note.partition("=")
-            for end_count in ends.split(","):
-                end, _, count = end_count.partition(":")
-                yield int(place), int(end), int(count)
+def _windows(place: int, query: Query, closed: int) -> Column:
+    """The closed windows of a reading, as array<struct<place, start, end>>."""
+    t = F.col("t")
+    latest = t - F.pmod(t, F.lit(query.slide_ms).cast("bigint"))
+    starts = [latest - hops * query.slide_ms for hops in range(query.size_ms // query.slide_ms)]
+    windows = F.array(
+        *[F.struct(F.lit(place).alias("place"), start.alias("start"), (start + query.size_ms).alias("end")) for start in starts]
+    )
+    is_late = passes(query, F.col) & (starts[-1] + query.size_ms <= closed)
+    none = F.array().cast("array<struct<place:int,start:bigint,end:bigint>>")
+    return F.when(is_late, F.filter(windows, lambda window: window["end"] <= closed)).otherwise(none)

@@ -40,9 +40,11 @@ class Job(Protocol):
     @property
     def kind(self) -> LaneKind: ...
     @property
+    def fields(self) -> tuple[tuple[str, FieldType], ...]: ...
+    @property
     def queries(self) -> tuple[Registered, ...]: ...
-    def graph(self, records: DataFrame) -> DataFrame:
-        """In: a Kafka source's `value`. Out: a streaming frame, to be run in update mode."""
+    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
+        """In: a Kafka source's records of a topic with so many partitions. Out: a streaming frame, to be run in update mode."""
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
@@ -69,7 +71,7 @@ class QueryJob:
         """Largest k of all approx_top_k."""
         return max((int(a.parameter) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
 
-    def graph(self, records: DataFrame) -> DataFrame:
+    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """See Job; out: partials.estimate."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         sketches = self.kind is LaneKind.SKETCH
@@ -77,7 +79,7 @@ class QueryJob:
         keys = tags.key_columns(all_tags)
 
         frames = correct(decode(records, fields))
-        frames = late.observe(frames, [registered.query for registered in self.queries], fields)
+        frames = late.observe(frames, partitions)
         frames = with_event_time(frames)
         frames, kept = _frame_keys(frames, keys)
         tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
@@ -90,11 +92,8 @@ class QueryJob:
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
-    """The watermark is the latest event time of all frames so far, without delay: each query's lateness is in its rows' `expires`.
-
-    A frame's event time never passes its reception, so one device's clock in the future makes nobody else's readings late.
-    """
-    return frames.withColumn("event_time", F.timestamp_millis("top")).withWatermark("event_time", "0 seconds")
+    """A watermark that stands still: how far event time has come the driver knows (event_progress), and tells Spark after each batch."""
+    return frames.withColumn("event_time", F.timestamp_millis(F.lit(0))).withWatermark("event_time", "0 seconds")
 
 
 def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataFrame, list[str]]:

@@ -39,9 +39,12 @@ __all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_o
 
 LATENESS_DEFAULT: Final = "30 seconds"
 LATENESS_MS_MAX: Final = 86_400_000
-"""How long after a window's end (in event time) its readings are still counted; the state is kept as long."""
+"""How long after a window's end (in event time) its readings are still counted before it is final; the state is kept as long."""
+REOPEN_DEFAULT: Final = "0 seconds"
+REOPEN_MS_MAX: Final = 8 * 86_400_000
+"""How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen")
 
 
 class _Dialect(Spark):
@@ -60,13 +63,16 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     """Read a query file; without a catalogue its names and types are believed. Raises QueryError, UnknownStream where that is all."""
     faults = Faults(text)
     header, select = _split(text, faults)
-    lateness_ms = _lateness_ms(header, faults)
+    lateness_ms = _header_ms(header.get("lateness", LATENESS_DEFAULT), "lateness", LATENESS_MS_MAX, faults)
+    reopen_ms = _header_ms(header.get("reopen", REOPEN_DEFAULT), "reopen", REOPEN_MS_MAX, faults)
     if select is None:
         raise faults.error()
     check_clauses(select, faults)
     try:
         reader = SelectReader(select, streams, faults)
-        query = reader.read(name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms)
+        query = reader.read(
+            name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
+        )
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     faults.check()
@@ -82,12 +88,11 @@ def stream_of(text: str) -> str:
     return str(table_of(select).name)
 
 
-def _lateness_ms(header: Mapping[str, str], faults: Faults) -> int:
-    text = header.get("lateness", LATENESS_DEFAULT)
+def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
     with faults.within():
-        found = duration_ms(text, "header lateness")
-        if found > LATENESS_MS_MAX:
-            raise QueryError(f"header lateness {text!r}: expected at most 1 day")
+        found = duration_ms(text, f"header {key}")
+        if found > ms_max:
+            raise QueryError(f"header {key} {text!r}: expected at most {ms_max // 86_400_000} day{'s' if ms_max > 86_400_000 else ''}")
         return found
     return 0
 

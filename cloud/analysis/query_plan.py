@@ -54,6 +54,7 @@ class Query:
     stream: str
     size_ms: int
     slide_ms: int
+    reopen_ms: int = 0
     unpivot: Unpivot | None = None
     where: Expression | None = None
     keys: tuple[Key, ...] = ()
@@ -67,6 +68,11 @@ class Query:
     def columns(self) -> tuple[str, ...]:
         """Columns that its results have of their own."""
         return ("window_start", "window_end", *(key.name for key in self.keys), *(aggregate.name for aggregate in self.aggregates))
+
+    @property
+    def kept_ms(self) -> int:
+        """How long after its end a window takes readings, and its state is kept."""
+        return self.lateness_ms + self.reopen_ms
 
     @property
     def has_sketches(self) -> bool:

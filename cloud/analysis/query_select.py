@@ -109,7 +109,7 @@ class SelectReader:
         self._quantiles: list[Expression] = []
         self._tops: list[tuple[Expression, Kind]] = []
 
-    def read(self, *, name: str, description: str, lateness_ms: int) -> Query:
+    def read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         """The query."""
         size_ms, slide_ms, groups = self._group()
         with self._faults.within(self._select.args.get("group")):
@@ -121,6 +121,7 @@ class SelectReader:
             name=name,
             description=description,
             lateness_ms=lateness_ms,
+            reopen_ms=reopen_ms,
             stream=self._stream,
             size_ms=size_ms,
             slide_ms=slide_ms,

@@ -324,6 +324,7 @@ class Analysis:
     def _say_running(self, lane: Lane) -> Failure | None:
         try:
             lane.say_running()
+            lane.advance_in_silence()
         except KafkaException as error:
             return Failure(fault_of(error), cause_of(error))
         return None

@@ -50,10 +50,10 @@ class SummaryJob:
     kind: LaneKind = LaneKind.SUMMARY
     queries: tuple[Registered, ...] = ()
 
-    def graph(self, records: DataFrame) -> DataFrame:
+    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """One row for each field and minute that changed: field, minute, readings, count, sum, min, max, hll, kll, top."""
         fields = dict(self.fields[:FIELDS_MAX])
-        frames = with_event_time(late.observe(correct(decode(records, fields)), (), fields))
+        frames = with_event_time(late.observe(correct(decode(records, fields)), partitions))
         each = readings(frames, fields, ())
         values = each.select("t", F.explode(F.array(*[_value(name, kind) for name, kind in fields.items()])).alias("value"))
         minute = F.col("t") - F.pmod("t", F.lit(MINUTE_MS).cast("bigint"))

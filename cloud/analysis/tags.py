@@ -126,7 +126,8 @@ def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], 
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
     each = keyed.select(F.explode(F.array(*[_tag(tag, names[tag.keys], sketches=sketches) for tag in tags])).alias("tag"))
-    # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness.
+    # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
+    # the time in which a final window is opened again.
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
@@ -140,7 +141,7 @@ def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:
     start = t - F.pmod(t, F.lit(query.slide_ms).cast("bigint")) - tag.hops * query.slide_ms
     end = start + query.size_ms
     columns = [
-        (end + query.lateness_ms).alias("expires_ms"),
+        (end + query.kept_ms).alias("expires_ms"),
         F.lit(tag.id).cast("bigint").alias("query"),
         F.lit(tag.part).alias("part"),
         start.alias("window_start"),

@@ -97,16 +97,20 @@ class Ends:
         partitions = partition_count(self._consumer, self._topic)
         return {partition: watermarks(self._consumer, self._topic, partition) for partition in range(partitions)}
 
-    def lag(self, offsets: Mapping[int, int]) -> int | None:
-        """Records from `offsets` to the ends; None where Kafka does not say."""
+    def partitions(self) -> int:
+        """How many the topic has. Raises Unavailable."""
+        return partition_count(self._consumer, self._topic)
+
+    def left(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
+        """Partition → records from `offsets` to its end; None where Kafka does not say."""
         try:
-            ends = [
-                (offset, self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=2.0)[1])
-                for partition, offset in offsets.items()
-            ]
+            ends = {
+                partition: self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=2.0)[1]
+                for partition in offsets
+            }
         except KafkaException:
             return None
-        return int(sum(max(0, end - offset) for offset, end in ends))
+        return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
 
     def close(self) -> None:
         """Leave."""

@@ -41,30 +41,24 @@ class DeviceClocks:
         self._bounds, self._table, self._changes = bounds, table, changes
 
     def shift(self, key: bytes, arrival: Arrival, sent_at: int, *, is_known: bool) -> int:
-        """Ms to add to the event times of a record. `is_known`: the clock's row has the record already, it is read again."""
-        difference = arrival.received_at - sent_at
+        """Milliseconds to add to the event times of a record. `is_known`: the clock's row has the record already, it is read again."""
+        difference, received_s = arrival.received_at - sent_at, seconds(arrival.received_at)
         slot = self._table.find(key)
-        if slot >= 0:
-            lowest = self._lowest(key, slot, arrival, difference, is_known=is_known)
-        else:
-            lowest = difference
+        if slot < 0:
             if not is_known and len(self._table) < self._bounds.states:
-                self._write(key, self._table.insert(key), arrival, lowest, lowest, seconds(arrival.received_at))
+                self._write(key, self._table.insert(key), arrival, difference, difference, received_s)
+            return difference if abs(difference) > SHIFT_MS_MIN else 0
+        before, present, _, began_s = self._table.read(slot)
+        before, present = before - _ZERO, present - _ZERO
+        if not is_known:
+            if received_s - began_s >= WINDOW_S:
+                before, present = present, difference
+                self._write(key, slot, arrival, before, present, received_s)
+            elif difference < present:
+                present = difference
+                self._write(key, slot, arrival, before, present, began_s)
+        lowest = min(before, present)
         return lowest if abs(lowest) > SHIFT_MS_MIN else 0
-
-    def _lowest(self, key: bytes, slot: int, arrival: Arrival, difference: int, *, is_known: bool) -> int:
-        state = self._table.read(slot)
-        before, present, began_s = state.next - _ZERO, state.detail - _ZERO, state.began_s
-        if is_known:
-            return min(before, present)
-        if seconds(arrival.received_at) - began_s >= WINDOW_S:
-            before, present, began_s = present, difference, seconds(arrival.received_at)
-        elif difference >= present:
-            return min(before, present)
-        else:
-            present = difference
-        self._write(key, slot, arrival, before, present, began_s)
-        return min(before, present)
 
     def _write(self, key: bytes, slot: int, arrival: Arrival, before: int, present: int, began_s: int) -> None:
         self._table.write(slot, before + _ZERO, present + _ZERO, seconds(arrival.received_at), began_s)

@@ -43,9 +43,12 @@ def unique(prefix: str) -> str:
     return f"{prefix}_{time.time_ns() % 10**9}_{next(_names)}"
 
 
-def sql(stream: str, select: str, group: str, *, name: str | None = None, lateness: str = "30 seconds", where: str = "") -> str:
+def sql(
+    stream: str, select: str, group: str, *, name: str | None = None, lateness: str = "30 seconds", reopen: str = "", where: str = ""
+) -> str:
     """A query file."""
-    return f"-- name: {name or unique('q')}\n-- lateness: {lateness}\nSELECT {select} FROM {stream} {where} GROUP BY {group}"
+    header = f"-- name: {name or unique('q')}\n-- lateness: {lateness}\n" + (f"-- reopen: {reopen}\n" if reopen else "")
+    return f"{header}SELECT {select} FROM {stream} {where} GROUP BY {group}"
 
 
 @dataclass
@@ -73,7 +76,14 @@ class Feed:
         return Stream(name=self.name, fields={name: FieldInfo(type=kind) for name, kind in self.types.items()})
 
     def send(
-        self, t: Sequence[int], *, device: str = "d1", sent_at: int | None = None, received_at: int | None = None, **fields: Sequence[Any]
+        self,
+        t: Sequence[int],
+        *,
+        device: str = "d1",
+        sent_at: int | None = None,
+        received_at: int | None = None,
+        partition: int = -1,
+        **fields: Sequence[Any],
     ) -> None:
         """Produce one frame as the sequencer does; received when its last reading was made, unless told."""
         received_at = max(t) if received_at is None else received_at
@@ -83,7 +93,12 @@ class Feed:
             device=device, stream=self.name, mode=record.Mode.ACK, sent_at=sent_at, received_at=received_at, frame_bytes=body
         )
         value = record.with_clocks(value, shift=self._shift(device, sent_at, received_at), kept_at=None)
-        self.producer.produce(topics.stream_topic(self.name), value, device)
+        while True:
+            try:
+                self.producer.produce(topics.stream_topic(self.name), value, device, partition)
+                break
+            except BufferError:
+                self.producer.poll(0.1)
         for i, at in enumerate(t):
             self.sent.append({"device": device, "t": at} | {name: column[i] for name, column in fields.items() if column[i] is not None})
 
@@ -217,6 +232,12 @@ def results(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
 def watermarks(config: KafkaConfig, query: str) -> list[int]:
     """What a query announced."""
     return [row.value["watermark"] for row in emitted(config, query) if row.kind == b"watermark"]
+
+
+def late_readings(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
+    """What the stream `late_readings` says of a query, flat."""
+    found = [record.decode(json.dumps(row.value).encode()) for row in read(config, topics.LATE) if row.key == query.encode()]
+    return [reading for one in found for reading in record.readings(one)]
 
 
 def truth(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:

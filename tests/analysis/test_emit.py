@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,8 +11,10 @@ import pytest
 
 from edgewake.cloud.analysis import emit, finish
 from edgewake.cloud.analysis.emit import Batch
+from edgewake.cloud.analysis.late import LateWindow
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Query, Registered
+from edgewake.protocol import record
 from edgewake.protocol.stream import FieldType
 
 T0 = 1_790_000_040_000
@@ -108,13 +111,28 @@ def test_a_watermark_is_announced_once_for_each_step_of_the_window_grid() -> Non
     assert list(emit.watermarks([query], Batch(revision=5, top_before=end + 30_000, top=end + 40_000))) == []
 
 
-def test_late_readings_are_counted_by_query_and_window() -> None:
+def test_a_final_window_is_opened_again_for_as_long_as_the_query_says() -> None:
+    query = Registered(replace(registered("max(a) AS a").query, reopen_ms=3_600_000), 7)
+    end = T0 + 60_000
+    (again,) = values(query, [row(query)], before=end + 3_600_000, top=end + 3_600_001)
+    assert again["final"] is True
+    assert values(query, [row(query)], before=end + 3_630_000, top=end + 3_630_000) == []
+    announced = emit.watermarks([query], Batch(revision=4, top_before=end, top=end + 30_000))
+    assert [orjson.loads(output.value)["watermark"] for output in announced] == [end]
+
+
+def test_late_readings_are_counted_by_query_and_told_by_window() -> None:
     queries = [registered("max(a) AS a"), Registered(_slow(), 8)]
     batch = Batch(revision=6, top_before=T0 + 90_000, top=T0 + 99_000)
-    found = emit.late_readings([(0, T0 + 60_000, 3), (0, T0 + 60_000, 1), (0, T0 + 120_000, 5), (1, T0 + 60_000, 9)], queries, batch)
-    assert found == {"q@7": {T0 + 60_000: 4}}
-    (output,) = emit.late_outputs(found, queries, batch)
-    assert orjson.loads(output.value) == {"query": "q", "stream": "s", "window_end": T0 + 60_000, "readings": 4, "revision": 6}
+    windows = [LateWindow(0, T0, T0 + 60_000, 4, ('{"device":"d1"}',)), LateWindow(0, None, None, 5), LateWindow(1, T0, T0 + 60_000, 1)]
+    assert emit.late_readings(windows, queries) == {"q@7": 9, "slow@8": 1}
+    outputs = list(emit.late_outputs(windows, queries, batch))
+    assert [output.key for output in outputs] == [b"q", b"q", b"slow"]
+    first, rest = (next(iter(record.readings(record.decode(output.value)))) for output in outputs[:2])
+    assert (first["late_query"], first["late_stream"], first["t"]) == ("q", "s", T0 + 99_000)
+    assert (first["window_begins"], first["window_ends"], first["readings"]) == (T0, T0 + 60_000, 4)
+    assert first["examples"] == '[{"device":"d1"}]'
+    assert ("window_begins" in rest, rest["readings"], rest["examples"]) == (False, 5, "[]")
 
 
 def _slow() -> Query:

@@ -14,7 +14,21 @@ from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress
 from edgewake.protocol.stream import FieldInfo
-from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth, unique, watermarks, windows
+from tests.analysis.support import (
+    T0,
+    Analysis,
+    Feed,
+    catch_up,
+    late_readings,
+    read,
+    registered,
+    results,
+    sql,
+    truth,
+    unique,
+    watermarks,
+    windows,
+)
 from tests.services import wait_until
 
 MINUTE = "window(event_time, '1 minute'), device"
@@ -120,8 +134,7 @@ def test_a_late_reading_inside_the_lateness_corrects_its_window_and_a_later_one_
     assert first[0]["revision"] < first[1]["revision"]
     assert totals(feed, name)[(T0 + 180_000,)] == 2.0
     assert watermarks(feed.config, name)[-1] == T0 + 120_000
-    late = [row.value for row in read(feed.config, topics.LATE) if row.key == name.encode()]
-    assert [(row["window_end"], row["readings"]) for row in late] == [(T0 + 60_000, 2), (T0 + 60_000, 1)]
+    assert [(one["window_ends"], one["readings"]) for one in late_readings(feed.config, name)] == [(T0 + 60_000, 2), (T0 + 60_000, 1)]
     assert late_of(feed, name) == 3
 
 

@@ -191,3 +191,13 @@ def test_many_faults_are_counted_and_not_all_told() -> None:
     with pytest.raises(QueryError) as refusal:
         parse(query(", ".join(f"max(z{n}) AS a{n}" for n in range(50))), STREAMS)
     assert (len(refusal.value.faults), str(refusal.value).splitlines()[-1]) == (21, "and 30 more")
+
+
+def test_a_query_says_how_long_a_final_window_is_opened_again() -> None:
+    found = parse(query("count(*) AS n", header="-- name: q\n-- lateness: 1 minute\n-- reopen: 7 days\n"))
+    assert (found.lateness_ms, found.reopen_ms, found.kept_ms) == (60_000, 604_800_000, 604_860_000)
+    assert parse(query("count(*) AS n")).reopen_ms == 0
+    with pytest.raises(QueryError, match="header reopen '9 days': expected at most 8 days"):
+        parse(query("count(*) AS n", header="-- name: q\n-- reopen: 9 days\n"))
+    with pytest.raises(QueryError, match="header lateness '2 days': expected at most 1 day"):
+        parse(query("count(*) AS n", header="-- name: q\n-- lateness: 2 days\n"))

@@ -1,0 +1,45 @@
+"""How far event time has come: held by what was not read yet, ended by silence, and never back."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgewake.cloud.analysis.event_progress import progress, progress_in_silence
+from edgewake.cloud.analysis.query_file import parse
+
+T0 = 1_790_000_040_000
+MINUTE = parse("-- name: q\n-- lateness: 30 seconds\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 minute')")
+HOUR = parse("-- name: h\n-- lateness: 10 minutes\nSELECT count(*) AS n FROM s GROUP BY window(event_time, '1 hour')")
+
+
+@pytest.mark.parametrize(
+    ("before", "tops", "unread", "expected"),
+    [
+        (None, {}, set(), None),
+        (None, {0: 5}, set(), 5),
+        (None, {0: 5, 1: 9}, set(), 9),
+        (None, {0: 5, 1: 9}, {0}, 5),
+        (None, {0: 5, 1: 9}, {1}, 9),
+        (None, {0: 5, 1: 9}, {0, 1}, 5),
+        (7, {0: 5, 1: 9}, {0}, 7),
+        (7, {1: 9}, {0, 1}, 7),
+        (None, {1: 9}, {0}, None),
+    ],
+)
+def test_the_furthest_back_of_the_partitions_with_unread_records_holds_event_time(
+    before: int | None, tops: dict[int, int], unread: set[int], expected: int | None
+) -> None:
+    assert progress(before, tops, unread) == expected
+
+
+def test_in_silence_event_time_goes_on_with_the_clock_until_the_last_windows_are_final() -> None:
+    tops = {0: T0 + 1_000, 1: T0 - 9_000}
+    assert progress_in_silence(T0 + 1_000, tops, 5_000, [MINUTE]) == T0 + 6_000
+    assert progress_in_silence(T0 + 1_000, tops, 10**9, [MINUTE]) == T0 + 60_000 + 30_000
+    hour_end = T0 - T0 % 3_600_000 + 3_600_000
+    assert progress_in_silence(T0 + 1_000, tops, 10**9, [MINUTE, HOUR]) == hour_end + 600_000
+
+
+def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
+    assert progress_in_silence(T0 + 99_000, {0: T0}, 1_000, [MINUTE]) == T0 + 99_000
+    assert progress_in_silence(T0, {0: T0}, 10**9, []) == T0
