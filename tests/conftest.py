@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
 from tests.feeds import Feed, QueryFeed
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
+
+# No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark tests takes half the CPU without it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # A busy machine makes no example slow: what must be fast is measured by the benchmarks.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
