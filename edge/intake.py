@@ -7,6 +7,7 @@ policy: it waits, or the reading is dropped. What is refused or dropped is count
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,8 @@ class LossReason(StrEnum):
 
     QUEUE_FULL = "queue_full"
     REFUSED = "refused"
+    STOPPED = "stopped"
+    """The agent stopped while the queue was full, and nobody will read them again."""
 
 
 class Sink(Protocol):
@@ -185,10 +188,31 @@ class Intake:
                 if self.policy is Policy.DROP_NEWEST:
                     self._drop(len(readings))
                     return
-                await self._sink.room()
+                await self._room(readings, position)
             else:
                 self.taken += len(readings)
                 return
+
+    async def _room(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        """Wait until there is room. When the source ends meanwhile: without a position nobody reads these again."""
+        try:
+            await self._sink.room()
+        except asyncio.CancelledError:
+            if position is None:
+                self.put_last(readings)
+            raise
+
+    def put_last(self, readings: Sequence[Reading]) -> None:
+        """Pass on what was read when the source ends, or say that it is lost. Never waits."""
+        if not readings:
+            return
+        try:
+            self._sink.put(readings, None)
+        except LogBusyError:
+            self._sink.lose(len(readings), LossReason.STOPPED)
+            self.dropped += len(readings)
+        else:
+            self.taken += len(readings)
 
     def _drop(self, count: int) -> None:
         if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:

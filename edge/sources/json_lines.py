@@ -1,7 +1,8 @@
 """JSON objects on standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`; `t` (ms since 1970) may be missing.
 
 A thread reads, because standard input may be a file, a pipe or a terminal and only a thread can wait for each of them. When the log's queue
-is full it stops reading, so that the sender of a pipe waits. A bad line is refused, counted and said; the next one is read.
+is full it stops reading, so that the sender of a pipe waits. A bad line is refused, counted and said; the next one is read. What was read
+when the source is stopped is passed on still: nobody could read it again.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import threading
 from typing import Final
 
 from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.log_codec import Reading
 from edgewake.edge.sources.lines import Line, LineSplitter
 from edgewake.protocol.errors import RejectReason
 
@@ -37,24 +40,50 @@ class JsonLines:
         splitter = LineSplitter()
         chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_WAITING_MAX)
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, args=(chunks, loop), name="stdin", daemon=True).start()
-        while chunk := await chunks.get():
-            await self._take(intake, splitter.feed(chunk))
-        await self._take(intake, splitter.last())
+        stop, stopper = os.pipe()
+        threading.Thread(target=self._read, args=(chunks, loop, stop), name="stdin", daemon=True).start()
+        has_ended = False
+        try:
+            while chunk := await chunks.get():
+                await intake.put(self._checked(intake, splitter.feed(chunk)))
+            has_ended = True
+            await intake.put(self._checked(intake, splitter.last()))
+        except asyncio.CancelledError:
+            os.close(stopper)
+            stopper = -1
+            while not has_ended and (chunk := await chunks.get()):
+                intake.put_last(self._checked(intake, splitter.feed(chunk)))
+            intake.put_last(self._checked(intake, splitter.last()))
+            raise
+        finally:
+            if stopper >= 0:
+                os.close(stopper)
         log.info("standard input ended", extra={"event": "source.ended", "source": intake.name, "taken": intake.taken})
 
-    async def _take(self, intake: Intake, lines: list[Line]) -> None:
+    def _checked(self, intake: Intake, lines: list[Line]) -> list[Reading]:
         readings = []
         for line in lines:
             if line.too_long:
                 intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
             elif (reading := intake.check_line(line.text)) is not None:
                 readings.append(reading)
-        await intake.put(readings)
+        return readings
 
-    def _read(self, chunks: asyncio.Queue[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own; ends with the input, or with the loop."""
+    def _read(self, chunks: asyncio.Queue[bytes], loop: asyncio.AbstractEventLoop, stop: int) -> None:
+        """In a thread of its own; ends with the input, with the loop, or when the other end of `stop` is closed. Then it says so."""
+
+        def hand_over(chunk: bytes) -> None:
+            asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+
         with contextlib.suppress(RuntimeError, OSError, asyncio.CancelledError):
-            while chunk := os.read(self._fd, CHUNK_BYTES):
-                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-            asyncio.run_coroutine_threadsafe(chunks.put(b""), loop).result()
+            while self._is_readable_before(stop) and (chunk := os.read(self._fd, CHUNK_BYTES)):
+                hand_over(chunk)
+        with contextlib.suppress(RuntimeError, asyncio.CancelledError):
+            hand_over(b"")
+        os.close(stop)
+
+    def _is_readable_before(self, stop: int) -> bool:
+        poll = select.poll()
+        for fd in (self._fd, stop):
+            poll.register(fd, select.POLLIN)
+        return stop not in dict(poll.poll())

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Sequence
 
+import pytest
+
+from edgewake.edge.event_log import LogBusyError
 from edgewake.edge.intake import Intake, LossReason
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.sources.json_lines import JsonLines
@@ -13,16 +17,24 @@ from edgewake.protocol.clock import FakeClock
 
 
 class Memory:
-    """A sink with room for ever."""
+    """A sink with room, until it is full."""
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
+        self.lost: Counter[LossReason] = Counter()
+        self.is_full = False
+        self.waited = asyncio.Event()
 
-    async def room(self) -> None: ...
+    async def room(self) -> None:
+        self.waited.set()
+        await asyncio.Event().wait()
 
-    def lose(self, count: int, reason: LossReason) -> None: ...
+    def lose(self, count: int, reason: LossReason) -> None:
+        self.lost[reason] += count
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        if self.is_full:
+            raise LogBusyError
         self.readings += readings
 
 
@@ -36,6 +48,55 @@ async def test_lines_are_read_to_the_end_and_bad_ones_stop_nothing() -> None:
     os.close(reader)
     assert sink.readings == [(5, {"v": 1}), (7, {"v": 2}), (5, {"v": 3})]
     assert intake.refused == {"json": 1, "oversize": 1}
+
+
+@pytest.mark.parametrize("is_full_still", [True, False])
+async def test_what_was_read_when_the_agent_stops_is_kept_or_said(is_full_still: bool) -> None:
+    """Also what the thread has read and the loop has not seen: the pipe has it no more."""
+    reader, writer = os.pipe()
+    sink, source = Memory(), JsonLines(reader)
+    intake = Intake("stdin", sink, source.policy, FakeClock(5))
+    sink.is_full = True
+    run = asyncio.create_task(source.run(intake))
+    text = b"".join(b'{"v": %d}\n' % n for n in range(30_000))
+    written = await asyncio.wait_for(_write_until_nobody_reads(writer, text, sink.waited), 10)
+    sink.is_full = is_full_still
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, 10)
+    os.close(writer)
+    left = b""
+    while more := os.read(reader, 1 << 20):
+        left += more
+    os.close(reader)
+    taken = text[: written - len(left)]
+    assert 0 < len(taken) < len(text), "the source was not stopped in the middle"
+    lines = taken.count(b"\n") + taken.endswith(b"}")
+    assert (len(sink.readings), sink.lost[LossReason.STOPPED]) == ((0, lines) if is_full_still else (lines, 0))
+
+
+async def test_a_source_stops_though_nothing_comes() -> None:
+    reader, writer = os.pipe()
+    run = asyncio.create_task(JsonLines(reader).run(Intake("stdin", Memory(), JsonLines.policy, FakeClock(5))))
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, 10)
+    os.close(writer)
+    os.close(reader)
+
+
+async def _write_until_nobody_reads(pipe: int, text: bytes, waiting: asyncio.Event) -> int:
+    """As much as the source and the pipe take; the bytes written."""
+    os.set_blocking(pipe, False)
+    written = 0
+    while True:
+        try:
+            written += os.write(pipe, text[written:])
+        except BlockingIOError:
+            if waiting.is_set():
+                return written
+            await asyncio.sleep(0.001)
 
 
 def _write(pipe: int) -> None:
