@@ -144,7 +144,7 @@ class Uplink:
         if link is None:
             session.move(UplinkEvent.DRAIN)
             return "stopped"
-        began_s, self._connected_at = self._clock.monotonic_s(), self._clock.now_ms()
+        began_s = self._clock.monotonic_s()
         log.info(
             "connected to %s:%d",
             self._config.mqtt.host,
@@ -183,7 +183,8 @@ class Uplink:
         link = await connect(self._config.mqtt, tls, lambda: MqttLink(on_message=self._on_message, on_puback=self._on_puback))
         try:
             self.session.move(UplinkEvent.CONNECTED)
-            last = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE)
+            self._connected_at = self._clock.now_ms()
+            last = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
             will = mqtt5.Will(topics.status(self._config.device), payload=_json(last), qos=self._will_qos)
             keepalive_s = self._config.uplink.keepalive_s
             asked_s = self._goodput.keepalive_s(keepalive_s, self.session.largest)
@@ -254,7 +255,9 @@ class Uplink:
                 link.publish(topics.status(self._config.device), _json(status), confirmed=self._asks_puback)
 
     async def _goodbye(self, link: MqttLink) -> None:
-        offline = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms())
+        offline = DeviceStatus(
+            device=self._config.device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms(), connected_at=self._connected_at
+        )
         link.publish(topics.status(self._config.device), _json(offline), confirmed=False)
         await link.close()
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
+
+LATE_MS: Final = 30_000
+"""How long after another bridge's a slow bridge may write the same device's status: others take its session over after some seconds."""
 
 
 class DeviceState(StrEnum):
@@ -28,7 +32,7 @@ class DeviceStatus(BaseModel):
     sent_at: int | None = None
     """Device clock, ms since 1970 UTC; None in a last will."""
     connected_at: int | None = None
-    """Device clock when this connection was made: tells a return from a repetition. None in a last will."""
+    """Device clock when this connection was begun: tells a return from a repetition, and a late last will from one that counts."""
     received_at: int | None = None
     """Bridge clock; added by the bridge."""
     epoch: int | None = None
@@ -39,6 +43,22 @@ class DeviceStatus(BaseModel):
     lost_readings: int = 0
     """Readings given up since the log was made; each is also a gap."""
     version: str = ""
+
+
+def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
+    """Does a status come after a later one of its device?
+
+    Bridges share a broker's messages, so a slow bridge may write what one connection said, its last will too, when the device is online
+    again through another. Connections are ordered by `connected_at`, and each ends once. Because a device's clock may have been set back,
+    an earlier connection that says it is online counts LATE_MS after the last word of a later one.
+    """
+    if known is None or new.connected_at is None or known.connected_at is None:
+        return False
+    if new.connected_at == known.connected_at:
+        return known.state is DeviceState.OFFLINE and new.state is DeviceState.ONLINE
+    if new.connected_at > known.connected_at:
+        return False
+    return new.state is DeviceState.OFFLINE or (new.received_at or 0) - (known.received_at or 0) < LATE_MS
 
 
 class DeviceSeen(BaseModel):

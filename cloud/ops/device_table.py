@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from edgewake.cloud.ops.devices import DeviceView, Presence, presence, quiet_at, view
 from edgewake.cloud.ops.name_index import NameIndex
-from edgewake.protocol.device import DeviceSeen, DeviceStatus
+from edgewake.protocol.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
 """Devices in the table, about one KB each."""
@@ -68,6 +68,8 @@ class DeviceTable:
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, entry.seen)
         if what == "status":
+            if value is not None and entry.status is not None and _is_overtaken(value, entry.status):
+                return None
             entry.status = value
         else:
             entry.seen = value
@@ -157,3 +159,7 @@ class DeviceTable:
         while len(self._entries) >= self._devices_max:
             self.remove(next(iter(self._entries)))
             self.dropped += 1
+
+
+def _is_overtaken(value: bytes, known: bytes) -> bool:
+    return is_overtaken(DeviceStatus.model_validate_json(value), DeviceStatus.model_validate_json(known))

@@ -46,6 +46,25 @@ def test_a_device_goes_quiet_after_its_time_and_once() -> None:
     assert (table.total(Presence.ONLINE), table.total(Presence.OFFLINE), table.total(Presence.SILENT)) == (0, 1, 1)
 
 
+def test_a_last_will_that_comes_late_does_not_win_over_the_return() -> None:
+    table = DeviceTable()
+
+    def word(state: DeviceState, connected_at: int, at: int) -> None:
+        status = DeviceStatus(device="d", state=state, connected_at=connected_at, received_at=at)
+        table.put("d", "status", status.model_dump_json().encode(), now=at)
+
+    word(DeviceState.ONLINE, 1, NOW)
+    word(DeviceState.ONLINE, 2, NOW + 10)
+    word(DeviceState.OFFLINE, 1, NOW + 20)
+    found = table.get("d")
+    assert found is not None
+    assert found.state is Presence.ONLINE
+    word(DeviceState.OFFLINE, 2, NOW + 30)
+    found = table.get("d")
+    assert found is not None
+    assert found.state is Presence.OFFLINE
+
+
 def test_a_fleet_that_goes_quiet_at_once_is_looked_at_in_steps() -> None:
     table = DeviceTable()
     for i in range(LOOKED_AT_MAX + 10):
