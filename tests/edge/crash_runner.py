@@ -25,8 +25,8 @@ from pathlib import Path
 from edgewake.edge import log_writer
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, FrameKey, OutFrame
-from edgewake.protocol import frame as frames
 from edgewake.protocol.clock import SystemClock
+from tests.edge import foreign_frame
 
 FAILPOINTS = ("appended", "received", "inserted", "committed", "accepted", "delivered", "sent", "acked", "freed", "checkpointing")
 LIFE = 1_000_000
@@ -113,7 +113,7 @@ class Cloud:
             self.accepted[stream].add(int(rest[0]))
             return None
         epoch, number, content_type, payload = int(rest[0]), int(rest[1]), rest[2], bytes.fromhex(rest[3])
-        plain = frames.inflate(payload) if content_type == frames.FRAME_ZSTD_TYPE else payload
+        plain = foreign_frame.inflate(payload, content_type)
         key = (stream, epoch, number)
         self.repeats += key in self.frames
         self.changed += self.frames.setdefault(key, plain) != plain
@@ -128,7 +128,7 @@ class Cloud:
                 numbers = sorted(key[2] for key in self.frames if key[:2] == (stream, epoch))
                 holes += numbers != list(range(1, len(numbers) + 1))
                 for number in numbers:
-                    into += frames.decode(self.frames[stream, epoch, number]).fields["n"]
+                    into += foreign_frame.parse(self.frames[stream, epoch, number]).fields["n"]
         tail_end = max(self.accepted["tail"], default=0)
         return {
             "lost": len(self.accepted["live"] - set(values["live"])) + len(set(range(1, tail_end + 1)) - set(values["tail"])),

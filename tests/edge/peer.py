@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import mqtt5
 
-from edgewake.protocol import frame as frames
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken, Later, joined
-from edgewake.protocol.frame import Frame
 from edgewake.protocol.mqtt import PacketReader
+from tests.edge.foreign_frame import ForeignFrame, inflate, parse
 
 
 @dataclass
@@ -25,23 +24,20 @@ class Taken:
     packet: mqtt5.PublishPacket
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> ForeignFrame:
         """The frame in it."""
-        payload = self.packet.payload
-        return frames.decode(frames.inflate(payload) if self.packet.content_type == frames.FRAME_ZSTD_TYPE else payload)
+        return parse(inflate(self.packet.payload, self.packet.content_type))
 
 
 @dataclass
 class Kept:
     """What a sequencer would have made of the messages: each frame once, in order, per (device, epoch, stream)."""
 
-    frames: dict[tuple[str, int, str], dict[int, Frame]] = field(default_factory=lambda: defaultdict(dict))
+    frames: dict[tuple[str, int, str], dict[int, ForeignFrame]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, taken: Taken) -> None:
         """Keep a frame the first time it comes; a later one of its number must be the same."""
         found = taken.frame
-        assert found.epoch is not None
-        assert found.frame is not None
         of = self.frames[taken.device, found.epoch, taken.stream]
         assert of.setdefault(found.frame, found) == found, f"frame {found.frame} came with two contents"
 
