@@ -59,11 +59,6 @@ class Endpoint:
         default = 443 if self.scheme == "https" else 80
         return host if self.port == default else f"{host}:{self.port}"
 
-    def url_at(self, address: str) -> str:
-        """The URL with the address in the place of the name."""
-        host = f"[{address}]" if ":" in address else address
-        return f"{self.scheme}://{host}:{self.port}{self.target}"
-
 
 def parse(url: str, allow_hosts: Collection[str]) -> Endpoint:
     """Check the URL itself; raises EndpointRefused."""
@@ -106,8 +101,18 @@ def _is_public6(ip: IPv6Address) -> bool:
     return ip in _UNICAST6 and ip.is_global and not any(ip in net for net in _NOT_PUBLIC6)
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 async def system_resolver(host: str, port: int) -> Sequence[str]:
     """The machine's resolver; it also reads forms such as 127.1 and 0x7f.1, which then fail as what they are."""
+    if _is_address(host):
+        return [host]  # without a thread
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 

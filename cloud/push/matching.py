@@ -8,7 +8,7 @@ every event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -92,9 +92,17 @@ class Matcher(Generic[T]):
                 if entry.predicate is None or _is_true(entry.predicate, event.fields):
                     yield entry.target
         else:
-            for entry in self._entries.values():
-                if entry.field is None or entry.field not in event.fields or key_of(event.fields[entry.field]) in entry.keys:
-                    yield entry.target
+            yield from (entry.target for entry in self._scanned.values())
+            for name, values in self._index.items():
+                yield from (entry.target for entry in self._that_may_want(values, name, event.fields))
+
+    @staticmethod
+    def _that_may_want(values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]) -> Iterable[_Entry[T]]:
+        """Of the filters that demand one of some values of a field: all, unless what is lost names the field's value."""
+        if name in lost:
+            key = key_of(lost[name])
+            return () if key is None else values.get(key, ())
+        return {id(entry): entry for entries in values.values() for entry in entries}.values()  # one with IN stands at each of its values
 
     def _candidates(self, fields: Mapping[str, Any]) -> Iterator[_Entry[T]]:
         yield from list(self._scanned.values())

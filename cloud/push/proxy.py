@@ -85,7 +85,7 @@ class Proxy:
         self._granting: dict[str, asyncio.Lock] = {}
         waker = Waker(watch, caller, sealer, clock, rng=rng, metrics=metrics)
         self._tending = waker.tending = Tending(
-            watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, begin_calls=waker.begin_calls
+            watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, begin_wakes=waker.begin_wakes
         )
 
     @property

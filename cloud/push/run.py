@@ -99,7 +99,6 @@ async def run(settings: PushConfig) -> None:
                 task.cancel()
     finally:
         await proxy.close()
-        await caller.close()
         await peers.close()
 
 

@@ -75,27 +75,26 @@ class Sweep:
         by_stream = itertools.groupby(self._places, key=lambda place: place[0])
         return tuple(tuple(self._waiting[place][0][0] for place in places) for _, places in by_stream)
 
-    def pass_event(self, event: Event, place: Place, position: Position, *, now: int) -> None:
-        """The reading passed an event. `position` is one after it; whoever stands there or further has not counted it."""
+    def pass_event(self, event: Event, place: Place, position: Position, *, now: int) -> Iterator[None]:
+        """The reading passed an event. `position` is one after it; whoever stands there or further has not counted it.
+
+        Each step of the iterator is a little work; use it up before the next event.
+        """
         waiting = self._waiting[place]
         while waiting and waiting[0][0] < position:
             self._join(place, heapq.heappop(waiting)[2])
+            yield
         if event.kind != WATERMARK:
             for found in self._matcher.matches(event):
                 running = found.running[place]
                 running.total += 1
-                feed(running.hungry, event, now)
+                yield from feed(running.hungry, event, now)
 
     def _join(self, place: Place, joiner: _Joiner) -> None:
         running = joiner.filter.running[place]
         joiner.joined_at[place] = running.total
         if not joiner.counter.is_fed:
             running.hungry.add(joiner.counter)
-
-    def mark_gap(self) -> None:
-        """Part of what was to be read is lost."""
-        for counter in self._joiners:
-            counter.mark_gap()
 
     def progress(self) -> Iterator[Counter]:
         """Give each lease the count so far, one by one."""

@@ -3,13 +3,16 @@
 A Tally counts the events that pass one filter. A lease's Counter remembers the tally's total when the lease joined, so its own count is a
 subtraction and an event costs the same whether one lease or fifty thousand have the filter. A counter is called (`on_change`) at its
 first event, when `min_events` is reached, when part of its range is lost, and when it has reached the live end; never for other events.
+
+One event may concern a hundred thousand leases of one filter. So those who are to hear of it do so one by one, as the caller goes through
+the iterator that it gets, and the caller may do something else between any two.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from edgewake.cloud.log.decode import DATA, Event
@@ -138,20 +141,26 @@ class Tally:
         self.thresholds: list[tuple[int, int, Counter]] = []
         """(total at which a counter has its min_events, order, counter)."""
 
-    def add(self, event: Event, now: int) -> None:
-        """Count an event that passed."""
+    def add(self, event: Event, now: int) -> Iterator[None]:
+        """Count an event that passed; whom it concerns hears of it as the iterator is used up, before the next event is added."""
         self.total += 1
-        feed(self.hungry, event, now)
+        return self._tell(event, now)
+
+    def _tell(self, event: Event, now: int) -> Iterator[None]:
+        yield from feed(self.hungry, event, now)
         while self.thresholds and self.thresholds[0][0] <= self.total:
             _, __, counter = heapq.heappop(self.thresholds)
             if counter.is_of(self):
                 counter.on_change(counter.lease_id)
+            yield
 
 
-def feed(hungry: set[Counter], event: Event, now: int) -> None:
-    """Show an event to counters that have not seen their first ones; those that have enough leave the set."""
+def feed(hungry: set[Counter], event: Event, now: int) -> Iterator[None]:
+    """Show an event to counters that have not seen their first ones, one by one; those that have enough leave the set."""
     if hungry:
         for counter in list(hungry):
-            counter.see(event, now)
-            if counter.is_fed:
-                hungry.discard(counter)
+            if counter in hungry:  # it may have left meanwhile
+                counter.see(event, now)
+                if counter.is_fed:
+                    hungry.discard(counter)
+                yield

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from edgewake.cloud.push import lease_state, sealing
 from edgewake.cloud.push.agenda import Agenda
+from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.sealing import Sealer
@@ -94,9 +95,9 @@ class Tending:
         *,
         metrics: Metrics,
         let_wake: Callable[[Tended], None],
-        begin_calls: Callable[[], None],
+        begin_wakes: Callable[[], bool],
     ) -> None:
-        """`let_wake` is given leases whose wake-up is due; `begin_calls` begins as many as may be called."""
+        """`let_wake` is given leases whose wake-up is due; `begin_wakes` begins some of them: True where more can be begun."""
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
         self._watch = watch
@@ -104,10 +105,10 @@ class Tending:
         self._clock = clock
         self._metrics = metrics
         self._let_wake = let_wake
-        self._begin_calls = begin_calls
+        self._begin_wakes = begin_wakes
         self._agenda = Agenda()
-        self._changed: dict[str, None] = {}
-        """Leases to look at, in order."""
+        self._changed = HostTurns()
+        """Leases to look at."""
         self._stir = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -223,7 +224,7 @@ class Tending:
         if self.leases.get(tended.lease.id) is tended:
             del self.leases[tended.lease.id]
         self._agenda.drop(tended.lease.id)
-        self._changed.pop(tended.lease.id, None)
+        self._changed.discard(tended.lease.id)
         self.stop_counting(tended)
         if tended.call is not None:
             tended.call.cancel()
@@ -256,8 +257,10 @@ class Tending:
 
     def look_at(self, lease_id: str) -> None:
         """Something about a lease has changed."""
-        self._changed[lease_id] = None
-        self._stir.set()
+        tended = self.leases.get(lease_id)
+        if tended is not None:
+            self._changed.add(lease_id, tended.lease.endpoint_host)
+            self._stir.set()
 
     async def run(self) -> None:
         """Decide and call, for ever. Ends only by raising what killed a task."""
@@ -265,7 +268,9 @@ class Tending:
             self._stir.clear()
             await self._look_at_changed()
             await self._act_on_due()
-            self._begin_calls()
+            if self._begin_wakes():
+                await asyncio.sleep(0)
+                continue
             at = self._agenda.next_at()
             wait_s = WAIT_MAX_S if at is None else min(WAIT_MAX_S, max(0.0, (at - self._clock.now_ms()) / 1000))
             await self._wait(wait_s)
@@ -283,14 +288,12 @@ class Tending:
 
     async def _look_at_changed(self) -> None:
         until = self._clock.monotonic_s() + TURN_S
-        while self._changed:
-            lease_id = next(iter(self._changed))
-            del self._changed[lease_id]
+        while (lease_id := self._changed.pop()) is not None:
             tended = self.leases.get(lease_id)
             if tended is not None and not tended.is_waking:
                 self._plan_next(tended)
             if self._clock.monotonic_s() > until:
-                self._begin_calls()
+                self._begin_wakes()
                 await asyncio.sleep(0)
                 until = self._clock.monotonic_s() + TURN_S
 
@@ -306,7 +309,11 @@ class Tending:
         if counter is not None and counter.is_behind and lease.state is LeaseState.WAITING:
             left_s = CATCH_UP_S - (self._clock.monotonic_s() - tended.counts_since)
             at = min(max(at, now + round(left_s * 1000)), lease.expires_at)
-        self._agenda.set(lease.id, at)
+        if at > now:
+            self._agenda.set(lease.id, at)
+        else:  # at once, and not behind all others that are due at the same time
+            self._agenda.drop(lease.id)
+            self._act(tended)
 
     async def _act_on_due(self) -> None:
         until = self._clock.monotonic_s() + TURN_S
@@ -315,7 +322,7 @@ class Tending:
             if tended is not None and not tended.is_waking:
                 self._act(tended)
             if self._clock.monotonic_s() > until:
-                self._begin_calls()
+                self._begin_wakes()
                 await asyncio.sleep(0)
                 until = self._clock.monotonic_s() + TURN_S
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -48,11 +49,18 @@ RETRY_S: Final = 1.0
 """Between attempts to follow streams while Kafka is away."""
 REPORT_S: Final = 5.0
 """How often leases that are far behind are given their count so far."""
+MANY: Final = 10_000
+"""Leases that came to the live end together. They live long, so the cycle collector, which would stop everything for a fifth of a second
+to go through a hundred thousand, passes them over from then on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
 """How long streams are followed without a lease."""
 SCANNED_MAX: Final = 1000
 """Different filters of one set of streams that an index cannot find, because they demand no value of any field. Each is evaluated for
 every event: 1000 cost some milliseconds an event. One more is refused with 429."""
+
+
+ADMITTED_S: Final = 60.0
+"""How long such a filter counts against the bound while its lease is being stored."""
 
 
 class TooManyFilters(EdgewakeError):
@@ -87,7 +95,7 @@ class Watchers:
         if isinstance(decoded, Cursor) and not streams & {entry.stream for entry in decoded.streams}:
             raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
         watcher = self._watchers.get(wanted.streams)
-        if watcher is not None and watcher.would_scan(wanted.where):
+        if watcher is not None and not watcher.admits(wanted.where):
             raise TooManyFilters(f"{SCANNED_MAX} filters that demand no value of a field: add a condition such as device = 'car-7'")
 
     def add(self, counter: Counter, cursor: str) -> None:
@@ -150,6 +158,8 @@ class StreamWatcher:
         self._matcher: Matcher[Tally] = Matcher()
         self._cursors: dict[Counter, str] = {}
         """Leases that are not at the live end yet, and where they are to begin."""
+        self._admitted: dict[str, float] = {}
+        """Filters to be evaluated for every event that no lease at the live end has yet, and when they were admitted."""
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -168,11 +178,20 @@ class StreamWatcher:
         """Leases that are not at the live end yet."""
         return len(self._cursors)
 
-    def would_scan(self, where: str | None) -> bool:
-        """Is this one filter too many that is evaluated for every event?"""
-        if where is None or self._matcher.get(where) is not None or self._matcher.scanned < SCANNED_MAX:
+    def admits(self, where: str | None) -> bool:
+        """May a lease have this filter? Not if it is one too many that is evaluated for every event."""
+        if where is None or self._matcher.get(where) is not None or required_values(parse_where(where)) is not None:
+            return True
+        now = self._clock.monotonic_s()
+        self._admitted = {
+            one: at
+            for one, at in self._admitted.items()
+            if self._matcher.get(one) is None and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
+        }
+        if where not in self._admitted and self._matcher.scanned + len(self._admitted) >= SCANNED_MAX:
             return False
-        return required_values(parse_where(where)) is None
+        self._admitted[where] = now
+        return True
 
     def add(self, counter: Counter, cursor: str) -> None:
         """Bring a lease from its cursor to the live end."""
@@ -298,8 +317,9 @@ class StreamWatcher:
         now = self._clock.now_ms()
         for step in steps:
             if step.event.kind != WATERMARK:
-                for tally in self._matcher.matches(step.event):
-                    tally.add(step.event, now)
+                for tally in list(self._matcher.matches(step.event)):
+                    for _ in tally.add(step.event, now):
+                        await self._turns.breathe()
             await self._turns.breathe()
 
     async def _mark_gap(self) -> None:
@@ -394,11 +414,14 @@ class StreamWatcher:
         item = _next(reader)
         if isinstance(item, Lost):
             await self._hub.gap(reader, item, OnGap.EARLIEST)
-            sweep.mark_gap()
+            for counter in sweep.counters():
+                counter.mark_gap()
+                await self._turns.breathe()
         elif item is not None:
             now = self._clock.now_ms()
             for step in item.content or ():
-                sweep.pass_event(step.event, (step.stream, step.partition), step.position, now=now)
+                for _ in sweep.pass_event(step.event, (step.stream, step.partition), step.position, now=now):
+                    await self._turns.breathe()
                 await self._turns.breathe()
         return item is not None
 
@@ -409,9 +432,12 @@ class StreamWatcher:
         async with self._counting:
             if reader.view.key(reader.positions) != reader.view.key(self._counted):
                 return False
-            for counter in sweep.counters():
+            counters = list(sweep.counters())
+            for counter in counters:
                 self._hand_over(sweep, counter)
                 await self._turns.breathe()
+        if len(counters) >= MANY:
+            gc.freeze()
         return True
 
     async def _report(self, sweep: Sweep) -> None:

@@ -22,12 +22,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
-import httpx
 import orjson
 from standardwebhooks.webhooks import Webhook
 
 from edgewake.cloud.push import endpoint as endpoints
-from edgewake.cloud.push.wake_queue import CALLS_MAX
+from edgewake.cloud.push import http_post
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -157,14 +156,7 @@ class Caller:
         self._allow_hosts = frozenset(allow_hosts)
         self._resolver = resolver
         self._timeout_s = timeout_s
-        # No pool: a kept connection would escape the check of the address. No proxy from the environment: it would resolve for us.
-        self._client = httpx.AsyncClient(
-            verify=tls or ssl.create_default_context(),
-            follow_redirects=False,
-            trust_env=False,
-            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
-            limits=httpx.Limits(max_connections=CALLS_MAX, max_keepalive_connections=0),
-        )
+        self._tls = tls or ssl.create_default_context()
 
     async def check(self, url: str) -> str:
         """The host of an endpoint that may be called. Raises EndpointRefused or Unavailable."""
@@ -178,34 +170,23 @@ class Caller:
             target = endpoints.parse(url, self._allow_hosts)
             async with asyncio.timeout(self._timeout_s):
                 return await self._post_to_any(target, await endpoints.resolve(target, self._resolver), wake)
-        except (endpoints.EndpointRefused, Unavailable) as error:
+        except (endpoints.EndpointRefused, Unavailable, http_post.NotConnected, http_post.NotAnswered) as error:
             # Refused now, after it was accepted once: a resolver that answers differently inside and outside may do so for a moment.
             return Failed(str(error))
         except TimeoutError:
             return Failed(f"no answer within {self._timeout_s:g} s")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Failed(f"{type(error).__name__}: {error}"[:200])
 
     async def _post_to_any(self, target: endpoints.Endpoint, addresses: Sequence[str], wake: Signed) -> Outcome:
         """Try the addresses in turn until one takes a connection; once a request was sent there is no second one."""
         for address in addresses[:-1]:
             try:
                 return await self._post(target, address, wake)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+            except http_post.NotConnected:
                 continue
         return await self._post(target, addresses[-1], wake)
 
     async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
         headers = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())
-        async with self._client.stream(
-            "POST",
-            target.url_at(address),
-            content=wake.body.encode(),
-            headers={**headers, "host": target.netloc},
-            extensions={"sni_hostname": target.host},
-        ) as response:
-            return outcome(response.status_code, response.headers.get("retry-after"), now_ms=self._clock.now_ms())
-
-    async def close(self) -> None:
-        """Leave."""
-        await self._client.aclose()
+        connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
+        answer = await http_post.post(target, address, headers, wake.body.encode(), tls=self._tls, connect_timeout_s=connect_s)
+        return outcome(answer.status, answer.retry_after, now_ms=self._clock.now_ms())

@@ -4,12 +4,20 @@ The leases are written to Kafka and taken over by a proxy that starts: that is t
 every tenth of these five readings of it, the others one of a hundred thresholds that nothing passes. Each reading is of another device, so
 some 80 clients are woken a second. A process of its own is called and counts: each client must be woken exactly as its policy says and no
 other (else the benchmark fails). Age: from the reading's write to the arrival of the call. Kafka, proxy, writer and receiver share the
-machine. The control is what reading lease by lease costs at the least: each lease's own filter run on each reading, for a sample of them.
+machine.
+
+Then the worst: one reading that every tenth lease waited for, all at one host. When is the last called, what does a call cost, and what do
+requests and the leases of another host feel meanwhile? Beside it what the same receiver takes from a bare client that signs, stores and
+decides nothing. "Within a second" is a promise to leases that become due one by one, the ordinary case; those that become due together
+are called at the rate that is measured here, hosts in turn.
+
+The control is what reading lease by lease costs at the least: each lease's own filter run on each reading, for a sample of them.
 `python -m tests.bench.bench_push [--runs 1] [--json FILE]`; EDGEWAKE_BENCH_LEASES sets another number of leases.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -27,6 +35,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.filter import compile_where
+from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.sealing import Endpoint, Sealer
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
@@ -50,6 +59,9 @@ BATCHED = 5
 """Readings of its device that every tenth client waits for."""
 THRESHOLDS = 100
 SAMPLE = 2000
+OTHERS = 40
+"""Leases at another host, each of which is woken once during the storm."""
+BARE_CALLS = 2000
 CPU_MAX, RSS_MIB_MAX, AGE_MS_MAX = 0.5, 500, 1000
 CURSOR_KEY, LEASE_KEY = bytes.fromhex("ab" * 32), bytes.fromhex("cd" * 32)
 
@@ -62,6 +74,7 @@ class Client:
     where: str
     device: str | None
     min_events: int = 1
+    host: str = "127.0.0.1"
 
 
 def clients_of(count: int) -> list[Client]:
@@ -73,7 +86,7 @@ def clients_of(count: int) -> list[Client]:
             found.append(Client(lease_id, f"n > {10**9 + n // 10 % THRESHOLDS}", None))
         else:
             found.append(Client(lease_id, f"device = 'd{n}'", f"d{n}", BATCHED if n % 10 == 8 else 1))
-    return found
+    return found + [Client(f"{count + n:024x}", f"device = 'other-{n}'", None, host="localhost") for n in range(OTHERS)]
 
 
 def measure(folder: Path, runs: int) -> Found:
@@ -84,13 +97,15 @@ def measure(folder: Path, runs: int) -> Found:
         with run_kafka(folder / f"kafka-{i}") as node, _receiver() as (receiver, port):
             config = KafkaConfig(bootstrap=node.bootstrap)
             sleeping = clients_of(LEASES)
-            _write_leases(config, sleeping, f"http://127.0.0.1:{port}/hook")
+            _write_leases(config, sleeping, port)
             (folder / f"run-{i}").mkdir()
-            settings = {"allow_hosts": ["127.0.0.1"], "leases_max": LEASES}
+            settings = {"allow_hosts": ["127.0.0.1", "localhost"], "leases_max": LEASES + OTHERS}
             began = time.monotonic()
             with serving("push", node.bootstrap, folder / f"run-{i}", ready_within_s=300, **settings) as push:
                 found["takeover of all leases, start of the process included", "s", None].append(time.monotonic() - began)
                 _measure_waking(config, push.process.pid, push.url, sleeping, receiver, found)
+                _measure_storm(config, push.process.pid, push.url, sleeping, receiver, found)
+            found["the same requests from a bare client", "wakes/s", None].append(asyncio.run(_bare_rate(port)))
     return found
 
 
@@ -106,10 +121,9 @@ def _measure_waking(config: KafkaConfig, pid: int, url: str, sleeping: list[Clie
     found["processor time without readings", "cores", None].append((cpu_s(pid) - used) / (time.monotonic() - began))
     used, began, slowest = cpu_s(pid), time.monotonic(), 0.0
     expected: set[str] = set()
-    for _ in _second_by_second(config, sleeping, expected):
-        asked = time.monotonic()
-        httpx.get(f"{url}/healthz", timeout=30).raise_for_status()
-        slowest = max(slowest, time.monotonic() - asked)
+    with httpx.Client(timeout=30) as client:
+        for _ in _second_by_second(config, sleeping, expected):
+            slowest = max(slowest, _healthz_s(client, url))
     found["processor time at 80 readings/s", "cores", CPU_MAX].append((cpu_s(pid) - used) / (time.monotonic() - began))
     came = _wait_for(receiver, expected)
     assert set(came) == expected, f"woken: {len(came)}, expected: {len(expected)}, wrongly: {len(set(came) - expected)}"
@@ -121,6 +135,57 @@ def _measure_waking(config: KafkaConfig, pid: int, url: str, sleeping: list[Clie
     found["age of a wake-up, p99", "ms", AGE_MS_MAX].append(percentile(ages, 99))
     found["slowest /healthz meanwhile", "ms", None].append(slowest * 1000)
     found["memory at the end", "MiB", RSS_MIB_MAX].append(rss_mib(pid))
+
+
+def _measure_storm(config: KafkaConfig, pid: int, url: str, sleeping: list[Client], receiver: subprocess.Popen[str], found: Found) -> None:
+    before = len(_report(receiver))
+    due = {client.lease_id for client in sleeping if client.where.startswith("n >")}
+    others = [client for client in sleeping if client.host == "localhost"]
+    producer = clients.producer(config, "bench-storm")
+    used, slowest = cpu_s(pid), 0.0
+    _write(producer, "storm", 2 * 10**9)
+    with httpx.Client(timeout=30) as http:
+        for n, client in enumerate(others):
+            _write(producer, client.where.split("'")[1], n)
+            producer.flush(5)
+            slowest = max(slowest, _healthz_s(http, url))
+            time.sleep(0.1)
+    expected = due | {client.lease_id for client in others}
+    came = _wait_for(receiver, expected, already=before)
+    took = (max(came[lease_id][0][0] for lease_id in due) - min(came[lease_id][0][0] for lease_id in due)) / 1000
+    used = cpu_s(pid) - used
+    assert expected <= set(came), f"not woken: {len(expected - set(came))}"
+    assert all(len(came[lease_id]) == 1 for lease_id in expected), "woken more than once"
+    ages = [arrived - written for client in others for arrived, written in came[client.lease_id]]
+    found[f"{len(due):,} leases of one host due at once: rate of the calls", "wakes/s", None].append(len(due) / took)
+    found[f"{len(due):,} leases of one host due at once: until the last call", "s", None].append(took)
+    found["due at once: processor time of a wake-up", "µs", None].append(used / len(expected) * 1e6)
+    found["due at once: slowest /healthz meanwhile", "ms", None].append(slowest * 1000)
+    found["due at once: age of another host's wake-ups meanwhile, p50", "ms", None].append(percentile(ages, 50))
+    found["due at once: age of another host's wake-ups meanwhile, p99", "ms", AGE_MS_MAX].append(percentile(ages, 99))
+
+
+async def _bare_rate(port: int) -> float:
+    """Requests a second of the size of a wake-up, 16 at a time, each on a connection of its own."""
+    body = json.dumps({"lease": "bare", "events": [], "text": "x" * 500}).encode()
+    request = b"POST /hook HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+
+    async def call(times: int) -> None:
+        for _ in range(times):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            assert b"204" in await reader.readline()
+            writer.close()
+
+    began = time.monotonic()
+    await asyncio.gather(*(call(BARE_CALLS // CALLS_PER_HOST_MAX) for _ in range(CALLS_PER_HOST_MAX)))
+    return BARE_CALLS / (time.monotonic() - began)
+
+
+def _healthz_s(client: httpx.Client, url: str) -> float:
+    asked = time.monotonic()
+    client.get(f"{url}/healthz").raise_for_status()
+    return time.monotonic() - asked
 
 
 def _behind(url: str) -> float:
@@ -159,10 +224,10 @@ def _write(producer: Producer, device: str, n: int) -> None:
     producer.poll(0)
 
 
-def _wait_for(receiver: subprocess.Popen[str], expected: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """What came, once everybody was woken that is to be; 30 s at most, and a moment for those that should not be."""
-    until = time.monotonic() + 30
-    while len(came := _report(receiver)) < len(expected) and time.monotonic() < until:
+def _wait_for(receiver: subprocess.Popen[str], expected: set[str], *, already: int = 0) -> dict[str, list[tuple[int, int]]]:
+    """What came, once everybody was woken that is to be; three minutes at most, and a moment for those that should not be."""
+    until = time.monotonic() + 180
+    while len(came := _report(receiver)) < len(expected) + already and time.monotonic() < until:
         time.sleep(0.5)
     time.sleep(2)
     del came
@@ -188,7 +253,7 @@ def _receiver() -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.stdin.close()
 
 
-def _write_leases(config: KafkaConfig, sleeping: list[Client], url: str) -> None:
+def _write_leases(config: KafkaConfig, sleeping: list[Client], port: int) -> None:
     """Put the leases where a proxy finds them, all at the end of the stream."""
     topic = topics.stream_topic(STREAM)
     topic_admin.ensure_topics(config, [topics.STREAMS, topic])
@@ -210,8 +275,8 @@ def _write_leases(config: KafkaConfig, sleeping: list[Client], url: str) -> None
             streams=(STREAM,),
             where=client.where,
             cursor=cursor,
-            endpoint_host="127.0.0.1",
-            sealed=sealer.seal(client.lease_id, Endpoint(url, "whsec_" + "A" * 32, client.lease_id * 2)),
+            endpoint_host=client.host,
+            sealed=sealer.seal(client.lease_id, Endpoint(f"http://{client.host}:{port}/hook", "whsec_" + "A" * 32, client.lease_id * 2)),
             wake=WakePolicy(min_events=client.min_events, urgency=Urgency.LOW),  # nobody is woken again within the hour
             ttl_s=604_800,
             created_at=now,

@@ -147,6 +147,6 @@ def test_an_allowed_host_does_not_allow_its_neighbours() -> None:
         parse("http://localhost.example.com:8080/", ["localhost"])
 
 
-def test_the_address_takes_the_place_of_the_name_and_the_name_stays_in_the_host_header() -> None:
+def test_the_name_is_the_host_header_and_what_is_asked_for_ends_before_the_fragment() -> None:
     endpoint = parse("https://example.com.:8443/hook?x=1#part", ())
-    assert (endpoint.url_at("2606:4700::1"), endpoint.netloc) == ("https://[2606:4700::1]:8443/hook?x=1", "example.com:8443")
+    assert (endpoint.netloc, endpoint.target) == ("example.com:8443", "/hook?x=1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +15,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.log.decode import DATA, Event
+from edgewake.cloud.push.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
-from edgewake.cloud.push.wake_queue import CALLS_PER_HOST_MAX
+from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
 from edgewake.cloud.push.webhook import Caller
 from edgewake.protocol import lease_record
 from edgewake.protocol.clock import Clock, SystemClock
@@ -44,6 +45,9 @@ class MemoryStore:
     dead: asyncio.Event = field(default_factory=asyncio.Event)
     proved_at: float = float("-inf")
     is_away: bool = False
+    holds: Callable[[Lease], bool] = lambda _: False
+    """Writes that take until this says no any more."""
+    held: int = 0
 
     async def put(self, lease: Lease) -> None:
         await self._write(lease.id, lease)
@@ -57,6 +61,9 @@ class MemoryStore:
         self.writes += 1
         await self._maybe_die("before")
         await asyncio.sleep(0)
+        while stored is not None and self.holds(stored):
+            self.held += 1
+            await asyncio.sleep(0.001)
         if stored is None:
             self.leases.pop(key, None)
         else:
@@ -85,7 +92,8 @@ class MemoryLog:
     def add(self, count: int = 1) -> None:
         for _ in range(count):
             self.events += 1
-            self.tally.add(_event(self.events), self._clock.now_ms())
+            for _ in self.tally.add(_event(self.events), self._clock.now_ms()):
+                pass
 
     async def check(self, subscription: Subscription, cursor: str) -> None:
         if not cursor.startswith("c"):
@@ -145,13 +153,8 @@ class World:
         self.proxy.client_reads(granted.lease.id, LeaseRead(**read))
 
 
-@asynccontextmanager
-async def calling(clock: Clock) -> AsyncIterator[Caller]:
-    caller = Caller(clock, allow_hosts=["127.0.0.1", "localhost"])
-    try:
-        yield caller
-    finally:
-        await caller.close()
+def calls(clock: Clock) -> Caller:
+    return Caller(clock, allow_hosts=["127.0.0.1", "localhost"])
 
 
 @asynccontextmanager
@@ -183,7 +186,8 @@ async def proxying(log: MemoryLog, store: MemoryStore, clock: Clock, caller: Cal
 @asynccontextmanager
 async def world(clock: Clock | None = None, *leases: Lease, **more: Any) -> AsyncIterator[World]:
     clock = clock or SystemClock()
-    async with receiving() as receiver, calling(clock) as caller:
+    async with receiving() as receiver:
+        caller = calls(clock)
         log, store = MemoryLog(clock), MemoryStore(clock)
         store.leases |= {lease.id: lease for lease in leases}
         async with proxying(log, store, clock, caller, **more) as proxy:
@@ -469,6 +473,31 @@ async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
         assert w.receiver.connections == CALLS_PER_HOST_MAX
 
 
+async def test_a_write_that_takes_long_keeps_no_slot_for_calls_from_another_lease() -> None:
+    """Slots are for calls: while what their answers mean is being stored, the next leases are called."""
+    async with world(leases_max=100) as w:
+        for _ in range(2 * CALLS_PER_HOST_MAX):
+            await w.grant()
+        w.log.add()
+        w.store.holds = lambda lease: lease.state is LeaseState.NOTIFIED
+        await w.receiver.got(2 * CALLS_PER_HOST_MAX)
+        assert w.store.held > 0, "nothing was held up"
+        w.store.holds = lambda _: False
+        await until(lambda: all(lease.state is LeaseState.NOTIFIED for lease in w.store.leases.values()))
+
+
+async def test_others_have_their_turn_while_one_event_wakes_very_many() -> None:
+    async with world(leases_max=3000) as w:
+        w.receiver.answer = lambda _: None
+        for _ in range(3000):
+            await w.grant()
+        told = w.log.tally.add(_event(1), w.clock.now_ms())
+        assert sum(1 for _ in told) == 3000, "between any two leases others may run"
+        await w.receiver.got(CALLS_PER_HOST_MAX)
+        assert w.receiver.connections == CALLS_PER_HOST_MAX
+        assert sum(lease.state is LeaseState.CALLING for lease in w.store.leases.values()) <= IN_HAND_PER_HOST_MAX
+
+
 # Ending
 
 
@@ -651,18 +680,18 @@ async def test_a_proxy_that_has_not_proved_for_seconds_that_a_lease_is_its_own_w
 
 async def test_a_lease_whose_key_is_missing_ends_the_proxy_and_stays() -> None:
     clock = ManualClock()
-    async with calling(clock) as caller:
-        store = MemoryStore(clock, {"1": lease("1", seals=sealer(bytes(32)))})
-        async with proxying(MemoryLog(clock), store, clock, caller) as proxy:
-            assert not proxy.is_ready
-            with pytest.raises(ConfigError, match="which are not in lease_key_file"):
-                await proxy.run()
-        assert set(store.leases) == {"1"}
+    store = MemoryStore(clock, {"1": lease("1", seals=sealer(bytes(32)))})
+    async with proxying(MemoryLog(clock), store, clock, calls(clock)) as proxy:
+        assert not proxy.is_ready
+        with pytest.raises(ConfigError, match="which are not in lease_key_file"):
+            await proxy.run()
+    assert set(store.leases) == {"1"}
 
 
 async def test_a_proxy_seals_anew_with_the_first_key_what_it_takes_over() -> None:
     clock, old, new = ManualClock(), bytes(32), bytes(range(32))
-    async with receiving() as receiver, calling(clock) as caller:
+    async with receiving() as receiver:
+        caller = calls(clock)
         log, store = MemoryLog(clock), MemoryStore(clock)
         store.leases = {str(n): lease(str(n), url=receiver.url, seals=sealer(old)) for n in range(20)}
         async with proxying(log, store, clock, caller, sealer=sealer(new, old), leases_max=100):
@@ -676,7 +705,8 @@ async def test_a_proxy_seals_anew_with_the_first_key_what_it_takes_over() -> Non
 async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_same_id(at: int, when: str) -> None:
     """Writes: 1 the lease, 2 the fixed wake-up, 3 its acceptance, 4 and 5 the same of the second wake-up, a minute later."""
     clock = ManualClock()
-    async with receiving() as receiver, calling(clock) as caller:
+    async with receiving() as receiver:
+        caller = calls(clock)
         log, store = MemoryLog(clock), MemoryStore(clock, dies_at=(at, when))
         async with proxying(log, store, clock, caller) as first:
             granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))

@@ -212,25 +212,6 @@ async def test_a_request_repeated_with_its_key_makes_one_lease(access: Service, 
         await wake_up(push, first.json())
 
 
-COSTLY = "n"
-for _ in range(9):
-    COSTLY = f"({COSTLY} IN (1, 2, 3, 4, 5))"
-
-
-async def test_a_lease_whose_filter_costs_too_much_does_not_stall_the_proxy(access: Service, push: Service, stream: Readings) -> None:
-    client = Reader(access.url, stream.stream)
-    await client.stand()
-    async with httpx.AsyncClient(timeout=30, base_url=push.url) as http:
-        answer = await http.post("/v1/leases", json=lease_body(client, "http://127.0.0.1:9/hook", where=COSTLY))
-        stream.add(100)
-        async with asyncio.timeout(5):
-            assert (await http.get("/healthz")).status_code == 200
-        if answer.status_code == 201:
-            await wake_up(push, answer.json())
-        else:
-            assert (answer.status_code, answer.json()["title"]) == (422, "filter")
-
-
 async def test_only_events_that_the_filter_wants_wake(access: Service, push: Service, stream: Readings) -> None:
     client = Reader(access.url, stream.stream)
     async with (

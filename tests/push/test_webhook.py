@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from pathlib import Path
 
@@ -33,17 +36,9 @@ NOW_MS = 1_790_000_000_000
 
 
 @pytest.fixture
-async def caller() -> AsyncIterator[Callable[..., Caller]]:
-    """Makes callers, and closes them at the end."""
-    made: list[Caller] = []
-
-    def make(**more: object) -> Caller:
-        made.append(Caller(SystemClock(), **{"allow_hosts": ["127.0.0.1"], **more}))
-        return made[-1]
-
-    yield make
-    for one in made:
-        await one.close()
+def caller() -> Callable[..., Caller]:
+    """Makes callers."""
+    return lambda **more: Caller(SystemClock(), **{"allow_hosts": ["127.0.0.1"], **more})
 
 
 def facts(**more: object) -> dict[str, object]:
@@ -169,6 +164,46 @@ async def test_the_checked_address_is_called_with_the_name_as_host_and_as_sni(ca
         assert isinstance(await trusting.call(f"https://other.example:{receiver.port}/x", WAKE), Failed)  # not its certificate
     assert asked == ["hooks.example", "other.example"]
     assert [call.headers["host"] for call in receiver.calls] == [f"hooks.example:{receiver.port}"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\n", Taken()),
+        (b"HTTP/1.0 200\r\n\r\n", Taken()),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Taken()),
+        (b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n", Gone("the endpoint answered 410")),
+        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Failed("the endpoint answered 101")),
+        (b"HTTP/1.1 429 X\r\nRETRY-AFTER: 7\r\n\r\n", Failed("the endpoint answered 429", 7.0)),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\nbegin", Taken()),
+    ],
+)
+async def test_what_counts_of_an_answer_is_its_head(answer: bytes, expected: object, caller: Callable[..., Caller]) -> None:
+    async with answering(answer) as url:
+        assert await caller().call(url, WAKE) == expected
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 20", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000, b"HTTP/1.1 200 OK\r\n"]
+)
+async def test_what_is_no_answer_is_a_failure(answer: bytes, caller: Callable[..., Caller]) -> None:
+    async with answering(answer) as url:
+        assert isinstance(await caller().call(url, WAKE), Failed)
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """An endpoint that says these bytes and ends the connection."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(WAKE.body.encode())
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
 
 
 def test_a_body_takes_as_many_previews_as_fit_and_no_more_than_3_kb() -> None:

@@ -1,0 +1,111 @@
+"""What is refused because it would cost too much, by a real proxy: the filter, one filter too many, one lease too many."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.watchers import SCANNED_MAX
+from edgewake.protocol import lease_record, topics
+from tests.push.service import Reader, Readings, Service, readings, serving
+from tests.services import Kafka
+
+LEASES_MAX = SCANNED_MAX + 2
+AT_ONCE = 50
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("limits")
+
+
+@pytest.fixture(scope="module")
+def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
+    with serving("access", kafka.bootstrap, directory) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def push(kafka: Kafka, directory: Path) -> Iterator[Service]:
+    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], leases_max=LEASES_MAX) as service:
+        yield service
+
+
+class Asking:
+    """Asks for leases on one stream that wake nobody, and takes out of Kafka what was granted."""
+
+    def __init__(self, http: httpx.AsyncClient, client: Reader) -> None:
+        self.http = http
+        self._client = client
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self.granted: list[str] = []
+
+    async def ask(self, where: str) -> httpx.Response:
+        subscription = {"streams": [self._client.stream], "where": where}
+        body = {"subscription": subscription, "cursor": self._client.cursor, "endpoint": {"url": "http://127.0.0.1:9/hook"}}
+        async with self._at_once:
+            answer = await self.http.post("/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        if answer.status_code == 201:
+            self.granted.append(answer.json()["id"])
+        return answer
+
+
+@pytest.fixture
+def stream(kafka_config: KafkaConfig) -> Readings:
+    return readings(kafka_config, f"limits_{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+async def asking(access: Service, push: Service, kafka_config: KafkaConfig, stream: Readings) -> AsyncIterator[Asking]:
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with httpx.AsyncClient(timeout=60, base_url=push.url) as http:
+        asking = Asking(http, client)
+        yield asking
+    push.process.stop()
+    producer = clients.producer(kafka_config, "test-limits")
+    for lease_id in asking.granted:
+        producer.produce(topics.LEASES, key=lease_id, value=None, partition=lease_record.partition_of(lease_id))
+    assert producer.flush(30) == 0
+    push.restart()
+
+
+NESTED = "n"
+for _ in range(8):
+    NESTED = f"({NESTED} IN (1, 2, 3, 4, 5))"
+"""Each level evaluated once per item would cost five times the one below: a fifth of a second an event."""
+EVENTS = 2000
+
+
+async def test_a_filter_that_costs_too_much_is_refused_and_one_that_only_looks_so_holds_nobody_up(asking: Asking, stream: Readings) -> None:
+    refused = await asking.ask(" OR ".join(f"street LIKE '%_a_b_c_d_e_f_g_h%{n}'" for n in range(5)))
+    assert (refused.status_code, refused.json()["title"]) == (422, "filter"), refused.text
+    assert "costs 13624 steps an event at worst, expected at most 10000" in refused.json()["detail"]
+    granted = await asking.ask(f"{NESTED} IS NULL")
+    assert granted.status_code == 201
+    stream.add(EVENTS, per_frame=10)
+    headers = {"Authorization": f"Bearer {granted.json()['token']}"}
+    async with asyncio.timeout(60):
+        while (await asking.http.get(f"/v1/leases/{granted.json()['id']}", headers=headers)).json()["unseen_count"] < EVENTS:
+            await asyncio.sleep(0.05)
+
+
+async def test_bounds_hold_for_who_asks_at_the_same_time_and_are_told(asking: Asking) -> None:
+    scanned = await asyncio.gather(*(asking.ask(f"n > {1000 + k}") for k in range(SCANNED_MAX + AT_ONCE)))
+    statuses = [answer.status_code for answer in scanned]
+    assert (statuses.count(201), statuses.count(429)) == (SCANNED_MAX, AT_ONCE), "asked for at the same time, they count all the same"
+    one_too_many = next(answer for answer in scanned if answer.status_code == 429)
+    assert one_too_many.json()["title"] == "too many filters"
+    assert int(one_too_many.headers["Retry-After"]) > 0
+
+    assert [(await asking.ask(f"device = 'd{k}'")).status_code for k in range(2)] == [201, 201], "filters that an index finds are no burden"
+    full = await asking.ask("device = 'd3'")
+    assert (full.status_code, full.json()["title"]) == (429, "too many leases")
+    assert int(full.headers["Retry-After"]) > 0
