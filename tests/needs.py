@@ -1,4 +1,4 @@
-"""Installs what the tests need beyond Python: Java, Mosquitto, nginx, Chromium, Node with the page's and the reader's tests, the jars.
+"""Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan, Chromium, Node with its packages, the jars.
 
 `python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
 """
@@ -18,6 +18,8 @@ from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 
 JS = Path(__file__).with_name("js")
+NGINX_MODULES = Path("/usr/lib/nginx/modules")
+"""Where Debian's packages put them."""
 
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> None:
@@ -32,6 +34,12 @@ def library(name: str, package: str, what: str) -> None:
     try:
         ctypes.CDLL(name)
     except OSError:
+        apt.install((package,), what=what)
+
+
+def nginx_module(name: str, package: str, what: str) -> None:
+    """A module of nginx, else Debian's package."""
+    if not (NGINX_MODULES / name).exists():
         apt.install((package,), what=what)
 
 
@@ -56,6 +64,7 @@ def main() -> None:
         program(("npm",), ("npm",), "npm")
         program(("openssl",), ("openssl",), "OpenSSL")
         program(("nginx",), ("nginx-light",), "nginx")
+        nginx_module("ngx_nchan_module.so", "libnginx-mod-nchan", "nchan, a rival in the benchmark of event streams")
         program(("curl",), ("curl",), "curl")
         program(("git",), ("git",), "git")
         program(("systemd-analyze",), ("systemd",), "systemd-analyze")

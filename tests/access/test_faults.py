@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import socket
 import time
@@ -11,11 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
+from playwright.async_api import Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, numbers, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, eventually
+
+FAULTY = "tests.access.faulty_server"
 
 
 def metric(running: Server, name: str) -> float:
@@ -118,6 +123,58 @@ async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
                 events = await slow.take(12_000)
             assert numbers(events) == [("dev-1", n) for n in range(1, 12_001)]
             assert metric(bounded, "edgewake_access_replayed_blocks") > 0
+
+
+async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_elses(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed]
+) -> None:
+    feed = new_feed(partitions=1)
+    with server(access_directory, kafka_config, cursor_key, module=FAULTY) as faulty:
+        async with open_stream(faulty.url, feed.name, where="abs(n) > 0") as failing, open_stream(faulty.url, feed.name) as other:
+            await failing.until_cursor()
+            await other.until_cursor()
+            feed.send(n=2)
+            assert numbers(await failing.take(2)) == [("dev-1", 1), ("dev-1", 2)]
+            feed.send(n=2)
+            last = [event async for event in failing.events()]
+            assert [(event.type, orjson.loads(event.data)["code"]) for event in last] == [("problem", "subscription_failed")]
+            assert "a bug of ours" in orjson.loads(last[0].data)["detail"]
+            assert (failing.ended, failing.parser.retry_ms) == (True, 30_000), "it would fail again, so it is told to take its time"
+            assert numbers(await other.take(4)) == [("dev-1", n) for n in range(1, 5)]
+            cursor = failing.parser.last_event_id
+        assert metric(faulty, 'edgewake_access_ended_total{why="failed"}') == 1
+        async with open_stream(faulty.url, feed.name, cursor=cursor, where="n > 0") as again:  # another filter, at the same place
+            assert numbers(await again.take(2)) == [("dev-1", 3), ("dev-1", 4)]
+
+
+async def test_a_fault_of_ours_is_500_for_programs_and_later_for_a_browser_which_comes_back(
+    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, browser_page: Page
+) -> None:
+    with server(access_directory, kafka_config, cursor_key, module=FAULTY, retry_ms=100) as faulty:
+        address = f"{faulty.url}/v1/streams/faulty_{secrets.token_hex(6)}/events"
+        program = httpx.get(address, timeout=30)
+        assert (program.status_code, program.json()["type"]) == (500, "urn:edgewake:problem:internal")
+        browser = httpx.get(address, timeout=30, headers={"Sec-Fetch-Mode": "cors"})
+        assert (browser.status_code, browser.headers["edgewake-start"]) == (200, "later")
+        assert browser.headers["content-type"].startswith("text/event-stream")
+        refused = metric(faulty, 'edgewake_access_refused_total{code="internal"}')
+        await browser_page.goto(f"{faulty.url}/healthz")
+        await browser_page.evaluate("address => { window.source = new EventSource(address); }", address)
+        await eventually(lambda: metric(faulty, 'edgewake_access_refused_total{code="internal"}') >= refused + 2, "it comes again")
+        assert await browser_page.evaluate("source.readyState") != 2, "closed for ever"
+
+
+async def test_a_filter_of_ins_within_ins_keeps_nobody_waiting(access_a: Server, new_feed: Callable[..., Feed]) -> None:
+    """Evaluated once per item at each level it would take a fifth of a second an event; 2000 events are a quarter of an hour."""
+    feed = new_feed(partitions=1)
+    feed.send(n=100, frames=20)
+    nested = "n"
+    for _ in range(8):
+        nested = f"({nested} IN (1, 2, 3, 4, 5))"
+    async with open_stream(access_a.url, feed.name, where=f"{nested} IS NULL", from_="earliest") as stream:
+        alive = asyncio.create_task(asyncio.to_thread(httpx.get, f"{access_a.url}/healthz", timeout=DEADLINE_S))
+        assert (await alive).status_code == 200
+        assert len(await stream.take(2000)) == 2000
 
 
 async def test_a_silent_stream_has_heartbeats(access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed) -> None:

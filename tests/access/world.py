@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -47,14 +48,17 @@ class Server:
 
 
 @contextmanager
-def server(directory: Path, config: KafkaConfig, key_file: Path | None, *, port: int | None = None, **settings: Any) -> Iterator[Server]:
-    """A running access server; `settings` are keys of its configuration."""
+def server(
+    directory: Path, config: KafkaConfig, key_file: Path | None, *, port: int | None = None, module: str | None = None, **settings: Any
+) -> Iterator[Server]:
+    """A running access server; `settings` are keys of its configuration. `module`: what to run in the place of `edgewake access`."""
     port = port or free_ports(1)[0]
     name = f"access-{port}"
     path = directory / f"{name}.toml"
     keys = {} if key_file is None else {"cursor_key_file": str(key_file)}
     path.write_text(_toml({"name": name, "port": port, **keys, **settings}, config.bootstrap))
-    running = Server(port, part("access", path, directory / f"{name}.log"))
+    log = directory / f"{name}.log"
+    running = Server(port, part("access", path, log) if module is None else Process([sys.executable, "-m", module, str(path)], log))
     try:
         yield running.start()
     finally:

@@ -9,8 +9,8 @@ arrive within 20 ms are written to a client together, so writes a second stand b
 there are as many of both. "offered" is what is written to Kafka times the clients; where less is delivered, that is the server's, or
 the readers', limit, and clients fall behind without losing anything.
 
-Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined as ours are, and nchan under nginx,
-where Debian's libnginx-mod-nchan is installed. They filter nothing and sign no cursor.
+Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined as ours are, and nchan under nginx
+(Debian's libnginx-mod-nchan, which `python -m tests.needs` installs). They filter nothing and sign no cursor.
 
 `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
 """
@@ -28,7 +28,6 @@ from pathlib import Path
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from tests.bench import sse_nchan
 from tests.bench.figures import Found, rss_mib, run
 from tests.bench.sse_world import access, reading, writing
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
@@ -93,11 +92,10 @@ def _measure_rivals(folder: Path, bootstrap: str, found: Found, theirs: dict[str
         theirs[THROUGHPUT].append(figures["deliveries_per_s"])
         theirs["1 subscriptions: writes"].append(figures["writes_per_s"])
         theirs["1 subscriptions: processor time of a delivery"].append(figures["cpu_us"])
-    if sse_nchan.is_there():
-        with _nchan(folder, bootstrap) as (pid, port):
-            figures = _read_rival(folder, bootstrap, pid, port, OVER)
-            found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(figures["deliveries_per_s"])
-            found["nchan under nginx: processor time of a delivery", "µs", None].append(figures["cpu_us"])
+    with _nchan(folder, bootstrap) as (pid, port):
+        figures = _read_rival(folder, bootstrap, pid, port, OVER)
+        found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(figures["deliveries_per_s"])
+        found["nchan under nginx: processor time of a delivery", "µs", None].append(figures["cpu_us"])
 
 
 def _read_rival(folder: Path, bootstrap: str, pid: int, port: int, rate: int) -> dict[str, float]:

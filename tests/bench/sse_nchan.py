@@ -18,8 +18,9 @@ from confluent_kafka import TopicPartition
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record
+from tests.needs import NGINX_MODULES
 
-MODULE = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
+MODULE = NGINX_MODULES / "ngx_nchan_module.so"
 TICK_S = 0.02
 
 CONFIG = """
@@ -43,11 +44,6 @@ http {{
     }}
 }}
 """
-
-
-def is_there() -> bool:
-    """Is the module installed?"""
-    return MODULE.exists()
 
 
 def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:

@@ -1,0 +1,43 @@
+"""`edgewake access --config FILE` with two faults of ours built in, for what its clients are told of them.
+
+abs() in a filter fails for 3, and a stream whose name begins with `faulty_` cannot be opened: `python -m tests.access.faulty_server FILE`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from edgewake.cloud.access.run import main
+from edgewake.cloud.log import filter as filters
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.subscription import Plan
+from edgewake.protocol.lease import Subscription
+
+_open = Hub.open
+
+
+def abs_but_of_3(part: filters.Evaluate) -> filters.Evaluate:
+    """Like abs, with a bug."""
+
+    def run(event: filters.Event) -> Any:
+        value = part(event)
+        if value == 3:
+            raise ArithmeticError("a bug of ours")
+        return abs(value)
+
+    return run
+
+
+async def open_with_a_bug(hub: Hub, subscription: Subscription) -> Plan:
+    """Like Hub.open, with a bug."""
+    if subscription.streams[0].startswith("faulty_"):
+        raise KeyError("a bug of ours")
+    return await _open(hub, subscription)
+
+
+if __name__ == "__main__":
+    filters._COMPILERS["abs"] = abs_but_of_3  # type: ignore[index]
+    Hub.open = open_with_a_bug  # type: ignore[method-assign]
+    main(Path(sys.argv[1]), host=None, port=None, verbose=False)
