@@ -6,7 +6,8 @@ One reading, one filtering and one encoding serve them all:
        │                                                   └──▶ lost: the range is no longer kept; everybody is told, it is over
        └──▶ parked: nothing is left; goes on with the next records
 
-A partition whose older records cannot be read is left out, so that it holds up none of the others, and is tried again.
+A partition whose older records cannot be read is left out, so that it holds up none of the others, and is tried again. Blocks are held by
+as many cohorts as there is room for (`edgewake.cloud.log.block_slots`); the others wait for their turn.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from edgewake.cloud.log.block_slots import Claim
 from edgewake.cloud.log.chunks import Key
 from edgewake.cloud.log.reader import At, Reader, Stop
 from edgewake.cloud.log.replay import Answer, Block, BlockKey, Gone
@@ -51,6 +53,7 @@ class Cohort:
         self._blocks: dict[At, Block] = {}
         self._asked: set[At] = set()
         self._left_out: set[At] = set()
+        self._room = Claim(self._granted)
 
     def work(self, is_time_up: IsTimeUp) -> bool:
         """Go on until the time is up; True when there is more to do. What fails ends the view and nothing else."""
@@ -87,9 +90,18 @@ class Cohort:
     def _finish(self, reader: Reader, *, is_at_end: bool) -> None:
         self._view.finish(self, reader.batch(is_at_end=is_at_end), is_at_end=is_at_end and not self._left_out)
 
+    def release(self) -> None:
+        """Hold no blocks."""
+        self._blocks.clear()
+        self._view.block_slots.give_back(self._room)
+
+    def _granted(self) -> None:
+        self._view.continue_(self)
+
     def _park(self) -> None:
         self.is_parked = True
         self._reader = None
+        self.release()
         self._view.park(self)
         if self._left_out:
             self._left_out.clear()
@@ -110,9 +122,14 @@ class Cohort:
     # Older records.
 
     def _has_blocks(self, reader: Reader) -> bool:
-        """Are there blocks for all older partitions? Asks for those that are missing."""
-        for at in reader.older():
-            if at in self._left_out or at in self._asked:
+        """Are there blocks for all older partitions? Asks for those that are missing, once there is room for them."""
+        wanted = [at for at in reader.older() if at not in self._left_out]
+        if wanted and self._room.has < len(wanted):
+            self._blocks.clear()
+            if not self._view.block_slots.take(self._room, len(wanted)):
+                return False
+        for at in wanted:
+            if at in self._asked:
                 continue
             key = reader.block_key(at)
             if self._covers(at, key):

@@ -15,8 +15,10 @@ READER_BYTES: Final = 3 * MIB
 """A Kafka reader of older records, librdkafka's queues included."""
 KAFKA_BYTES: Final = 16 * MIB
 """The reader of new records with its queue, two batches on their way, and the clients for questions."""
-PLACE_BYTES: Final = 384 * 1024
-"""A chunk that is being made, 64 KB, and the block of older records that it is made from, 256 KB and a record."""
+CHUNK_BYTES: Final = 64 * 1024
+"""A chunk that is being made."""
+BLOCK_BYTES: Final = 320 * 1024
+"""A block of older records, 256 KB and a record."""
 
 
 class HubConfig(Config):
@@ -34,6 +36,9 @@ class HubConfig(Config):
     """Bytes of events kept decoded for the next reader; the oldest go first."""
     replay_bytes: int = Field(default=8 * MIB, ge=MIB)
     """Bytes of older blocks kept for the next reader; the least used go first."""
+    blocks_max: int = Field(default=500, ge=1)
+    """Blocks of older records, 320 KB at most, that are held while something is made from them: one for each partition that a reader finds
+    old. Who finds no room waits for its turn."""
     replay_readers: int = Field(default=2, ge=1, le=32)
     """Kafka readers for older records, for all clients together; each takes some 3 MB."""
     followed_max: int = Field(default=200, ge=1)
@@ -51,11 +56,12 @@ class HubConfig(Config):
         """Memory for streams and what is made of them, at most, beside the process itself:
 
             tails_bytes + decoded_bytes + replay_bytes + chunks_bytes
-            + views × VIEW_BYTES + replay_readers × READER_BYTES + KAFKA_BYTES + places × PLACE_BYTES
+            + views × VIEW_BYTES + replay_readers × READER_BYTES + KAFKA_BYTES + places × CHUNK_BYTES + blocks_max × BLOCK_BYTES
 
         `views` are different subscriptions (None: as many as are allowed), `places` different positions in the past at which chunks are
-        being made. Whoever stands at the same place shares one; a place in n partitions that are all old holds n blocks.
+        being made. Whoever stands at the same place shares one.
         """
         kept = self.tails_bytes + self.decoded_bytes + self.replay_bytes + self.chunks_bytes
+        blocks = self.blocks_max * BLOCK_BYTES
         open_views = self.views_max if views is None else views
-        return kept + open_views * VIEW_BYTES + self.replay_readers * READER_BYTES + KAFKA_BYTES + places * PLACE_BYTES
+        return kept + open_views * VIEW_BYTES + self.replay_readers * READER_BYTES + KAFKA_BYTES + places * CHUNK_BYTES + blocks

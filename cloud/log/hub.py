@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
+from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.catalogue import Catalogue, Topic
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.cohort import Lost
@@ -89,6 +90,7 @@ class Hub:
         self.decoder = Decoder(config.decoded_bytes)
         self.streams = FollowedStreams(config, on_lost=lambda entry: self._close(entry, "what was to be read next is no longer kept"))
         self.replay = Replay(kafka_config, name, readers=config.replay_readers, kept_bytes=config.replay_bytes, failed=self._fail)
+        self.block_slots = BlockSlots(config.blocks_max)
         self.chunks = Chunks(config.chunks_bytes)
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
         self.cohorts_reading = 0
@@ -106,6 +108,7 @@ class Hub:
         self._shared = Shared(
             self.decoder,
             self.replay,
+            self.block_slots,
             self.chunks,
             self.turns,
             clock,

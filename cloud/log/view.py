@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar, cast
 
+from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.chunks import CHUNK_OVERHEAD_BYTES, Chunk, Chunks, Key
 from edgewake.cloud.log.cohort import Cohort, Lost
 from edgewake.cloud.log.decode import Decoder
@@ -51,6 +52,7 @@ class Shared:
 
     decoder: Decoder
     replay: Replay
+    block_slots: BlockSlots
     chunks: Chunks
     turns: Turns
     clock: Clock
@@ -70,6 +72,7 @@ class View(Generic[C]):
         self.plan = plan
         self.encoding = encoding
         self.replay = shared.replay
+        self.block_slots = shared.block_slots
         self.horizon = shared.horizon
         self.call_later = shared.call_later
         self.ended: ViewEnded | None = None
@@ -137,6 +140,8 @@ class View(Generic[C]):
         if self.ended is None:
             self.ended = error
             self._shared.on_cohorts(len(self._parked) - len(self._cohorts))
+            for cohort in self._cohorts.values():
+                cohort.release()
             self._cohorts.clear()
             self._parked.clear()
             for subscriber in self.subscribers:
@@ -204,6 +209,7 @@ class View(Generic[C]):
         """A cohort without subscribers."""
         if self._cohorts.get(cohort.key) is cohort:
             del self._cohorts[cohort.key]
+            cohort.release()
             self._shared.on_cohorts(-1)
 
     def _start(self, cohort: Cohort, *, live: bool) -> None:
@@ -221,11 +227,13 @@ class View(Generic[C]):
                 subscriber.move_to(there)
             there.subscribers |= cohort.subscribers
             cohort.subscribers.clear()
+            cohort.release()
             self._shared.on_cohorts(-1)
             return
         was_live = cohort.is_live
         if is_at_end:
             cohort.is_parked = True
+            cohort.release()
             self._shared.on_cohorts(-1)
             self._parked.add(cohort)
             if not was_live:

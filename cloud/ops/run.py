@@ -7,7 +7,7 @@ import gc
 import logging
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.device_table import Event
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.keys import Keys
@@ -80,7 +81,7 @@ async def run(settings: OpsConfig) -> None:
     def on_changes(changes: list[Change]) -> None:
         now = clock.now_ms()
         tables.is_loaded = reader.ready.is_set()
-        events = [event for change in changes for event in tables.apply(change, now=now)]
+        events = apply(tables, changes, now=now)
         if tables.is_loaded:
             ring.publish(events)
 
@@ -160,6 +161,14 @@ async def _look(tables: OpsTables, ring: EventRing, keys: Keys, clock: Clock) ->
 async def _settle_when(ready: asyncio.Event) -> None:
     await ready.wait()
     settle()
+
+
+def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Event]:
+    """Put changes into the tables. What they load lives long: the cycle collector need not go through it again and again meanwhile."""
+    events = [event for change in changes for event in tables.apply(change, now=now)]
+    if not tables.is_loaded:
+        gc.freeze()
+    return events
 
 
 def settle() -> None:

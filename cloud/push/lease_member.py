@@ -2,7 +2,7 @@
 
 The proxy that is assigned a partition fences its earlier owner, reads the partition from its beginning, and hands its leases over; other
 partitions go on meanwhile. A proxy that dies is followed by its own restart at once (static membership by name) or by the others after
-SESSION_TIMEOUT_MS. One thread polls Kafka; the callbacks run on the event loop.
+`session_timeout_s`. One thread polls Kafka; the callbacks run on the event loop.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from edgewake.protocol.lease_record import Lease
 log = logging.getLogger("edgewake.push")
 
 GROUP: Final = "edgewake-push"
-SESSION_TIMEOUT_MS: Final = 6000
-"""A proxy that was silent so long has lost its leases. Kafka's least, so that another takes over soon."""
 POLL_RECORDS: Final = 500
 RETRY_S: Final = (0.2, 5.0)
 """First and longest wait between attempts to reach Kafka."""
@@ -58,10 +56,16 @@ class _Reading:
 class Membership:
     """The group member."""
 
-    def __init__(self, config: KafkaConfig, name: str, url: str, *, owner: Owner, clock: Clock, rng: random.Random) -> None:
-        """`url`: where other proxies reach this one; it is part of the client id, by which they find it."""
+    def __init__(
+        self, config: KafkaConfig, name: str, url: str, *, owner: Owner, clock: Clock, rng: random.Random, session_timeout_s: float
+    ) -> None:
+        """`url`: where other proxies reach this one; it is part of the client id, by which they find it.
+
+        `session_timeout_s`: a proxy that was silent so long has lost its leases.
+        """
         self._config = config
         self._name = name
+        self._session_timeout_ms = round(session_timeout_s * 1000)
         self._client_id = f"{name}@{url}"
         self._owner = owner
         self._clock = clock
@@ -102,8 +106,8 @@ class Membership:
             **{
                 "group.instance.id": self._name,
                 "partition.assignment.strategy": "cooperative-sticky",  # who has a partition keeps it when another joins, if that is fair
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
-                "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 4,
+                "session.timeout.ms": self._session_timeout_ms,
+                "heartbeat.interval.ms": self._session_timeout_ms // 4,
                 "enable.partition.eof": True,
                 "queued.max.messages.kbytes": 4096,
             },

@@ -73,6 +73,7 @@ class Proxy:
         rng: random.Random,
         random_bytes: Callable[[int], bytes],
         leases_max: int,
+        session_timeout_s: float,
         metrics: Metrics,
     ) -> None:
         self._watch = watch
@@ -83,7 +84,7 @@ class Proxy:
         self._leases_max = leases_max
         self._metrics = metrics
         self._granting: dict[str, asyncio.Lock] = {}
-        waker = Waker(watch, caller, sealer, clock, rng=rng, metrics=metrics)
+        waker = Waker(watch, caller, sealer, clock, rng=rng, metrics=metrics, session_timeout_s=session_timeout_s)
         self._tending = waker.tending = Tending(
             watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, begin_wakes=waker.begin_wakes
         )

@@ -61,6 +61,9 @@ class PushConfig(config.Config):
     """Certificates to trust beside the system's, PEM, for endpoints with a private authority."""
     leases_max: int = Field(default=100_000, ge=1)
     """Leases of this proxy at most, some 2 KB of memory each; one more is answered 429."""
+    session_timeout_s: float = Field(default=6, ge=1, le=60)
+    """Seconds of silence after which other proxies take this one's leases over. 6 is the least that a broker allows by default
+    (`group.min.session.timeout.ms`)."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -85,8 +88,19 @@ async def run(settings: PushConfig) -> None:
     watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name)
     metrics = Metrics(registry)
     metrics.behind.set_function(lambda: watch.behind)
-    proxy = Proxy(watch, caller, sealer, clock, rng=rng, random_bytes=os.urandom, leases_max=settings.leases_max, metrics=metrics)
-    member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng)
+    proxy = Proxy(
+        watch,
+        caller,
+        sealer,
+        clock,
+        rng=rng,
+        random_bytes=os.urandom,
+        leases_max=settings.leases_max,
+        session_timeout_s=settings.session_timeout_s,
+        metrics=metrics,
+    )
+    session_s = settings.session_timeout_s
+    member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng, session_timeout_s=session_s)
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
     app = make_app(proxy, peers, registry, progress=lambda: _progress(member, proxy))

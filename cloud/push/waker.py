@@ -9,7 +9,7 @@ Many are in hand at once, so that one transaction stores the wake-ups of many le
 A proxy that dies between any two is followed by one that reads the lease and repeats the step. So a wake-up may come twice, with the same
 webhook-id, and none is lost. The client's own cursor is never changed here.
 
-*Ownership is checked before each call*: by the write of step 1, or by another one where that is longer ago than PROOF_S. What remains is
+*Ownership is checked before each call*: by the write of step 1, or by another one where that is longer ago than `proof_s`. What remains is
 a proxy that is frozen between this check and the call itself: when it wakes up it may send one wake-up that its successor sent too (with
 the same id), or one for a lease that was ended meanwhile.
 """
@@ -34,9 +34,9 @@ from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 
 log = logging.getLogger("edgewake.push")
 
-PROOF_S: Final = 2.0
-"""A proxy that proved so long ago that a partition is its own proves it again, by a write, before it calls an endpoint. Well below the
-time after which a silent proxy's leases are given to another."""
+PROOFS_PER_SESSION: Final = 3
+"""A proxy that last proved a third of its session ago that a partition is its own proves it again, by a write, before it calls an endpoint:
+well before a silent proxy's leases are given to another."""
 BEGUN_AT_ONCE: Final = 16
 """Wake-ups that are begun before requests and calls get their turn: some 0.1 ms each."""
 
@@ -44,13 +44,24 @@ BEGUN_AT_ONCE: Final = 16
 class Waker:
     """Calls the endpoints of leases whose wake-up is due."""
 
-    def __init__(self, watch: Watch, caller: webhook.Caller, sealer: Sealer, clock: Clock, *, rng: random.Random, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        caller: webhook.Caller,
+        sealer: Sealer,
+        clock: Clock,
+        *,
+        rng: random.Random,
+        metrics: Metrics,
+        session_timeout_s: float,
+    ) -> None:
         self._watch = watch
         self._caller = caller
         self._sealer = sealer
         self._clock = clock
         self._rng = rng
         self._metrics = metrics
+        self._proof_s = session_timeout_s / PROOFS_PER_SESSION
         self._queue = WakeQueue()
         self._slots = CallSlots()
         self.tending: Tending
@@ -142,10 +153,10 @@ class Waker:
         return lease_state.stored(lease, pending, counted_to=counted_to, count=unseen.count, gap=unseen.gap)
 
     async def _store_unless_proved(self, tended: Tended) -> None:
-        """Before a call: the lease is ours as of PROOF_S ago at most."""
+        """Before a call: the lease is ours as of `proof_s` ago at most."""
         partition = self.tending.partitions.get(tended.partition)
         proved_at = float("-inf") if partition is None else partition.writer.proved_at
-        if self._clock.monotonic_s() - proved_at > PROOF_S:
+        if self._clock.monotonic_s() - proved_at > self._proof_s:
             await self.tending.store(tended)
 
     async def _finish(self, tended: Tended, lease: Lease) -> None:

@@ -28,4 +28,4 @@ class Watch(Protocol):
         """Count no more."""
 
     def cursor(self, counter: Counter) -> str | None:
-        """Up to where it has counted; None while it is being brought to the live end."""
+        """Up to where it has counted; None while it is being brought to the live end, and in the midst of counting."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -37,7 +37,9 @@ from edgewake.protocol.lease import Subscription
 log = logging.getLogger("edgewake.push")
 
 MIB: Final = 1024 * 1024
-HUB: Final = HubConfig(tail_bytes=MIB, tails_bytes=16 * MIB, decoded_bytes=4 * MIB, replay_bytes=4 * MIB, chunks_bytes=8 * MIB)
+HUB: Final = HubConfig(
+    tail_bytes=MIB, tails_bytes=16 * MIB, decoded_bytes=4 * MIB, replay_bytes=4 * MIB, chunks_bytes=8 * MIB, blocks_max=32
+)
 """Smaller than an access server's: a wake-up may be some tenths of a second late."""
 EVENT_OVERHEAD_BYTES: Final = 1000
 """Memory of an event beside its data, roughly."""
@@ -212,7 +214,10 @@ class StreamWatcher:
             self._matcher.remove(where)
 
     def cursor(self) -> str | None:
-        """Of what is counted at the live end."""
+        """Of what is counted at the live end; None in the midst of counting, when the counts are already further than a cursor can say."""
+        return None if self._counting.locked() else self._end_cursor()
+
+    def _end_cursor(self) -> str | None:
         if self._cursor is None and self._plan is not None:
             self._cursor = self._hub.codec.encode(self._plan.cursor(self._counted))
         return self._cursor
@@ -247,7 +252,7 @@ class StreamWatcher:
                     task.cancel()
             return True
         finally:
-            self.cursor()  # where everybody who has arrived goes on, whatever comes next
+            self._end_cursor()  # where everybody who has arrived goes on, whatever comes next
             self._hub.close(plan)
             self._plan = None
 
@@ -285,8 +290,7 @@ class StreamWatcher:
                 item = _next(live)
                 if isinstance(item, Chunk):
                     async with self._counting:
-                        await self._count(item.content or ())
-                        self._set_counted(live.positions)
+                        await self._count(item.content or (), live.positions)
                     continue
                 if item is not None:
                     await self._hub.gap(live, item, OnGap.EARLIEST)
@@ -313,14 +317,23 @@ class StreamWatcher:
                 await news.wait()
                 await self._clock.sleep(PACE_S)
 
-    async def _count(self, steps: Sequence[Step]) -> None:
+    async def _count(self, steps: Sequence[Step], to: Positions) -> None:
+        pieces = self._count_in_pieces(steps)
+        try:
+            for _ in pieces:
+                await self._turns.breathe()
+        finally:  # who is cut off counts to the end all the same, so that counts and cursor agree
+            for _ in pieces:
+                pass
+            self._set_counted(to)
+
+    def _count_in_pieces(self, steps: Sequence[Step]) -> Iterator[None]:
         now = self._clock.now_ms()
         for step in steps:
             if step.event.kind != WATERMARK:
                 for tally in list(self._matcher.matches(step.event)):
-                    for _ in tally.add(step.event, now):
-                        await self._turns.breathe()
-            await self._turns.breathe()
+                    yield from tally.add(step.event, now)
+            yield
 
     async def _mark_gap(self) -> None:
         for tally in list(self._matcher.targets()):

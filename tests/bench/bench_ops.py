@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from edgewake.cloud.ops.devices import Presence
 from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.reader import BATCH_MAX
-from edgewake.cloud.ops.run import settle
+from edgewake.cloud.ops.run import apply, settle
 from edgewake.cloud.ops.tables import Change, OpsTables
 from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
@@ -63,12 +63,9 @@ class Steps:
         return found
 
 
-def apply(tables: OpsTables, batch: Sequence[Change]) -> None:
-    """As `ops` does it."""
-    for change in batch:
-        # A copy, as from Kafka: the bench keeps its own rows, and theirs would cost the tables nothing.
-        value = None if change.value is None else bytes(bytearray(change.value))
-        tables.apply(Change(change.topic, change.key, value), now=NOW)
+def copied(change: Change) -> Change:
+    """As from Kafka: the bench keeps its own rows, and theirs would cost the tables nothing."""
+    return Change(change.topic, change.key, None if change.value is None else bytes(bytearray(change.value)))
 
 
 def one(fleet: int) -> tuple[Steps, float]:
@@ -82,9 +79,9 @@ def one(fleet: int) -> tuple[Steps, float]:
     for kind, loaded in (("batch while the tables load", False), ("batch of reports", True)):
         tables.is_loaded = loaded
         if loaded:
-            settle()
+            steps.step("end of the load", settle)
         for i in range(0, len(rows), BATCH_MAX):
-            steps.step(kind, partial(apply, tables, rows[i : i + BATCH_MAX]))
+            steps.step(kind, partial(apply, tables, list(map(copied, rows[i : i + BATCH_MAX])), now=NOW))
     kib = max(0.0, rss_mib(os.getpid()) - before - data_mib) * 1024 / fleet
     names: list[str] = []
     while len(names) < fleet:
@@ -103,6 +100,20 @@ def one(fleet: int) -> tuple[Steps, float]:
     return steps, kib
 
 
+def as_models_kib(fleet: int) -> float:
+    """KiB a device of the same rows kept as models: what was turned down."""
+    rows = changes(fleet, NOW)
+    gc.collect()
+    before = rss_mib(os.getpid())
+    kept = [
+        (DeviceStatus if change.key.endswith("|status") else DeviceSeen).model_validate_json(change.value)
+        for change in rows
+        if change.value is not None
+    ]
+    assert len(kept) == 2 * fleet
+    return (rss_mib(os.getpid()) - before) * 1024 / fleet
+
+
 def measure(_folder: Path, runs: int) -> Found:
     """All fleets, as often as asked."""
     found: Found = defaultdict(list)
@@ -112,6 +123,7 @@ def measure(_folder: Path, runs: int) -> Found:
             for kind, longest_ms in steps.longest_ms.items():
                 found[f"operations API, {fleet:,} devices: {kind}", "ms", BLOCKED_MS].append(longest_ms)
             found[f"operations API, {fleet:,} devices: memory a device", "KiB", None].append(kib)
+        found["memory a device, reports kept as models", "KiB", None].append(as_models_kib(FLEETS[-1]))
     return found
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.block_slots import Claim
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.chunks import UNUSED_S, Chunk
 from edgewake.cloud.log.cohort import Lost
@@ -227,6 +228,36 @@ async def test_chunks_that_nobody_asks_for_are_freed_and_a_view_goes_with_its_la
         assert len(hub.views) == 2
         two.close()
         assert len(hub.views) == 1
+
+
+@pytest.mark.parametrize(("blocks_max", "is_bound"), [(6, True), (500, False)])
+async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks_than_they_may(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed], blocks_max: int, is_bound: bool
+) -> None:
+    """Each place needs a block of each of four partitions. The control: without the bound more are held at once."""
+    feed = new_feed(partitions=4)
+    for device in range(12):
+        feed.send(f"dev-{device}", n=20, frames=5)
+    total = 12 * 100
+    async with hub_on(kafka_config, tail_back_records=0, blocks_max=blocks_max) as hub:
+        peak, take = 0, hub.block_slots.take
+
+        def noting(claim: Claim, count: int) -> bool:
+            nonlocal peak
+            found = take(claim, count)
+            peak = max(peak, hub.block_slots.held)
+            return found
+
+        hub.block_slots.take = noting  # type: ignore[method-assign]
+        readers = [await reading(hub, feed.name, start="earliest", where=f"n > {-i}") for i in range(12)]
+        found = await asyncio.gather(*(reader.pull(total) for reader in readers))
+        assert [len(numbers) for numbers in found] == [total] * 12
+        assert (peak <= 6) == is_bound
+        assert peak >= 4
+        await eventually(lambda: hub.block_slots.held == 0, "who is at the end holds no block")
+        assert hub.cohorts_reading == 0
+        for reader in readers:
+            reader.close()
 
 
 async def test_idle_views_are_not_touched_by_other_streams_records(kafka_config: KafkaConfig, new_feed: Callable[..., Feed]) -> None:

@@ -19,6 +19,7 @@ from edgewake.protocol.lease_record import PARTITIONS, Lease
 from tests.push.builders import lease
 
 CLOCK = SystemClock()
+SESSION_S = 3.0
 
 
 class Owner:
@@ -62,7 +63,7 @@ class Owner:
 @asynccontextmanager
 async def member(config: KafkaConfig, name: str) -> AsyncIterator[Owner]:
     owner = Owner()
-    membership = Membership(config, name, f"http://{name}:1", owner=owner, clock=CLOCK, rng=random.Random(1))
+    membership = Membership(config, name, f"http://{name}:1", owner=owner, clock=CLOCK, rng=random.Random(1), session_timeout_s=SESSION_S)
     task = asyncio.create_task(membership.run())
     try:
         yield owner

@@ -6,14 +6,13 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.watchers import SCANNED_MAX
-from edgewake.protocol import lease_record, topics
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import Kafka
 
@@ -39,13 +38,13 @@ def push(kafka: Kafka, directory: Path) -> Iterator[Service]:
 
 
 class Asking:
-    """Asks for leases on one stream that wake nobody, and takes out of Kafka what was granted."""
+    """Asks for leases on one stream that wake nobody, and ends those that were granted."""
 
     def __init__(self, http: httpx.AsyncClient, client: Reader) -> None:
         self.http = http
         self._client = client
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self.granted: list[str] = []
+        self.granted: list[dict[str, Any]] = []
 
     async def ask(self, where: str) -> httpx.Response:
         subscription = {"streams": [self._client.stream], "where": where}
@@ -53,8 +52,13 @@ class Asking:
         async with self._at_once:
             answer = await self.http.post("/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
         if answer.status_code == 201:
-            self.granted.append(answer.json()["id"])
+            self.granted.append(answer.json())
         return answer
+
+    async def end(self, lease: dict[str, Any]) -> None:
+        async with self._at_once:
+            answer = await self.http.delete(f"/v1/leases/{lease['id']}", headers={"Authorization": f"Bearer {lease['token']}"})
+        assert answer.status_code == 204, answer.text
 
 
 @pytest.fixture
@@ -63,18 +67,13 @@ def stream(kafka_config: KafkaConfig) -> Readings:
 
 
 @pytest.fixture
-async def asking(access: Service, push: Service, kafka_config: KafkaConfig, stream: Readings) -> AsyncIterator[Asking]:
+async def asking(access: Service, push: Service, stream: Readings) -> AsyncIterator[Asking]:
     client = Reader(access.url, stream.stream)
     await client.stand()
     async with httpx.AsyncClient(timeout=60, base_url=push.url) as http:
         asking = Asking(http, client)
         yield asking
-    push.process.stop()
-    producer = clients.producer(kafka_config, "test-limits")
-    for lease_id in asking.granted:
-        producer.produce(topics.LEASES, key=lease_id, value=None, partition=lease_record.partition_of(lease_id))
-    assert producer.flush(30) == 0
-    push.restart()
+        await asyncio.gather(*map(asking.end, asking.granted))
 
 
 NESTED = "n"

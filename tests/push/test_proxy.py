@@ -169,6 +169,7 @@ async def proxying(log: MemoryLog, store: MemoryStore, clock: Clock, caller: Cal
         rng=random.Random(1),
         random_bytes=random_bytes,
         leases_max=more.pop("leases_max", 10),
+        session_timeout_s=6,
         metrics=Metrics(CollectorRegistry()),
     )
     running = asyncio.create_task(proxy.run())

@@ -35,7 +35,7 @@ def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def both(kafka: Kafka, directory: Path) -> Iterator[tuple[Service, Service]]:
-    common = {"allow_hosts": ["127.0.0.1"]}
+    common = {"allow_hosts": ["127.0.0.1"], "session_timeout_s": 3}
     with (
         serving("push", kafka.bootstrap, directory, name="push-a", **common) as one,
         serving("push", kafka.bootstrap, directory, name="push-b", **common) as two,

@@ -34,7 +34,7 @@ def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def proxy(kafka: Kafka, directory: Path) -> Iterator[Service]:
-    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"]) as service:
+    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], session_timeout_s=3) as service:
         yield service
 
 
@@ -167,7 +167,7 @@ async def test_a_second_proxy_takes_over_from_one_that_is_killed(
         other.mkdir(exist_ok=True)
         (other / "cursor.keys").write_text((directory / "cursor.keys").read_text())
         push.process.kill()
-        with serving("push", kafka.bootstrap, other, allow_hosts=["127.0.0.1"]) as second:
+        with serving("push", kafka.bootstrap, other, allow_hosts=["127.0.0.1"], session_timeout_s=3) as second:
             stream.add(2)
             (call, *_) = await receiver.got(1)
             assert call.verified(lease["secret"])["lease"] == lease["id"]

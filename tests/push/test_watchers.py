@@ -92,7 +92,7 @@ async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(kafka
                 watchers.add(one, cursor)
                 joined.append((one, seen))
             if rng.random() < 0.4:
-                await until(lambda: reference.count == stream.written)
+                await until(lambda: reference.count == stream.written and watchers.cursor(reference) is not None)
                 cursor = watchers.cursor(reference)
                 assert cursor is not None
                 known.append((cursor, stream.written))
@@ -106,6 +106,33 @@ async def test_leases_that_join_anywhere_at_any_time_count_each_event_once(kafka
         watchers.remove(reference)
         (watcher,) = watchers._watchers.values()
         assert len(watcher._matcher) == 0
+
+
+async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(kafka_config: KafkaConfig) -> None:
+    """A proxy stores both; its successor counts on from the cursor, and must count nothing twice."""
+    stream = new_stream(kafka_config)
+    async with watching(kafka_config) as watchers:
+        start = await live_cursor(watchers, stream)
+        slow = [counter(stream, f"n > {-k}") for k in range(200)]  # each is evaluated for every event
+        for one in slow:
+            watchers.add(one, start)
+        await until(lambda: not any(one.is_behind for one in slow))
+        await asyncio.to_thread(stream.add, 1500, per_frame=50)
+        seen: dict[str, int] = {}
+        is_midway = False
+        async with asyncio.timeout(60):
+            while slow[-1].count < 1500 or watchers.cursor(slow[-1]) is None:
+                cursor = watchers.cursor(slow[0])
+                if cursor is not None:
+                    seen[cursor] = slow[0].count
+                is_midway |= 0 < slow[0].count < 1500
+                await asyncio.sleep(0)
+        assert is_midway, "nobody looked in the midst of counting"
+        for cursor, count in seen.items():
+            again = counter(stream)
+            watchers.add(again, cursor)
+            await until(lambda again=again: not again.is_behind)  # type: ignore[misc]
+            assert again.count == 1500 - count
 
 
 async def test_a_lease_far_behind_is_brought_on_while_a_new_one_is_served_at_once(kafka_config: KafkaConfig) -> None:

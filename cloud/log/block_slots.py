@@ -1,0 +1,61 @@
+"""How many blocks of older records are held while chunks are made from them. Pure.
+
+A chunk over n partitions that are all old needs n blocks at the same time. Whoever makes one gets room for all of them at once or waits in
+line, so that no two wait for each other; one that needs more than there is room for has it alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """Somebody's room. `on_granted` is called when it comes later."""
+
+    on_granted: Callable[[], None]
+    has: int = 0
+    wants: int = 0
+    """Waits in line for so many; 0: does not wait."""
+
+
+class BlockSlots:
+    """See the module. `most` blocks, but for one claim that needs more."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: deque[Claim] = deque()
+        self.held = 0
+
+    def take(self, claim: Claim, count: int) -> bool:
+        """Have room for `count` blocks; False: not now, and what it had is given back until it is granted all."""
+        if claim.has >= count:
+            return True
+        self.give_back(claim)
+        if not self._waiting and self._fits(count):
+            self._grant(claim, count)
+            return True
+        claim.wants = count
+        self._waiting.append(claim)
+        return False
+
+    def give_back(self, claim: Claim) -> None:
+        """Need no more room, and wait for none."""
+        self.held -= claim.has
+        claim.has = 0
+        if claim.wants:
+            claim.wants = 0
+            self._waiting.remove(claim)
+        while self._waiting and self._fits(self._waiting[0].wants):
+            following = self._waiting.popleft()
+            self._grant(following, following.wants)
+            following.on_granted()
+
+    def _fits(self, count: int) -> bool:
+        return self.held == 0 or self.held + count <= self._most
+
+    def _grant(self, claim: Claim, count: int) -> None:
+        claim.has, claim.wants = count, 0
+        self.held += count
