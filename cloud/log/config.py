@@ -49,8 +49,9 @@ class HubConfig(Config):
     """Different subscriptions at the same time. One more is refused with 503."""
     chunks_bytes: int = Field(default=16 * MIB, ge=MIB)
     """Bytes of what is made ready for clients, of all subscriptions together; the least used go first, and are made again if asked for."""
-    slice_ms: float = Field(default=4, ge=0.5, le=100)
-    """Milliseconds of reading and filtering after which sockets have their turn; half of it adds to the latency while clients catch up."""
+    slice_ms: float = Field(default=2, ge=0.5, le=100)
+    """Milliseconds of reading and filtering after which sockets have their turn. While clients catch up, a new event waits for two or three
+    of them: until it is taken, at its tick, and for its turn."""
 
     def memory_bytes_max(self, *, views: int | None = None, places: int = 0) -> int:
         """Memory for streams and what is made of them, at most, beside the process itself:
