@@ -266,9 +266,7 @@ class Tending:
         """Decide and call, for ever. Ends only by raising what killed a task."""
         while not self._failed.done():
             self._stir.clear()
-            await self._look_at_changed()
-            await self._act_on_due()
-            if self._begin_wakes():
+            if any((self._look_at_some(), self._act_on_some(), self._begin_wakes())):
                 await asyncio.sleep(0)
                 continue
             at = self._agenda.next_at()
@@ -286,16 +284,16 @@ class Tending:
             for wait in waits:
                 wait.cancel()
 
-    async def _look_at_changed(self) -> None:
+    def _look_at_some(self) -> bool:
+        """Plan for leases that have changed, for TURN_S at most; True where there are more."""
         until = self._clock.monotonic_s() + TURN_S
         while (lease_id := self._changed.pop()) is not None:
             tended = self.leases.get(lease_id)
             if tended is not None and not tended.is_waking:
                 self._plan_next(tended)
             if self._clock.monotonic_s() > until:
-                self._begin_wakes()
-                await asyncio.sleep(0)
-                until = self._clock.monotonic_s() + TURN_S
+                return True
+        return False
 
     def _plan_next(self, tended: Tended) -> None:
         lease, counter, now = tended.lease, tended.counter, self._clock.now_ms()
@@ -315,16 +313,16 @@ class Tending:
             self._agenda.drop(lease.id)
             self._act(tended)
 
-    async def _act_on_due(self) -> None:
+    def _act_on_some(self) -> bool:
+        """Act on leases whose time has come, for TURN_S at most; True where there are more."""
         until = self._clock.monotonic_s() + TURN_S
         for lease_id in self._agenda.due(self._clock.now_ms()):
             tended = self.leases.get(lease_id)
             if tended is not None and not tended.is_waking:
                 self._act(tended)
             if self._clock.monotonic_s() > until:
-                self._begin_wakes()
-                await asyncio.sleep(0)
-                until = self._clock.monotonic_s() + TURN_S
+                return True
+        return False
 
     def _act(self, tended: Tended) -> None:
         lease, now = tended.lease, self._clock.now_ms()

@@ -26,18 +26,21 @@ READINGS = 60
 
 
 async def write(feeds: Sequence[Feed], rng: random.Random) -> None:
-    """Every device of every feed sends READINGS readings, in frames of 1 to 6, among aborted transactions."""
-    left = {(feed.name, device): READINGS for feed in feeds for device in DEVICES}
-    by_name = {feed.name: feed for feed in feeds}
+    """Every device of every feed sends READINGS readings, in frames of 1 to 6, among aborted transactions; the feeds beside each other."""
+    await asyncio.gather(*(_write_one(feed, random.Random(rng.random())) for feed in feeds))
+
+
+async def _write_one(feed: Feed, rng: random.Random) -> None:
+    left = dict.fromkeys(DEVICES, READINGS)
     while left:
-        name, device = rng.choice(list(left))
-        n = min(left[name, device], rng.randint(1, 6))
-        await asyncio.to_thread(by_name[name].send, device, n)
-        left[name, device] -= n
-        if not left[name, device]:
-            del left[name, device]
+        device = rng.choice(list(left))
+        n = min(left[device], rng.randint(1, 6))
+        await asyncio.to_thread(feed.send, device, n)
+        left[device] -= n
+        if not left[device]:
+            del left[device]
         if rng.random() < 0.1:
-            await asyncio.to_thread(by_name[name].abort, 2)
+            await asyncio.to_thread(feed.abort, 2)
 
 
 async def read(
