@@ -1,7 +1,8 @@
 """Resident memory of each part of a running `edgewake up`, its children included (Spark's virtual machine, for one).
 
-`python -m tests.bench.bench_memory [--runs 3] [--json FILE]`: as many starts on the same data, measured after SETTLE_S
+As many starts as runs, on the same data, measured after 20 s
 with everything at work: this machine's metrics, twenty vehicles, the built-in queries, and one client on the page's streams.
+`python -m tests.bench.bench_memory [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations

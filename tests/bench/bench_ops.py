@@ -1,9 +1,9 @@
 """How long the operations API's event loop is blocked by one step of its own work, with 10,000 and 100,000 devices.
 
-`python -m tests.bench.bench_ops [--runs 3] [--json FILE]`: no Kafka and no HTTP, because what blocks is what runs between two awaits: a
-batch of table records, a look for devices that fell silent (all of them at once), a page of a list in order, one of a filter that one
-device in a thousand passes, a scrape. Processor time, so that others on the machine do not count; the longest of all steps of a kind.
-After each run the counts are checked: every device listed once, all of them silent at the end.
+No Kafka and no HTTP, because what blocks is what runs between two awaits: a batch of table records, the end of their load, a look for
+devices that fell silent (all of them at once), a page of a list in order, one of a filter that one device in a thousand passes, a scrape.
+Processor time, so that others on the machine do not count; the longest of all steps of a kind. After each run the counts are checked:
+every device listed once, all of them silent at the end. `python -m tests.bench.bench_ops [--runs 3] [--json FILE]`
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
 """Runs every benchmark, prints one table, and writes docs/benchmarks.md and docs/benchmarks.json.
 
 `python -m tests.bench.report [--runs 3] [--only NAME …]`. With --only the other benchmarks keep the figures that they had. A figure is the
-median of its runs; the last column says where it misses its floor; each section says when, at which revision and beside which load.
+median of its runs; the last column says where it misses its floor; each section says how (the benchmark's own words), when, at which
+revision and beside which load, and after its table what limits the figures (the benchmark's LIMITS).
 Exit code 1 where a benchmark failed or a floor was missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -98,6 +101,25 @@ def _revision() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def method(bench: str) -> str:
+    """How a benchmark measures: its module's words, without those on how to call it."""
+    words = ast.get_docstring(_parsed(bench)) or ""
+    return re.sub(r"\s*`python -m tests\.bench[^`]*`[:.]?", "", words).strip()
+
+
+def limits(bench: str) -> str:
+    """What limits its figures, and why some fall short: its constant LIMITS."""
+    for node in _parsed(bench).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "LIMITS" and node.value is not None:
+            return str(ast.literal_eval(node.value)).strip()
+    return ""
+
+
+def _parsed(bench: str) -> ast.Module:
+    """Read, not imported: some need what only a bench's machine has."""
+    return ast.parse(HERE.joinpath(f"bench_{bench}.py").read_text("utf-8"))
+
+
 def number(value: float) -> str:
     """Three significant digits at least, thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
@@ -126,10 +148,15 @@ def markdown(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapp
             "",
             f"Measured {measured.get(bench, 'at an unknown time')}.",
             "",
+            "```text",
+            method(bench),
+            "```",
+            "",
             f"| {' | '.join(HEAD)} |",
             "|---|---:|---|---:|---|---|---|",
         ]
         lines += [f"| {' | '.join(cells(figure))} |" for figure in figures if figure.bench == bench]
+        lines += ["", limits(bench)] if limits(bench) else []
     absent = [name for name in benches() if name not in {figure.bench for figure in figures}]
     lines += ["", *(f"`{name}` has no figures: it failed or was not run yet; `make bench-{name}` runs it." for name in absent)]
     return "\n".join(lines).rstrip() + "\n"
