@@ -136,7 +136,7 @@ async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_els
             feed.send(n=2)
             assert numbers(await failing.take(2)) == [("dev-1", 1), ("dev-1", 2)]
             feed.send(n=2)
-            last = [event async for event in failing.events()]
+            last = [event async for event in failing.events() if event.type != "checkpoint"]
             assert [(event.type, orjson.loads(event.data)["code"]) for event in last] == [("problem", "subscription_failed")]
             assert "a bug of ours" in orjson.loads(last[0].data)["detail"]
             assert (failing.ended, failing.parser.retry_ms) == (True, 30_000), "it would fail again, so it is told to take its time"
@@ -177,11 +177,10 @@ async def test_a_filter_of_ins_within_ins_keeps_nobody_waiting(access_a: Server,
         assert len(await stream.take(2000)) == 2000
 
 
-async def test_a_silent_stream_has_heartbeats(access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed) -> None:
-    with server(access_directory, kafka_config, cursor_key, heartbeat_s=0.5) as beating:
-        async with open_stream(beating.url, feed.name) as stream, asyncio.timeout(DEADLINE_S):
-            await stream.until_cursor()
-            assert [await stream.chunk() for _ in range(3)] == [b":\n"] * 3
+async def test_a_silent_stream_has_heartbeats(access_a: Server, feed: Feed) -> None:
+    async with open_stream(access_a.url, feed.name) as stream, asyncio.timeout(DEADLINE_S):
+        await stream.until_cursor()
+        assert [await stream.chunk() for _ in range(2)] == [b":\n"] * 2
 
 
 async def test_a_client_that_goes_leaves_nothing_behind(access_a: Server, feed: Feed) -> None:
