@@ -56,6 +56,7 @@ class Agent:
                 clock=clock,
                 rng=rng,
                 boot_id=boot_id(),
+                lanes={source.stream: source.lane for source in config.source},
                 on_frames=self._on_frames,
                 on_failure=self._on_failure,
             )
@@ -116,7 +117,7 @@ class Agent:
             case "json_lines":
                 from edgewake.edge.sources.json_lines import JsonLines
 
-                return JsonLines()
+                return JsonLines(lane=config.lane)
             case "file_tail":
                 from edgewake.edge.sources.file_tail import FileTail
 

@@ -165,7 +165,9 @@ class EventLog:
                 return open_store()
 
         try:
-            self._writer = LogWriter(opener, directory, config, clock, on_done=self._done, on_failure=self._failed, failpoint=failpoint)
+            self._writer = LogWriter(
+                opener, directory, config, clock, self.lane, on_done=self._done, on_failure=self._failed, failpoint=failpoint
+            )
         except BaseException:
             os.close(self._owner)
             raise

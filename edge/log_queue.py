@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Final
 
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 
 READING_BYTES: Final = 250
@@ -30,6 +31,7 @@ def size_of(reading: Reading) -> int:
 class Queue:
     """One stream's."""
 
+    lane: Lane = Lane.NORMAL
     pending: list[Reading] = field(default_factory=list)
     size: int = 0
     """Bytes of what is not durable yet."""
@@ -51,9 +53,9 @@ class Queues:
         self._by_stream: dict[str, Queue] = {}
         self.size = 0
 
-    def of(self, stream: str) -> Queue:
+    def of(self, stream: str, lane: Lane) -> Queue:
         """A stream's queue, made at first use."""
-        return self._by_stream.setdefault(stream, Queue())
+        return self._by_stream.setdefault(stream, Queue(lane))
 
     def has_room(self, queue: Queue) -> bool:
         """May one more reading, or one more call's, be added?"""
@@ -73,6 +75,11 @@ class Queues:
     def is_waiting(self) -> bool:
         """Is there a reading for a commit?"""
         return any(queue.pending for queue in self._by_stream.values())
+
+    @property
+    def waiting_lanes(self) -> set[Lane]:
+        """Lanes that have a reading for a commit."""
+        return {queue.lane for queue in self._by_stream.values() if queue.pending}
 
     @property
     def has_losses(self) -> bool:

@@ -344,9 +344,10 @@ class LogStore:
     # retention
 
     def _keep_quota(self, draft: _Draft) -> None:
-        """The oldest batches of all streams go first; a counted range of positions stays in their place."""
+        """The oldest batches of the lowest lane go first; a counted range of positions stays in their place."""
         while draft.stored_bytes > self._limits.quota_bytes:
-            oldest = min(filter(None, map(self._first_batch, draft.streams.values())), default=None)
+            firsts = ((-RANK[self._limits.lane(name)], self._first_batch(stream)) for name, stream in draft.streams.items())
+            _, oldest = min(((rank, first) for rank, first in firsts if first is not None), default=(0, None))
             if oldest is None:
                 return  # only frames are left, and the window bounds them
             _, stream_id, first, count, size = oldest

@@ -31,7 +31,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from edgewake.edge.batching import Batching
 from edgewake.edge.config import LogConfig
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_queue import Queue, Queues, size_of
 from edgewake.edge.log_salvage import LOG_ERRORS, is_damage
@@ -89,6 +91,7 @@ class LogWriter:
         directory: Path,
         config: LogConfig,
         clock: Clock,
+        lane: Callable[[str], Lane],
         *,
         on_done: Callable[[Sequence[OutFrame]], None],
         on_failure: Callable[[BaseException], None],
@@ -97,6 +100,10 @@ class LogWriter:
         self._opener = opener
         self._config = config
         self._clock = clock
+        self._lane = lane
+        self._batching = Batching(
+            {Lane.URGENT: config.linger_urgent_ms / 1000, Lane.NORMAL: config.linger_ms / 1000, Lane.BULK: config.linger_bulk_ms / 1000}
+        )
         self._on_done = on_done
         self._on_failure = on_failure
         self._failpoint = failpoint
@@ -134,7 +141,7 @@ class LogWriter:
     def queue(self, stream: str) -> Queue:
         """The queue of a stream, made at first use."""
         with self._lock:
-            return self._queues.of(stream)
+            return self._queues.of(stream, self._lane(stream))
 
     def append(self, queue: Queue, reading: Reading) -> int:
         """Leave one checked reading; its ticket, accepted when `queue.accepted` reaches it. Raises LogBusyError, LogClosedError."""
@@ -146,7 +153,7 @@ class LogWriter:
             queue.appended += 1
             queue.size += size
             self._queues.size += size
-            if self._idle or len(pending) == self._config.commit_readings_max:
+            if self._idle or len(pending) in (1, self._config.commit_readings_max):
                 self._wake.notify_all()
             return queue.appended
 
@@ -154,10 +161,12 @@ class LogWriter:
         """Leave readings and the place of their source that follows them: one transaction takes both or neither."""
         with self._lock:
             self._check_room(queue)
+            was_empty = not queue.pending
             self._queues.add(queue, readings)
             if position is not None:
                 self._positions[position[0]] = position[1]
-            self._wake.notify_all()
+            if self._idle or was_empty or len(queue.pending) >= self._config.commit_readings_max:
+                self._wake.notify_all()
             return queue.appended
 
     def _check_room(self, queue: Queue) -> None:
@@ -190,7 +199,7 @@ class LogWriter:
             if not self._freed:
                 self._freed_since = self._clock.monotonic_s()
             self._freed.append((key, rejected))
-            if self._idle:
+            if self._idle or self.store.has_unframed(self._paused):
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:
@@ -338,8 +347,19 @@ class LogWriter:
         self._idle = True
         self._wake.wait_for(self._due, timeout=FREE_LINGER_S)
         self._idle = False
-        if self._intake_waits() and self._config.linger_ms:
-            self._wake.wait_for(self._enough, timeout=self._config.linger_ms / 1000)
+        if self._intake_waits():
+            self._linger()
+
+    def _linger(self) -> None:
+        """Give more readings time to come, by lane. Holds the lock."""
+        waiting_since: dict[Lane, float] = {}
+        while not (self._enough() or self._can_frame() or (self._freed and self._freed_is_due())):
+            now_s = self._clock.monotonic_s()
+            for lane in self._queues.waiting_lanes:
+                waiting_since.setdefault(lane, now_s)
+            wait_s = self._batching.wait_s(waiting_since, now_s)
+            if wait_s <= 0 or not self._wake.wait(wait_s):
+                return
 
     def _due(self) -> bool:
         if self._stopping or self._calls or self._intake_waits() or self._can_frame() or self._salvage_is_due():
@@ -396,6 +416,8 @@ class LogWriter:
     def _accepted(self, work: Work) -> None:
         with self._lock:
             self._held = None
+            if work.readings:
+                self._batching.committed(sum(map(len, work.readings.values())), self._clock.monotonic_s())
             self._queues.accepted(work.readings)
             self._say(LogState.GOOD)
             self._wake.notify_all()

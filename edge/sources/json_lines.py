@@ -13,9 +13,11 @@ import logging
 import os
 import select
 import threading
+import time
 from typing import Final
 
 from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.sources.lines import Line, LineSplitter
 from edgewake.protocol.errors import RejectReason
@@ -24,6 +26,8 @@ log = logging.getLogger("edgewake.source")
 
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once; what one turn of the loop handles."""
+PAUSE_S: Final = 0.02
+"""Time between two reads of a pipe, except in the lane `urgent`: lines that come one by one wait there and cost one turn together."""
 CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
 
@@ -33,8 +37,9 @@ class JsonLines:
 
     policy = Policy.BLOCK
 
-    def __init__(self, fd: int = 0) -> None:
+    def __init__(self, fd: int = 0, *, lane: Lane = Lane.NORMAL) -> None:
         self._fd = fd
+        self._pause_s = 0.0 if lane is Lane.URGENT else PAUSE_S
 
     async def run(self, intake: Intake) -> None:
         splitter = LineSplitter()
@@ -78,6 +83,8 @@ class JsonLines:
         with contextlib.suppress(RuntimeError, OSError, asyncio.CancelledError):
             while self._is_readable_before(stop) and (chunk := os.read(self._fd, CHUNK_BYTES)):
                 hand_over(chunk)
+                if len(chunk) < CHUNK_BYTES:
+                    time.sleep(self._pause_s)
         with contextlib.suppress(RuntimeError, asyncio.CancelledError):
             hand_over(b"")
         os.close(stop)

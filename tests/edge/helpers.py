@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import orjson
 
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, OutFrame
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_work import no_failpoint
 from edgewake.protocol import frame as frames
@@ -68,6 +69,7 @@ def opened(
     failpoint: Callable[[str], None] = no_failpoint,
     seed: int = 1,
     boot: str = "boot",
+    lanes: Mapping[str, Lane] | None = None,
 ) -> Iterator[EventLog]:
     """An open log."""
     events = EventLog(
@@ -79,6 +81,7 @@ def opened(
         on_frames=(sent if sent is not None else Sent()).take,
         failpoint=failpoint,
         boot_id=boot,
+        lanes=lanes,
     )
     try:
         yield events

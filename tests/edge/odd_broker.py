@@ -31,6 +31,7 @@ class OddBroker:
     publishes: list[mqtt5.PublishPacket] = field(default_factory=list)
     pings: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    transports: set[asyncio.Transport] = field(default_factory=set)
 
     async def until(self, condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
         """Wait for a condition over what came."""
@@ -53,6 +54,11 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._broker.transports.add(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._broker.transports.discard(self._transport)
+        self._broker.news.set()
 
     def data_received(self, data: bytes) -> None:
         for packet in self._reader.feed(data):
@@ -116,3 +122,6 @@ async def odd_broker(**how: Any) -> AsyncIterator[OddBroker]:
         yield broker
     finally:
         server.close()
+        for transport in tuple(broker.transports):
+            transport.abort()
+        await broker.until(lambda: not broker.transports)

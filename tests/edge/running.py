@@ -46,7 +46,7 @@ async def running(directory: Path, port: int, device: str, **uplink: float) -> A
         device=device,
         data_dir=directory,
         mqtt=BrokerConfig(port=port),
-        log=LogConfig(reserve_bytes=0),
+        log=LogConfig(reserve_bytes=0, linger_ms=0),
         uplink=UplinkConfig(**settings),  # type: ignore[arg-type]
     )
     one = Running(config)

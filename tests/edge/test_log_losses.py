@@ -14,6 +14,7 @@ import pytest
 from edgewake.edge.config import LogConfig
 from edgewake.edge.event_log import LogBusyError
 from edgewake.edge.intake import Intake, LogSink, Policy
+from edgewake.edge.lanes import Lane
 from edgewake.edge.log_queue import Queues
 from edgewake.edge.log_schema import LOG_NAME
 from edgewake.protocol.clock import FakeClock
@@ -105,7 +106,7 @@ def test_large_readings_fill_the_queues_bytes_not_the_memory(tmp_path: Path) -> 
 
 def test_a_flood_leaves_room_for_other_streams_and_gives_it_back() -> None:
     queues = Queues(readings_max=1_000_000, bytes_max=1 << 20)
-    flood, calm = queues.of("flood"), queues.of("calm")
+    flood, calm = queues.of("flood", Lane.NORMAL), queues.of("calm", Lane.NORMAL)
     while queues.has_room(flood):
         queues.add(flood, [reading(1, text="x" * 1_000)])
     assert 0.4 * (1 << 20) < queues.size < 0.6 * (1 << 20)

@@ -1,0 +1,268 @@
+"""What the whole agent costs per reading, and how long a reading waits: agent process, mTLS, a real Mosquitto, a cloud that acknowledges.
+
+`python -m tests.bench.bench_edge [--runs 3] [--seconds 20] [--json FILE]`. Readings come as JSON lines through a pipe, one write per
+reading, evenly. Host metrics: eight fields, 176 bytes of JSON, random digits (harder than a real machine's); GPS: four fields that change
+slowly. CPU and flash are of the agent's process (user and system time; bytes that it caused to be written to the disk), after a warm-up.
+Wire: TCP payload in both directions, TLS records and MQTT included, counted by a proxy before the broker. Wait: from the source's call to
+the moment when the frame with the reading is handed to the uplink, in a process of its own without the agent around the log, percentile 99.
+Completeness: every reading written during the measurement arrived exactly once, or the run fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.event_log import EventLog, OutFrame
+from edgewake.edge.lanes import Lane
+from edgewake.protocol.clock import SystemClock
+from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
+from tests.edge.helpers import frame_of
+from tests.edge.peer import Peer
+from tests.services import free_ports, run_mosquitto
+
+WARM_UP_S = 5.0
+SETTLE_S = 2.5
+"""Longer than any linger, the deletion of what is acknowledged, and a round trip."""
+WAIT_S = 5.0
+WAITS_MS = {Lane.URGENT: 20.0, Lane.NORMAL: 250.0, Lane.BULK: 1500.0}
+AGENT = """
+device = "bench"
+data_dir = "{folder}/data"
+[mqtt]
+host = "localhost"
+port = {port}
+ca_file = "{folder}/ca.pem"
+cert_file = "{folder}/device.pem"
+key_file = "{folder}/device.key"
+[[source]]
+type = "json_lines"
+stream = "{stream}"
+"""
+
+
+def measure(folder: Path, runs: int, seconds: int = 20) -> Found:
+    """All figures."""
+    found: Found = defaultdict(list)
+    for i in range(runs):
+        for name, rate, make in (("host metrics", 100, host_metrics), ("host metrics", 1000, host_metrics), ("GPS", 100, gps)):
+            asyncio.run(_agent(folder / f"{i}-{rate}-{make.__name__}", found, name, rate, make, seconds))
+        for lane in Lane:
+            _wait(folder / f"wait-{i}-{lane}", lane, found)
+    return found
+
+
+def host_metrics(rng: random.Random, _n: int) -> dict[str, Any]:
+    """As the source of that name has them."""
+    return {
+        "cpu_percent": round(rng.random() * 100, 1),
+        "memory_percent": round(40 + rng.random() * 5, 1),
+        "memory_used_mib": round(3000 + rng.random() * 100, 1),
+        "disk_percent": 41.3,
+        "load_1m": round(rng.random() * 2, 2),
+        "net_sent_bytes_s": round(rng.random() * 1e5, 1),
+        "net_recv_bytes_s": round(rng.random() * 1e5, 1),
+        "process_count": rng.randrange(90, 110),
+    }
+
+
+def gps(rng: random.Random, n: int) -> dict[str, Any]:
+    """A vehicle."""
+    return {
+        "lat": round(53.1 + n * 1e-5, 5),
+        "lon": round(-6.2 - n * 1e-5, 5),
+        "speed_kmh": round(50 + rng.random(), 1),
+        "heading": rng.randrange(88, 93),
+    }
+
+
+@dataclass
+class Wire:
+    """Bytes that went by."""
+
+    port: int = 0
+    up: int = 0
+    down: int = 0
+
+
+@asynccontextmanager
+async def _counting_proxy(target: int) -> AsyncIterator[Wire]:
+    wire = Wire()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, upstream = await asyncio.open_connection("127.0.0.1", target)
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, name: str) -> None:
+            while data := await source.read(65_536):
+                setattr(wire, name, getattr(wire, name) + len(data))
+                sink.write(data)
+            sink.close()
+
+        await asyncio.gather(copy(reader, upstream, "up"), copy(answers, writer, "down"), return_exceptions=True)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    wire.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield wire
+
+
+def _certificates(folder: Path) -> None:
+    """An authority, a broker called localhost and a device called bench."""
+    openssl = shutil.which("openssl")
+    assert openssl is not None, "openssl is needed"
+
+    def call(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    call("req", "-x509", *key, "-subj", "/CN=bench authority", "-keyout", "ca.key", "-out", "ca.pem")
+    for name, subject in (("broker", "localhost"), ("device", "bench")):
+        (folder / "san").write_text(f"subjectAltName=DNS:{subject}\n", "utf-8")
+        call("req", *key, "-subj", f"/CN={subject}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        call(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-days", "2", "-extfile", "san", "-out", f"{name}.pem"),
+        )
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+
+async def _agent(
+    folder: Path, found: Found, name: str, rate: int, make: Callable[[random.Random, int], dict[str, Any]], seconds: int
+) -> None:
+    folder.mkdir(parents=True)
+    _certificates(folder)
+    (tls_port,) = free_ports(1)
+    tls = (
+        *(f"listener {tls_port} 127.0.0.1", "allow_anonymous true"),
+        *(f"cafile {folder}/ca.pem", f"certfile {folder}/broker.pem", f"keyfile {folder}/broker.key", "require_certificate true"),
+    )
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)
+    stream = make.__name__
+    with _broker(folder / "broker", *tls) as port:
+        async with Peer(port) as peer, _counting_proxy(tls_port) as wire:
+            config = folder / "agent.toml"
+            config.write_text(AGENT.format(folder=folder, port=wire.port, stream=stream), "utf-8")
+            agent = subprocess.Popen(
+                [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", str(config)],
+                stdin=subprocess.PIPE,
+                stderr=(folder / "agent.log").open("wb"),
+            )
+            try:
+                await _measure(agent, peer, wire, found, f"{name}, {rate}/s", rate, make, stream, seconds)
+            finally:
+                agent.terminate()
+                await asyncio.to_thread(agent.wait, 15)
+
+
+@contextmanager
+def _broker(directory: Path, *tls: str) -> Iterator[int]:
+    """Mosquitto with the demo's listener for the peer, and a second one; the port of the first."""
+    with run_mosquitto(directory) as service:
+        file = directory / "mosquitto.conf"
+        file.write_text("\n".join(["per_listener_settings true", file.read_text("utf-8"), *tls, ""]), "utf-8")
+        service.process.stop()
+        service.start()
+        yield service.port
+
+
+async def _measure(
+    agent: subprocess.Popen[bytes],
+    peer: Peer,
+    wire: Wire,
+    found: Found,
+    name: str,
+    rate: int,
+    make: Callable[[random.Random, int], dict[str, Any]],
+    stream: str,
+    seconds: int,
+) -> None:
+    rng = random.Random(3)
+    process = psutil.Process(agent.pid)
+    sent = 0
+
+    async def feed(count: int) -> None:
+        nonlocal sent
+        begin_s = time.monotonic()
+        for i in range(count):
+            assert agent.stdin is not None
+            agent.stdin.write(orjson.dumps(make(rng, sent)) + b"\n")
+            agent.stdin.flush()
+            sent += 1
+            await asyncio.sleep(max(0.0, begin_s + (i + 1) / rate - time.monotonic()))
+
+    await feed(1)
+    await peer.until(lambda: peer.taken, timeout_s=60)
+    await feed(int(WARM_UP_S * rate))
+    await asyncio.sleep(SETTLE_S)
+    before = cpu_s(agent.pid), process.io_counters().write_bytes, wire.up, wire.down, time.monotonic(), len(peer.taken)
+    await feed(seconds * rate)
+    elapsed_s = time.monotonic() - before[4]
+    cpu = cpu_s(agent.pid) - before[0]
+    await asyncio.sleep(SETTLE_S)
+    count = seconds * rate
+    await peer.until(lambda: sum(len(taken.frame.t) for taken in peer.taken) >= sent, timeout_s=60)
+    assert len(peer.kept.readings("bench", stream)) == sent, "not each reading exactly once"
+    ceilings = (2.0, 1024.0 if rate == 100 else None, (25.0 if make is host_metrics else 15.0) if rate == 100 else None)
+    found[f"edge: CPU, {name}", "% of a core", ceilings[0] if rate == 100 else None].append(100 * cpu / elapsed_s)
+    found[f"edge: flash, {name}", "bytes/reading", ceilings[1]].append((process.io_counters().write_bytes - before[1]) / count)
+    found[f"edge: wire up, {name}", "bytes/reading", ceilings[2]].append((wire.up - before[2]) / count)
+    found[f"edge: wire down, {name}", "bytes/reading", None].append((wire.down - before[3]) / count)
+    found[f"edge: readings per frame, {name}", "readings", None].append(count / max(1, len(peer.taken) - before[5]))
+    found[f"edge: memory, mTLS, {name}", "MiB", 32.0 if rate == 100 else None].append(rss_mib(agent.pid))
+
+
+def _wait(folder: Path, lane: Lane, found: Found) -> None:
+    """100 readings a second for WAIT_S: from the call to the hand-over of the frame."""
+    called: dict[int, float] = {}
+    waits: list[float] = []
+
+    def on_frames(frames: Any) -> None:
+        now_s = time.perf_counter()
+        for out in frames:
+            assert isinstance(out, OutFrame)
+            waits.extend(now_s - called[n] for n in frame_of(out).fields["n"])  # type: ignore[index]
+            events.free(out.key)
+
+    events = EventLog(
+        folder,
+        LogConfig(),
+        UplinkConfig(),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        on_frames=on_frames,
+        lanes={"s": lane},
+    )
+    with events:
+        events.start_sending()
+        log = events.stream("s")
+        count = int(WAIT_S * 100)
+        begin_s = time.perf_counter()
+        for n in range(count):
+            called[n] = time.perf_counter()
+            log.append((1_790_000_000_000 + n, {"n": n}))
+            time.sleep(max(0.0, begin_s + (n + 1) / 100 - time.perf_counter()))
+        deadline_s = time.perf_counter() + 20
+        while len(waits) < count and time.perf_counter() < deadline_s:
+            time.sleep(0.01)
+    assert len(waits) == count, "not each reading once"
+    found[f"edge: accept to may be sent, p99, {lane}", "ms", WAITS_MS[lane]].append(percentile(waits, 99) * 1000)
+
+
+if __name__ == "__main__":
+    run(measure, __doc__, sizes={"seconds": 20})
