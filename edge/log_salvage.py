@@ -222,16 +222,18 @@ class Salvage:
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths
         self._pages = self._all_pages()
+        self._rows: list[SavedRow] | None = None
 
-    def next_rows(self, pages: int) -> list[SavedRow] | None:
-        """The rows of the next pages; None when all were read."""
-        found: list[SavedRow] = []
-        for _ in range(pages):
-            page = next(self._pages, None)
-            if page is None:
-                return found or None
-            found += page
-        return found
+    def rows(self, pages: int) -> list[SavedRow] | None:
+        """The rows of the next pages, the same until `advance`; None when all were read."""
+        if self._rows is None:
+            found = [page for _, page in zip(range(pages), self._pages, strict=False)]
+            self._rows = [row for page in found for row in page] if found else None
+        return self._rows
+
+    def advance(self) -> None:
+        """These rows are taken over."""
+        self._rows = None
 
     def delete(self) -> None:
         """Everything is saved."""

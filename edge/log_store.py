@@ -117,6 +117,7 @@ class LogStore:
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
         self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
         self._salvage = Salvage(damaged) if damaged or self._wanted else None
+        self._failpoint("new log")
         self._rewrite_sidecar()
 
     def _begin_epoch(self, here: LogLocation, ended: int, known: Known | None) -> None:
@@ -167,23 +168,19 @@ class LogStore:
     def salvage(self) -> None:
         """Take over the rows of some more pages of a damaged log, in one transaction."""
         assert self._salvage is not None
-        rows = self._salvage.next_rows(SALVAGE_PAGES)
+        rows = self._salvage.rows(SALVAGE_PAGES)
+        if rows is None:
+            self._end_salvage()
+            return
         with transaction(self._db):
-            if rows is None:
-                self._end_salvage()
-                taken = []
-            else:
-                taken = [row for row in rows if self._take_over(row)]
+            taken = [row for row in rows if self._take_over(row)]
+            self._failpoint("salvaging")
+        self._salvage.advance()
+        self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
         for row in taken:
             if isinstance(row, FrameRow):
                 self._wanted.pop((row.stream, row.epoch, row.frame), None)
-        if rows is None:
-            self._salvage.delete()
-            self._salvage = None
-            self._state = self._load()
-            self._rewrite_sidecar()
-        elif taken:
-            self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
+        self._failpoint("salvaged")
 
     def _take_over(self, row: SavedRow) -> bool:
         stream = next((one for one in self._state.streams.values() if one.id == row.stream), None)
@@ -191,18 +188,25 @@ class LogStore:
 
     def _end_salvage(self) -> None:
         """What was not found is a gap. A range that was given up, but whose readings are there, was not."""
-        forget_gaps_of_what_is_there(self._db)
+        assert self._salvage is not None
         names = {stream.id: stream for stream in self._state.streams.values()}
         draft = self._state.copy()
-        for (number, epoch, frame), (seq, count) in sorted(self._wanted.items()):
-            draft.add("lost_corrupt", count)
-            self._put_gap(draft, names[number], epoch, frame, seq, Gap("corrupt", count))
-        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
+        with transaction(self._db):
+            forget_gaps_of_what_is_there(self._db)
+            for (number, epoch, frame), (seq, count) in sorted(self._wanted.items()):
+                draft.add("lost_corrupt", count)
+                self._put_gap(draft, names[number], epoch, frame, seq, Gap("corrupt", count))
+            self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
+            self._failpoint("salvage ends")
+        self._failpoint("salvage ended")
+        self._salvage.delete()
         log.warning(
             "a damaged log was saved as far as it could be read; %d frames were not found", len(self._wanted),
             extra={"event": "log.salvaged", "frames_lost": len(self._wanted)},
         )  # fmt: skip
-        self._wanted = {}
+        self._salvage, self._wanted = None, {}
+        self._state = self._load()
+        self._rewrite_sidecar()
 
     # what the writer asks
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import OutFrame
 from edgewake.edge.log_schema import LOG_NAME
+from edgewake.edge.log_work import no_failpoint
 from edgewake.protocol.frame import Frame
-from tests.edge.helpers import Sent, frame_of, opened, put, reading
+from tests.edge.helpers import Sent, frame_of, opened, reading
 from tests.services import wait_until
 
 READINGS = 2000
@@ -105,13 +106,23 @@ def first_life(directory: Path) -> FirstLife:
     return FirstLife({path.name: path.read_bytes() for path in directory.iterdir()}, cloud)
 
 
-def second_life(directory: Path, life: FirstLife, log: bytes) -> Cloud:
-    """Start on the damaged log, accept more, send everything; what the cloud has then."""
+def lay(directory: Path, life: FirstLife, log: bytes) -> None:
+    """The files of a first life, with a damaged log."""
     directory.mkdir()
     for name, content in life.files.items():
         (directory / name).write_bytes(log if name == LOG_NAME else content)
+
+
+def second_life(directory: Path, life: FirstLife, log: bytes, *, failpoint: Callable[[str], None] = no_failpoint) -> Cloud:
+    """Start on the damaged log, accept more, send everything; what the cloud has then."""
+    lay(directory, life, log)
+    return live_on(directory, life, failpoint=failpoint)
+
+
+def live_on(directory: Path, life: FirstLife, *, failpoint: Callable[[str], None] = no_failpoint) -> Cloud:
+    """A life on what lies there."""
     sent, cloud = Sent(), life.cloud.copy()
-    with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK, seed=2) as events:
+    with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK, seed=2, failpoint=failpoint) as events:
         for stream in STREAMS:
             queue = events.stream(stream)
             assert queue.wait_accepted(queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=20)
@@ -172,19 +183,3 @@ def flip(seed: int) -> Damage:
         return bytes(changed)
 
     return change
-
-
-__all__ = [
-    "LATER",
-    "READINGS",
-    "Cloud",
-    "Damage",
-    "FirstLife",
-    "first_life",
-    "flip",
-    "put",
-    "second_life",
-    "stale_page",
-    "truncate",
-    "zero_page",
-]

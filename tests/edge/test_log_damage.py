@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,8 @@ from tests.edge.damage import (
     FirstLife,
     first_life,
     flip,
+    lay,
+    live_on,
     second_life,
     stale_page,
     text_of,
@@ -94,6 +98,33 @@ def test_a_lost_log_says_what_was_in_it(tmp_path: Path, life: FirstLife) -> None
     cloud = second_life(tmp_path / "log", FirstLife(known, life.cloud), b"")
     assert cloud.verdict(EXPECTED) == GOOD
     assert cloud.lost(EXPECTED) > 0
+
+
+def test_kill_9_while_a_damaged_log_is_saved_loses_and_doubles_nothing_more(tmp_path: Path, life: FirstLife) -> None:
+    """At each place on the way, one after the other: every start goes on where the one before died."""
+    lay(tmp_path / "log", life, ALL["zeroed page 0"](life.log))
+    deaths = 0
+    while subprocess.run([sys.executable, "-m", "tests.edge.salvage_crash", tmp_path / "log", str(deaths + 1)], timeout=60).returncode:
+        deaths += 1
+        assert deaths < 50
+    assert deaths >= 5, "the fault did not fire"
+    cloud = live_on(tmp_path / "log", life)
+    assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
+
+
+def test_a_disk_that_is_full_meanwhile_costs_no_row(tmp_path: Path, life: FirstLife) -> None:
+    failures = []
+
+    def full(place: str) -> None:
+        if place in ("salvaging", "salvage ends") and failures.count(place) < 2:
+            failures.append(place)
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+    cloud = second_life(tmp_path / "log", life, ALL["zeroed page 0"](life.log), failpoint=full)
+    assert failures == ["salvaging"] * 2 + ["salvage ends"] * 2, "the fault did not fire"
+    assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
 
 
 def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: Path) -> None:
