@@ -278,7 +278,8 @@ class LogWriter:
             calls, self._calls = self._calls, []
             self._wake.notify_all()
         for _, answer in calls:
-            answer.set_exception(LogClosedError())
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(LogClosedError())
 
     def _turn(self) -> bool:
         """Wait for work and do it; False when all is done and the log is to close."""
@@ -309,6 +310,8 @@ class LogWriter:
         return True
 
     def _answer(self, question: Question, answer: Future[Any]) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return  # whoever asked has gone
         try:
             try:
                 answer.set_result(question(self.store))

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from edgewake.edge.cli import agent as agent_command
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
+from edgewake.edge.status import read_log
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
-from tests.services import Mosquitto, Process, free_ports, part
+from tests.services import Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
 RESIDENT_MIB_MAX = 45
@@ -186,14 +187,14 @@ def test_a_second_agent_on_the_same_directory_is_refused(tmp_path: Path) -> None
         assert (done.returncode, "another agent" in done.stderr) == (1, True)
 
 
-def test_a_log_that_is_no_database_is_refused_and_not_touched(tmp_path: Path) -> None:
-    path = config(tmp_path, 1883, "d")
+def test_a_log_that_is_no_database_is_set_aside_and_the_agent_measures_on(tmp_path: Path) -> None:
+    path = config(tmp_path, *free_ports(1), "d", HOST.format(stream="s"))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "events.db").write_bytes(b"this is not SQLite " * 100)
-    done = edgewake("--config", path)
-    assert done.returncode == 1
-    assert "event log in" in done.stderr
-    assert (tmp_path / "data" / "events.db").read_bytes().startswith(b"this is not")
+    with part("agent", path, tmp_path / "out") as agent:
+        agent.wait_for(READY)
+        wait_until(lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures", timeout_s=30)
+        assert agent.stop() == 0
 
 
 UV = Path(sys.executable).with_name("uv")

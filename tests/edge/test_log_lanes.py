@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -38,3 +40,25 @@ def test_at_the_quota_the_lowest_lane_goes_first(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
         gaps = db.execute("SELECT name, count FROM gaps JOIN streams ON gaps.stream = streams.id").fetchall()
     assert gaps == [("bulk", 300)]
+
+
+async def test_a_question_that_nobody_waits_for_any_more_harms_nobody(tmp_path: Path) -> None:
+    """It is asked while the writer is busy with another one, and withdrawn before its turn."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def first(_: object) -> None:
+        busy.set()
+        assert go_on.wait(20)
+
+    with opened(tmp_path) as events:
+        answer = events._writer.ask(first)
+        await asyncio.to_thread(busy.wait, 20)
+        withdrawn = asyncio.create_task(events.ask_status())
+        await asyncio.sleep(0)
+        withdrawn.cancel()
+        await asyncio.wait({withdrawn})
+        assert withdrawn.cancelled(), "the fault did not fire"
+        go_on.set()
+        await asyncio.wrap_future(answer)
+        put(events, range(1, 3))
+        assert (await events.ask_status()).backlog_readings == 2
