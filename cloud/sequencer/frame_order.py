@@ -135,11 +135,14 @@ class FrameOrder:
             BlockRow(through, slots, {key: holes[key] for key in keys if key in holes}, {key: wide[key] for key in keys if key in wide})
         )
 
+    def reserve(self, states: int) -> None:
+        """Make room for so many states, which blocks are about to bring."""
+        self.table.reserve(states)
+
     def load_block(self, block: int, value: bytes) -> None:
         """Read the row of a block of which nothing is known yet. Raises ValueError."""
         row = decode_block(value)
-        for raw in row.slots:
-            self.table.load(raw)
+        self.table.load(row.slots)
         self._ordered.holes |= row.holes
         self._ordered.holes_count += sum(map(len, row.holes.values()))
         self._numbered.wide |= row.wide

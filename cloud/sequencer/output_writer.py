@@ -74,9 +74,14 @@ class OutputWriter:
     def write(self, up_partition: int, outputs: Sequence[Output], now_ms: int) -> None:
         """What passes of one partition, in order."""
         statements = 0
+        places: dict[str, tuple[str, int]] = {}
         for output in outputs:
             if isinstance(output, Arrival):
-                self._pass_on(up_partition, output)
+                stream = output.placement.stream
+                place = places.get(stream)
+                if place is None:
+                    place = places[stream] = topics.stream_topic(stream), self._streams.partition(stream, up_partition)
+                self._pass_on(up_partition, output, *place)
             else:
                 statements += 1
                 self._state(up_partition, output, now_ms)
@@ -85,20 +90,13 @@ class OutputWriter:
         if statements > LOGGED_MAX:
             log.warning("%d more such statements in the same transaction", statements - LOGGED_MAX, extra={"event": "sequence.gaps"})
 
-    def _pass_on(self, up_partition: int, arrival: Arrival) -> None:
-        stream, message = arrival.placement.stream, arrival.payload
+    def _pass_on(self, up_partition: int, arrival: Arrival, topic: str, partition: int) -> None:
         kept_at = arrival.received_at if abs(arrival.received_at - arrival.bridge_at) > BRIDGE_APART_MS else None
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
-        self.produce(
-            topics.stream_topic(stream),
-            record.with_clocks(message.value(), shift=arrival.shift, kept_at=kept_at),
-            arrival.device,
-            self._streams.partition(stream, up_partition),
-            arrival.received_at,
-            headers,
-        )
+        value = record.with_clocks(arrival.payload.value(), shift=arrival.shift, kept_at=kept_at)
+        self.produce(topic, value, arrival.device, partition, arrival.received_at, headers)
 
     def _state(self, up_partition: int, one: Statement, now_ms: int) -> None:
         frame = Frame(one.epoch, one.last, one.seq, (), {}, gap=Gap(one.kind, one.lost), first_frame=one.first)

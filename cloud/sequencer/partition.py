@@ -13,6 +13,7 @@ from typing import Final
 from edgewake.cloud.sequencer.arrival import Arrival, Output
 from edgewake.cloud.sequencer.bounds import Bounds
 from edgewake.cloud.sequencer.frame_order import FrameOrder
+from edgewake.cloud.sequencer.state_rows import states_in
 from edgewake.protocol.sequence import Position
 
 TICK_S: Final = 0.1
@@ -55,6 +56,7 @@ class Partition:
         made = cls(number, bounds)
         made.position = position
         made.order.replay_before(position.emitted_before)
+        made.order.reserve(sum(map(states_in, blocks.values())))
         for block, value in blocks.items():
             made.order.load_block(block, value)
         return made

@@ -14,9 +14,9 @@ import logging
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final
+from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaException, Message
 
@@ -43,6 +43,9 @@ COMMITS_MAX: Final = 8
 """Shards whose transactions run side by side; more wait their turn."""
 RESTORES_MAX: Final = 4
 """Shards that are restored side by side; the ones that are served go on meanwhile."""
+
+Ranges: TypeAlias = Mapping[int, tuple[int, int]]
+"""Partition → first offset kept, and the next one to be written."""
 
 
 class Sequencer:
@@ -122,7 +125,7 @@ class Session:
         self._metrics = metrics
         self._on_serving = on_serving
         self._shards: dict[int, Shard] = {}
-        self._restoring: dict[int, Future[Shard]] = {}
+        self._restoring: dict[int, Future[tuple[Shard, Ranges]]] = {}
         self._published_s = float("-inf")
         admin = clients.admin(config.kafka)
         topic_admin.ensure_topics(config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin)
@@ -143,15 +146,25 @@ class Session:
 
     def _gain(self, shards: Sequence[int]) -> None:
         for number in shards:
-            self._restoring[number] = self._restores.submit(
-                Shard.serve,
-                number,
-                self._config.kafka,
-                part=self._config.name,
-                bounds=self._config.bounds(),
-                streams=self._streams,
-                is_wanted=lambda number=number: number in self._restoring,  # type: ignore[misc]
-            )
+            self._restoring[number] = self._restores.submit(self._restore, number)
+
+    def _restore(self, number: int) -> tuple[Shard, Ranges]:
+        """In a thread beside the loop: the shard as its rows have it, and which offsets its partitions have."""
+        started_s = self._clock.monotonic_s()
+        shard = Shard.serve(
+            number,
+            self._config.kafka,
+            part=self._config.name,
+            bounds=self._config.bounds(),
+            streams=self._streams,
+            is_wanted=lambda: number in self._restoring,
+        )
+        ranges = {partition: self._reader.range(partition) for partition in shard.partitions}
+        log.info(
+            "restored shard %d: %d states in %.1f s", number, shard.states, self._clock.monotonic_s() - started_s,
+            extra={"event": "sequencer.restored", "shard": number, "states": shard.states},
+        )  # fmt: skip
+        return shard, ranges
 
     def _lose(self, shards: Sequence[int]) -> None:
         for number in shards:
@@ -168,16 +181,15 @@ class Session:
         """Read the partitions of shards whose states are there."""
         ready = [number for number, future in self._restoring.items() if future.done()]
         for number in ready:
-            shard = self._restoring.pop(number).result()
-            self._reader.add({partition: self._start(shard, partition) for partition in shard.partitions})
+            shard, ranges = self._restoring.pop(number).result()
+            self._reader.add({partition: self._start(shard, partition, *ranges[partition]) for partition in shard.partitions})
             self._shards[number] = shard
         if ready:
             self._metrics.shards = len(self._shards)
             if not self._restoring:
                 self._on_serving(sorted(self._shards))
 
-    def _start(self, shard: Shard, number: int) -> int:
-        low, high = self._reader.range(number)
+    def _start(self, shard: Shard, number: int, low: int, high: int) -> int:
         partition = shard.partitions[number]
         wanted = partition.position
         lost = partition.start_at(low, high, now_s=self._clock.monotonic_s())
@@ -202,7 +214,8 @@ class Session:
         self._membership.poll(0 if self._shards else POLL_S)
         self._adopt_restored()
         batches: dict[int, dict[int, list[Message]]] = defaultdict(dict)
-        for partition, messages in self._reader.batch(self._config.batch_records, POLL_S).items():
+        read = self._reader.batch(self._config.batch_records, POLL_S, now_s=self._clock.monotonic_s())
+        for partition, messages in read.items():
             batches[topics.shard_of(partition)][partition] = messages
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         busy = [shard for number, shard in self._shards.items() if number in batches or shard.is_due(now_s)]

@@ -66,6 +66,11 @@ class Shard:
             )
         return shard
 
+    @property
+    def states(self) -> int:
+        """Devices, epochs and streams that it knows."""
+        return sum(len(partition.order.table) for partition in self.partitions.values())
+
     def close(self) -> None:
         """Discard what was not committed."""
         self._producer.purge()

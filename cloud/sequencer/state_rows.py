@@ -67,6 +67,13 @@ def _tail(holes: Mapping[bytes, Holes], wide: Mapping[bytes, int]) -> bytes:
     return orjson.dumps(body)
 
 
+def states_in(value: bytes) -> int:
+    """How many states a row holds; raises ValueError."""
+    if len(value) < _HEAD.size:
+        raise ValueError(f"not a block row: {value[:80]!r}")
+    return min(int(_HEAD.unpack_from(value)[2]), len(value) // SLOT_BYTES)
+
+
 def decode_block(value: bytes) -> BlockRow:
     """Read a row; raises ValueError."""
     try:

@@ -13,7 +13,7 @@ with a probability of 10^-16 among two million. Slots lie in the order of their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
@@ -112,7 +112,7 @@ class StateTable:
     def insert(self, key: bytes) -> int:
         """A slot for a state that is not known yet; `write` it next."""
         if (self._count + 1) * 100 > self._capacity * _FULL_PERCENT:
-            self._rebuild(self._capacity * 4 // 3 + 8, lambda _key, _state: True)
+            self._rebuild(self._capacity * 4 // 3 + 8, self._used())
         slot = self._insert(key)
         self._count += 1
         return slot
@@ -153,23 +153,19 @@ class StateTable:
     def retain(self, wanted: Callable[[bytes, State], bool]) -> int:
         """Forget the others; their number."""
         before = self._count
-        self._rebuild(self._capacity, wanted)
+        key = _KEY.size
+        self._rebuild(self._capacity, [raw for raw in self._used() if wanted(raw[:key], State._make(_STATE.unpack_from(raw, key)))])
         return before - self._count
 
-    def _rebuild(self, capacity: int, wanted: Callable[[bytes, State], bool]) -> None:
-        old = self._slots
+    def _used(self) -> list[bytes]:
+        """The raw slots in use."""
+        slots = bytes(self._slots)
+        return [slots[at : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at + _USED]]
+
+    def _rebuild(self, capacity: int, raws: Sequence[bytes]) -> None:
         self._allocate(capacity)
         self._count = 0
-        for at in range(0, len(old), SLOT_BYTES):
-            if old[at + _USED]:
-                raw = old[at : at + SLOT_BYTES]
-                if wanted(bytes(raw[: _KEY.size]), State._make(_STATE.unpack_from(raw, _KEY.size))):
-                    self._put(raw)
-
-    def _put(self, raw: bytes | bytearray) -> None:
-        slot = self._insert(bytes(raw[: _KEY.size]))
-        self._slots[slot : slot + SLOT_BYTES] = raw
-        self._count += 1
+        self.load(raws)
 
     def block(self, number: int) -> list[bytes]:
         """The raw slots of one block."""
@@ -186,11 +182,23 @@ class StateTable:
                 at = 0
         return found
 
-    def load(self, raw: bytes) -> bytes:
-        """Add a raw slot of a state that is not known yet; its key. Raises ValueError."""
-        if len(raw) != SLOT_BYTES or raw[_USED] != 1:
-            raise ValueError("not a slot of the state table")
-        if (self._count + 1) * 100 > self._capacity * _FULL_PERCENT:
-            self._rebuild(self._capacity * 4 // 3 + 8, lambda _key, _state: True)
-        self._put(raw)
-        return raw[: _KEY.size]
+    def reserve(self, count: int) -> None:
+        """Make room for so many more states at once, so that loading them moves none."""
+        capacity = (self._count + count) * 100 // _FULL_PERCENT + 1
+        if capacity > self._capacity:
+            self._rebuild(capacity, self._used())
+
+    def load(self, raws: Sequence[bytes]) -> None:
+        """Add raw slots of states that are not known yet. Raises ValueError."""
+        self.reserve(len(raws))
+        slots, capacity, end = self._slots, self._capacity, len(self._slots)
+        for raw in raws:
+            if len(raw) != SLOT_BYTES or raw[_USED] != 1:
+                raise ValueError("not a slot of the state table")
+            at = (int.from_bytes(raw[:4], "big") * capacity >> 32) * SLOT_BYTES
+            while slots[at + _USED]:
+                at += SLOT_BYTES
+                if at == end:
+                    at = 0
+            slots[at : at + SLOT_BYTES] = raw
+        self._count += len(raws)

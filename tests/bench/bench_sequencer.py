@@ -1,17 +1,23 @@
 """A million states: how fast one, two and four sequencers put records in order, and what a kill -9 at full load costs.
 
 Method: all records lie in `ew.up` (64 partitions) before the clock runs, so the load is above capacity; each stage has its own RECORDS, one
-of each state in turn. A rate counts from the first position that moves to the last record committed. Kafka and all processes share the
-machine, so beside the rate there is the processor time of a record: where cores do not suffice for n processes, the ratio of rates says
-nothing and the ratio of processor times does. Takeover: from the kill to the moment when every shard of the dead process has gone on. At
-the end every record of every stream is read and compared with what was written: each frame once, in order, no gap record.
+of each state in turn, which is the worst case for caches and for rows. A rate counts from the first position that moves to the last record
+committed. Kafka and all processes share the machine, so beside the rate there is the processor time of a record: where cores do not suffice
+for n processes, the ratio of rates says nothing and the ratio of processor times does.
 
-`python -m tests.bench.bench_sequencer [--runs 1] [--states 1000000] [--records 1250000] [--json FILE]`; about 6 minutes.
+Takeover: from the kill to the moment when every shard of the dead process has gone on. Where that time goes, by the log of the process that
+lives: the group waits 6 s for the dead one (the least that a broker allows by default) and up to a second until it tells the other one; the
+states are restored; the records are read again whose effect is in no row. Restart: one process for all states, and for more of them.
+
+Completeness: at the end every record of every stream is read and compared with what was written: each frame once, in order, no gap record.
+
+`python -m tests.bench.bench_sequencer [--runs 1] [--states 1000000] [--records 1250000] [--more 1000000] [--json FILE]`; about 6 minutes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import subprocess
@@ -39,20 +45,21 @@ STAGE_S = 240.0
 _FRAME = re.compile(rb'"frame":(\d+)')
 
 
-def measure(folder: Path, runs: int, *, states: int, records: int) -> Found:
+def measure(folder: Path, runs: int, *, states: int, records: int, more: int) -> Found:
     """Start Kafka, fill, run the stages, and compare."""
     found: Found = defaultdict(list)
     for i in range(runs):
         with run_kafka(folder / f"kafka-{i}") as node:
-            _Bench(folder / f"run-{i}", KafkaConfig(bootstrap=node.bootstrap, retention_bytes=1 << 40), states, records, found).go()
+            config = KafkaConfig(bootstrap=node.bootstrap, retention_bytes=1 << 40)
+            _Bench(folder / f"run-{i}", config, states, records, more, found).go()
     return found
 
 
 class _Bench:
-    def __init__(self, folder: Path, config: KafkaConfig, states: int, records: int, found: Found) -> None:
+    def __init__(self, folder: Path, config: KafkaConfig, states: int, records: int, more: int, found: Found) -> None:
         folder.mkdir()
-        self.folder, self.config, self.states, self.records, self.found = folder, config, states, records, found
-        self.written = 0
+        self.folder, self.config, self.states, self.records, self.more, self.found = folder, config, states, records, more, found
+        self.written = self.grown = 0
         topic_admin.ensure_topics(config, [topics.UP, topics.SEQUENCE])
         self.admin = clients.admin(config)
         self.progress = Progress(config)
@@ -78,6 +85,9 @@ class _Bench:
             self.figure(f"{count} processes: processor time of one over n", "of 1", rates[1][1] / rates[count][1], 0.9)
         self.kill()
         self.restart()
+        if self.more:
+            self.grow()
+            self.restart()
         self.compare()
         self.progress.close()
 
@@ -94,9 +104,24 @@ class _Bench:
         jobs = [(self.written, half), (self.written + half, count - half)] if self.written % self.states else [(self.written, count)]
         # Two writers would disorder a device's frames if both had some of it; one after the other keeps each device's order.
         for first, some in jobs:
-            command = [sys.executable, "-m", "tests.bench.up_writer", self.config.bootstrap]
-            subprocess.run([*command, *map(str, (first, some, self.states, now_ms))], check=True, timeout=STAGE_S)
+            self._write(first, some, self.states, now_ms)
         self.written += count
+
+    def _write(self, first: int, count: int, states: int, now_ms: int) -> None:
+        command = [sys.executable, "-m", "tests.bench.up_writer", self.config.bootstrap]
+        subprocess.run([*command, *map(str, (first, count, states, now_ms))], check=True, timeout=STAGE_S)
+
+    def grow(self) -> None:
+        """As many states more, one frame of each, in one process."""
+        self._write(self.states, self.more, self.states + self.more, time.time_ns() // 1_000_000)
+        self.grown = self.more
+        with self.sequencers(1) as (one,):
+            self.drain([one])
+
+    @property
+    def total(self) -> int:
+        """Records written."""
+        return self.written + self.grown
 
     @contextlib.contextmanager
     def sequencers(self, count: int) -> Iterator[Sequence[Process]]:
@@ -120,7 +145,9 @@ class _Bench:
     def start(self, number: int) -> Process:
         (port,) = free_ports(1)
         file = self.folder / f"sequencer-{number}.toml"
-        file.write_text(f'name = "bench-{number}"\nmetrics_port = {port}\n[kafka]\nbootstrap = "{self.config.bootstrap}"\n')
+        states_max = 2 * (self.states + self.more)
+        keys = f'name = "bench-{number}"\nmetrics_port = {port}\nstates_max = {states_max}\n'
+        file.write_text(f'{keys}[kafka]\nbootstrap = "{self.config.bootstrap}"\n')
         process = part("sequencer", file, self.folder / f"sequencer-{number}.log")
         process.port = port  # type: ignore[attr-defined]
         return process.start()
@@ -140,20 +167,20 @@ class _Bench:
         before = self.progress.done()
         wait_until(lambda: self.progress.done() > before, "it begins", timeout_s=STAGE_S)
         start, used, first = time.perf_counter(), sum(cpu_s(one.pid) for one in processes), self.progress.done()
-        wait_until(lambda: self.progress.done() >= self.written, "everything is passed on", timeout_s=STAGE_S)
-        took, count = time.perf_counter() - start, self.written - first
+        wait_until(lambda: self.progress.done() >= self.total, "everything is passed on", timeout_s=STAGE_S)
+        took, count = time.perf_counter() - start, self.total - first
         return count / took, (sum(cpu_s(one.pid) for one in processes) - used) / count * 1e6
 
     def kill(self) -> None:
         """Kill -9 one of two at full load."""
         self.write(self.records)
-        with self.sequencers(2) as (victim, _):
+        with self.sequencers(2) as (victim, other):
             wait_until(lambda: self.metric(victim, "shards") == topics.SHARDS / 2, "it serves half", timeout_s=STAGE_S)
             goal = self.written - self.records * 3 // 4
             wait_until(lambda: self.progress.done() >= goal, "full load", timeout_s=STAGE_S)
             served = self._served(victim)
             victim.kill()
-            killed_s = time.monotonic()
+            killed_s, killed_ms = time.monotonic(), time.time_ns() // 1_000_000
             self.progress.poll()
             ends, seen = self.progress.ends(), dict(self.progress.positions)
             waiting = {p for p in self.progress.positions if topics.shard_of(p) in served and seen[p] < ends[p]}
@@ -168,29 +195,41 @@ class _Bench:
                 return moved.keys() == waiting
 
             wait_until(all_moved, "the shards of the dead process go on", timeout_s=STAGE_S)
+            restored = self._restored(other, killed_ms)
+            self.figure("kill -9 at full load: until the first shard is restored", "s", restored[0])
+            self.figure("kill -9 at full load: until all shards are restored", "s", restored[-1])
             self.figure("kill -9 at full load: takeover of the first shard", "s", min(moved.values()))
             self.figure("kill -9 at full load: takeover of all shards", "s", max(moved.values()), 15)
-            wait_until(lambda: self.progress.done() >= self.written, "everything is passed on", timeout_s=STAGE_S)
+            wait_until(lambda: self.progress.done() >= self.total, "everything is passed on", timeout_s=STAGE_S)
 
     def _served(self, process: Process) -> set[int]:
         """The shards that it was assigned last, by its log."""
         found = re.findall(r"serves shards \[([\d, ]*)\]", process.output())
         return set(map(int, found[-1].split(",")))
 
+    def _restored(self, process: Process, since_ms: int) -> list[float]:
+        """Seconds after which it had restored each shard, by its log."""
+        lines = [json.loads(line) for line in process.output().splitlines() if '"event":"sequencer.restored"' in line]
+        return sorted((line["time"] - since_ms) / 1000 for line in lines if line["time"] > since_ms)
+
     def restart(self) -> None:
         """All states in one process: from its start until it serves, and until it has read again what it must."""
+        name = f"restart with {self.states + self.grown:,} states"
         start = time.monotonic()
         with self.sequencers(1) as (one,):
             one.wait_for(READY, timeout_s=STAGE_S)
-            self.figure("restart with all states: serves after", "s", time.monotonic() - start)
+            self.figure(f"{name}: serves after", "s", time.monotonic() - start)
             wait_until(lambda: self.metric(one, "ready") == 1, "it has caught up", timeout_s=STAGE_S)
-            self.figure("restart with all states: ready after", "s", time.monotonic() - start, 15)
+            self.figure(f"{name}: ready after", "s", time.monotonic() - start, 15)
+            self.figure(f"{name}: memory of a state", "bytes", self.metric(one, "states_bytes") / self.metric(one, "states"), 100)
+            self.figure(f"{name}: resident memory", "MiB", rss_mib(one.pid))
+            assert self.metric(one, "states") == self.states + self.grown
 
     def compare(self) -> None:
         """Every record of every stream against what was written."""
-        passed = [0] * self.states
+        passed = [0] * (self.states + self.grown)
         repeated = gaps = disorder = 0
-        numbers = {bytes(device, "ascii"): i for i in range(0, self.states, STREAMS) for device, _ in [names(i)]}
+        numbers = {bytes(device, "ascii"): i for i in range(0, len(passed), STREAMS) for device, _ in [names(i)]}
         reader = clients.consumer(self.config, "bench-compare", **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
         for stream in range(STREAMS):
             topic = topics.stream_topic(f"bench_{stream}")
@@ -215,7 +254,7 @@ class _Bench:
                         passed[state] = frame
         reader.close()
         rounds, rest = divmod(self.written, self.states)
-        missing = sum(passed[state] < rounds + (state < rest) for state in range(self.states))
+        missing = sum(passed[state] < rounds + (state < rest) for state in range(self.states)) + passed[self.states :].count(0)
         self.figure("repeated", "frames", repeated)
         self.figure("missing or out of order", "frames", disorder + missing)
         self.figure("false gaps", "gaps", gaps)
@@ -223,4 +262,4 @@ class _Bench:
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"states": 1_000_000, "records": 1_250_000})
+    run(measure, __doc__, sizes={"states": 1_000_000, "records": 1_250_000, "more": 1_000_000})
