@@ -58,7 +58,7 @@ _checked: set[tuple[str, str]] = set()
 def _check_settings(config: KafkaConfig, client: AdminClient, names: Iterable[str]) -> None:
     unchecked = [name for name in names if (config.bootstrap, name) not in _checked]
     for name, found in topic_configs_of(client, unchecked).items():
-        for broken in broken_promises(name, found, _new_topic(config, name).config):
+        for broken in broken_promises(name, found, topic_settings(config, name)):
             if broken.is_fatal:
                 raise LocalError(broken.detail)
             log.warning("%s", broken.detail, extra={"event": "kafka.topic_setting", "topic": name})
@@ -86,8 +86,8 @@ def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
     return (Unavailable if is_away else LocalError)(f"topic {topic}: {error.str()}")
 
 
-def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
-    single = name in topics.SINGLE_PARTITION or name.startswith((topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX))
+def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
+    """The settings that a topic of ours is made with."""
     settings = {
         "max.message.bytes": str(RECORD_BYTES_MAX),
         "min.insync.replicas": str(config.insync),
@@ -100,8 +100,13 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
         settings |= {"message.timestamp.type": "LogAppendTime"}
     else:
         settings |= {"retention.ms": str(config.retention_hours * 3_600_000), "retention.bytes": str(config.retention_bytes)}
+    return settings
+
+
+def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
+    single = name in topics.SINGLE_PARTITION or name.startswith((topics.QUERY_PREFIX, topics.INSTALLATION_PREFIX))
     count = topics.FIXED_PARTITIONS.get(name) or (1 if single else config.partitions)
-    return NewTopic(name, num_partitions=count, replication_factor=config.replication, config=settings)
+    return NewTopic(name, num_partitions=count, replication_factor=config.replication, config=topic_settings(config, name))
 
 
 def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
