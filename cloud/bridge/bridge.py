@@ -287,7 +287,7 @@ class Bridge:
     def step(self) -> None:
         """One turn of the pump."""
         self._polled_s = self._clock.monotonic_s()
-        self._writer.poll()
+        self._writer.poll(self._polled_s)
         self._send_answers()
         may_read = not self._is_draining and not self._is_held_back
         if self._is_paused and may_read and self._in_flight.has_room and not self._writer.is_blocked:

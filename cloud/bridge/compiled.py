@@ -97,8 +97,8 @@ class CompiledStreams:
             return None
 
     def _of(self, stream: str, payload: bytes) -> _Decoders | None:
-        # Only a text with an escape can hold NUL.
-        if len(payload) > FRAME_BYTES_MAX or b"\\u" in payload:
+        # Only a text with an escape can hold NUL. One byte is looked for many times faster than the two of its beginning.
+        if len(payload) > FRAME_BYTES_MAX or b"\\" in payload:
             return None
         entry = self._catalogue.sendable(stream)
         known = self._decoders.get(stream)

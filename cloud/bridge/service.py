@@ -47,10 +47,11 @@ async def run(
     if opened is None:
         return
     tables = opened
+    packed = {"compression.type": config.compression}
     bridge = Bridge(
         config,
-        producer=clients.producer(config.kafka, config.name, **PRODUCER),
-        alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE),
+        producer=clients.producer(config.kafka, config.name, **PRODUCER | packed),
+        alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
         catalogue=catalogue,
         register=register,
         clock=clock,

@@ -1,21 +1,33 @@
 """How many messages a second a whole intake carries: devices, broker, bridge, Kafka and the sequencer, all on this machine, at once.
 
-Method: 50 devices keep a window in flight each, so that more is offered than is taken; a message counts when its end-to-end acknowledgement
-is back at its device; the rate is that of all messages from the first publish to the last acknowledgement, while the sequencer runs.
-Each run then waits until the sequencer has passed everything on, and fails unless ew.up grew by exactly what was acknowledged and ew.s.*
-holds each message once. Processor time is each process's own, per message. Beside it: the broker's own wall (a subscriber that only
-acknowledges), and mq-bridge, which answers no device. Fluent Bit is in no ordinary registry of packages and could not be had.
-`python -m tests.bench.bench_bridge [--runs 3] [--json FILE]`
+Method: 50 devices keep a window in flight each, together as much as a bridge takes from its broker (4000 messages), so that more is offered
+than is taken; a message counts when its end-to-end acknowledgement is back at its device; the rate is that of all messages from the first
+publish to the last acknowledgement, while the sequencer runs. All parts are warm: the first rounds, in which Kafka's JVM compiles, are not
+counted. Processor time is each process's own, per message; `load` is that of the devices.
+
+Completeness: each run then waits until the sequencer has passed everything on, and fails unless ew.up grew by exactly what was acknowledged
+and ew.s.* holds each message of each device once.
+
+Walls, beside it: the broker with a subscriber that only acknowledges, and Kafka with the same records from one producer that checks and
+answers nothing, spread over the 64 partitions of a topic like ew.up. A lone message: one device that sends the next when the last one is
+acknowledged.
+
+Rivals: mq-bridge, which checks nothing and answers no device. Fluent Bit is not compared: what ordinary package registries have of it is
+the source of 1.8 in an npm package, and its MQTT input is no subscriber but a server of its own for MQTT 3.1.1, which confirms a QoS 1
+message before it is stored anywhere.
+
+`python -m tests.bench.bench_bridge [--runs 3] [--json FILE]`; about 2 minutes, and 1.5 for each run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,10 +46,12 @@ from tests.sequencer.progress import Progress
 from tests.services import Kafka, Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 
 DEVICES: Final = 50
-FRAMES: Final = 400
-READING_MESSAGES: Final = 2500
-WINDOW_FRAMES: Final = 10
-WINDOW_READINGS: Final = 40
+FRAMES: Final = 500
+READING_MESSAGES: Final = 4000
+LONE_MESSAGES: Final = 500
+WINDOW_FRAMES: Final = 20
+WINDOW_READINGS: Final = 80
+KAFKA_RECORDS: Final = 1_000_000
 READY: Final = '"event":"part.ready"'
 QOS: Final = {1: "QoS 1, one answer a message", 0: "QoS 0, joined answers"}
 FLOORS: Final = {("messages", 1): 25_000.0, ("frames", 1): 6_000.0}
@@ -86,12 +100,14 @@ def measure(folder: Path, runs: int) -> Found:
         with _ours(folder, broker, node) as (bridge, sequencer):
             pids = {"broker": broker.process.pid, "Kafka": node.process.pid, "bridge": bridge.pid, "sequencer": sequencer.pid}
             site = Site(broker, node, config, progress, pids)
-            for qos in QOS:
-                _one(site, replace(kinds[0], messages=kinds[0].messages[:300]), qos, f"warm{qos}", defaultdict(list))
+            for kind in kinds:
+                for qos in QOS:
+                    _one(site, kind, qos, f"warm{kind.name}{qos}", defaultdict(list))
             for i in range(runs):
                 for kind in kinds:
                     for qos in QOS:
                         _one(site, kind, qos, f"{kind.name}{qos}r{i}", found)
+                _lone(site, kinds[0], f"lone{i}", found)
             found["bridge: resident memory", "MiB", None].append(rss_mib(bridge.pid))
             found["sequencer: resident memory", "MiB", None].append(rss_mib(sequencer.pid))
         # A broker of their own: on ours the bridge's session is still dealt its share.
@@ -99,6 +115,7 @@ def measure(folder: Path, runs: int) -> Found:
         for i in range(runs):
             for qos in QOS:
                 _wall(folder, other, kinds[0], qos, i, found)
+            _kafka_wall(node, i, found)
             _rival(folder, other, node, kinds[0], i, found)
     return found
 
@@ -158,6 +175,27 @@ def _sequenced(config: KafkaConfig, topic: str) -> Counter[str]:
     finally:
         reader.close()
     return counts
+
+
+def _lone(site: Site, kind: Kind, run: str, found: Found) -> None:
+    """What the gathering of records under load must not cost a device that is alone."""
+    load = Load(site.broker.port, f"b_{run}", run, 1, 1, kind.messages[:LONE_MESSAGES], 0)
+    uvloop.run(load.go())
+    for percent in (50, 99):
+        found[f"lone message, {QOS[0]}: acknowledged, p{percent}", "ms", None].append(percentile(load.latencies_s, percent) * 1000)
+
+
+def _kafka_wall(node: Kafka, i: int, found: Found) -> None:
+    """One-reading records spread over 64 partitions, from a producer that does nothing else."""
+    topic = f"wall_{i}"
+    client = clients.admin(KafkaConfig(bootstrap=node.bootstrap))
+    client.create_topics([NewTopic(topic, num_partitions=topics.UP_PARTITIONS, replication_factor=1)])[topic].result(30)
+    command = [sys.executable, "-m", "tests.bench.kafka_only", node.bootstrap, topic, str(KAFKA_RECORDS), str(DEVICES)]
+    before = cpu_s(node.process.pid)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    used_us = (cpu_s(node.process.pid) - before) / KAFKA_RECORDS * 1e6
+    found["Kafka alone: one-reading records over 64 partitions", "records/s", None].append(KAFKA_RECORDS / float(done.stdout))
+    found["Kafka alone: processor time of Kafka", "µs", None].append(used_us)
 
 
 def _wall(folder: Path, broker: Mosquitto, kind: Kind, qos: int, i: int, found: Found) -> None:
