@@ -134,13 +134,6 @@ def cells(figure: Figure) -> list[str]:
     return [figure.name, number(figure.value), figure.unit, floor, spread, rival, "" if figure.met else "missed"]
 
 
-def method(bench: str) -> str:
-    """How a benchmark measures, in its own words: its docstring without the command line."""
-    path = HERE / f"bench_{bench}.py"
-    text = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "") if path.exists() else ""
-    return "\n\n".join(part for part in text.split("\n\n") if "`python -m tests.bench" not in part)
-
-
 HEAD = ["what", "median", "unit", "floor", "runs", "others", ""]
 
 
@@ -152,8 +145,6 @@ def markdown(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapp
         lines += [
             "",
             f"## {bench}",
-            "",
-            method(bench),
             "",
             f"Measured {measured.get(bench, 'at an unknown time')}.",
             "",

@@ -34,7 +34,6 @@ class Up:
         self.last = (-1, -1)
         self.partition = -1
         """Of `ew.up`; -1: by the device's name, as bridges do it."""
-        self.received_at = NOW
         self._producer: Producer = clients.producer(world.config, "test-up")
 
     def put(self, *frame_numbers: int, sent_at: int | None = None) -> None:
@@ -57,7 +56,7 @@ class Up:
     def _put_frame(self, number: int, sent_at: int | None) -> None:
         placement = Placement(Discipline.ORDERED, self.stream, 1, number, number, (number - 1) * 2 + 1, 2)
         value = record.encode(
-            device=self.device, stream=self.stream, mode=Mode.ACK, sent_at=sent_at, received_at=self.received_at, frame_bytes=frame(number)
+            device=self.device, stream=self.stream, mode=Mode.ACK, sent_at=sent_at, received_at=NOW, frame_bytes=frame(number)
         )
         self._put(value, [(PLACEMENT_HEADER, placement.encode())])
 
@@ -74,7 +73,7 @@ class Up:
         while True:
             try:
                 self._producer.produce(
-                    topics.UP, value, self.device, self.partition, headers=headers, timestamp=self.received_at, on_delivery=self._stored
+                    topics.UP, value, self.device, self.partition, headers=headers, timestamp=NOW, on_delivery=self._stored
                 )
             except BufferError:
                 self._producer.poll(0.1)
