@@ -11,7 +11,7 @@ states are restored; the records are read again whose effect is in no row. Resta
 
 Completeness: at the end every record of every stream is read and compared with what was written: each frame once, in order, no gap record.
 
-`python -m tests.bench.bench_sequencer [--runs 1] [--states 1000000] [--records 600000] [--more 1000000] [--json FILE]`; about 6 minutes.
+`python -m tests.bench.bench_sequencer [--runs 1] [--states 1000000] [--records 600000] [--more 1000000] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
@@ -38,6 +39,11 @@ from tests.bench.up_writer import STREAMS, names
 from tests.sequencer.progress import Progress
 from tests.services import Process, free_ports, part, run_kafka, wait_until
 
+LIMITS: Final = """
+Seven seconds of a takeover are the group's: with Kafka's defaults no process may be taken for dead sooner. The rest is the work
+of one core: reading rows, and up to 5000 records of each partition again, while the living process goes on with its own. On a machine with
+as many cores as processes, and some for Kafka, the rates should grow as the processor times allow; with two cores they cannot.
+"""
 READY = '"event":"part.ready"'
 PROCESSES = (1, 2, 4)
 STAGE_S = 240.0
