@@ -33,7 +33,7 @@ from edgewake.cloud.analysis.pipeline import Job, LaneKind, jobs_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.status_board import StatusBoard
-from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.analysis.summaries import SummaryJob, summarised
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
@@ -194,9 +194,9 @@ class Analysis:
         types = self._types()
         jobs: dict[LaneKey, Job] = dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
         if self._with_summaries:
-            for name, fields in types.items():
-                if fields:
-                    jobs[name, LaneKind.SUMMARY] = SummaryJob(name, tuple(sorted(fields.items())), self._lake.keep)
+            with_state = {path.parent.name for path in (self._config.data_dir / "checkpoints").glob(f"*/{LaneKind.SUMMARY}")}
+            for name, fields in summarised(types, with_state).items():
+                jobs[name, LaneKind.SUMMARY] = SummaryJob(name, fields, self._lake.keep)
         return found, jobs
 
     def _types(self) -> dict[str, dict[str, FieldType]]:

@@ -12,7 +12,7 @@ The sketches are Apache DataSketches: HLL of 2^14 buckets over texts, KLL of dou
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,9 +34,20 @@ MINUTE_MS: Final = 60_000
 LATENESS_MS: Final = 600_000
 """Readings that come more than 10 minutes after their minute's end are not summarised; their sketches are no longer in the state."""
 FIELDS_MAX: Final = 32
-"""Fields of a stream that are summarised, the first by name: each costs as much as a query."""
+"""Fields of a stream that are summarised, the first that the catalogue knew: each costs as much as a query."""
+STREAMS_MAX: Final = 16
+"""Streams that are summarised: each is a Spark query with half a dozen threads, and any device may name a new stream."""
 
 _SKETCHES: Final = ("hll", "kll", "top")
+
+
+def summarised(streams: Mapping[str, Mapping[str, FieldType]], with_state: Container[str]) -> dict[str, tuple[tuple[str, FieldType], ...]]:
+    """Stream → the fields that are summarised, sorted; `streams`: the catalogue in its order.
+
+    At most STREAMS_MAX: those that have a state (`with_state`), then by name, so that a new stream pushes none out.
+    """
+    chosen = sorted((name for name, fields in streams.items() if fields), key=lambda name: (name not in with_state, name))[:STREAMS_MAX]
+    return {name: tuple(sorted(list(streams[name].items())[:FIELDS_MAX])) for name in chosen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class SummaryJob:
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """One row for each field and minute that changed: field, minute, readings, count, sum, min, max, hll, kll, top."""
-        fields = dict(self.fields[:FIELDS_MAX])
+        fields = dict(self.fields)
         frames = with_event_time(late.observe(correct(decode(records, fields)), partitions))
         each = readings(frames, fields, ())
         values = each.select("t", F.explode(F.array(*[_value(name, kind) for name, kind in fields.items()])).alias("value"))
