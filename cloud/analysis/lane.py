@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late
-from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
+from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, is_ahead, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -244,6 +244,8 @@ class Lane:
             sync_offsets(self.checkpoint, batch)
             self._emit(rows, self._observed(), reached, new)
         self._tell_spark()
+        if not is_ahead(self._record.offsets, reached):
+            self.job.committed(rows, self._record.revision)
         self.counters.batches += 1
 
     def _tell_spark(self) -> None:

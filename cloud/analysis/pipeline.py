@@ -49,6 +49,9 @@ class Job(Protocol):
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
 
+    def committed(self, rows: pa.Table, revision: int) -> None:
+        """The batch's transaction is committed. Called again with the same when a restart repeats the batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryJob:
@@ -89,6 +92,9 @@ class QueryJob:
         """See Job: results, then watermarks."""
         yield from finish.results(rows, self.queries, self.ranks, batch, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+
+    def committed(self, rows: pa.Table, revision: int) -> None:
+        """See Job: results are nowhere but in Kafka."""
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:

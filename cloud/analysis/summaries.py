@@ -81,11 +81,14 @@ class SummaryJob:
         return summed.select("field", "minute", "readings", "count", "sum", "min", "max", "hll", "kll", F.col("top.sketch").alias("top"))
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (no query, so none is broken)
-        """The records of `ew.sketches`; the lake gets the same rows first, so that what Kafka says is kept is kept."""
-        if rows.num_rows:
-            self.keep(self.stream, rows, batch.revision)
+        """The records of `ew.sketches`."""
         for row in rows.to_pylist():
             yield self._output(row, batch.revision)
+
+    def committed(self, rows: pa.Table, revision: int) -> None:
+        """The same rows for the lake: only what Kafka has, so that a driver that was fenced leaves nothing there."""
+        if rows.num_rows:
+            self.keep(self.stream, rows, revision)
 
     def _output(self, row: dict[str, Any], revision: int) -> emit.Output:
         key = f"{self.stream}|{row['field']}|{row['minute']}"
