@@ -55,6 +55,7 @@ def measure(folder: Path, runs: int) -> Found:
             jars_dir=jars.ensure("spark"),
             trigger_ms=0,
             summary_interval_s=0,
+            state_partitions=2,
             batch_records_max=BATCH_FRAMES,
             kafka=KafkaConfig(bootstrap=node.bootstrap),
         )
@@ -63,7 +64,7 @@ def measure(folder: Path, runs: int) -> Found:
             work_dir=folder / "spark",
             master=config.master,
             driver_memory="1g",
-            state_partitions=2,
+            state_partitions=config.state_partitions,
             maintenance_s=60,
         )
         try:
