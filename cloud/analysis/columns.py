@@ -91,7 +91,7 @@ ITEM_CHARS_KEPT: Final = 48
 
 
 def as_text(value: Column, kind: Kind) -> Column:
-    """A value as sketches count it: its text; a whole number without a point, so that devices and other languages count alike.
+    """A value as sketches count it: its text; a number as other languages write it, a whole one without a point.
 
     A text of more than ITEM_BYTES_MAX becomes its beginning, `…` and 16 hex digits of its xxhash64, so that different ones stay different.
     """
@@ -101,4 +101,17 @@ def as_text(value: Column, kind: Kind) -> Column:
     if kind is FieldType.BOOLEAN:
         return value.cast("string")
     whole = value.cast("bigint")
-    return F.when(value == whole, whole.cast("string")).otherwise(value.cast("string"))
+    return F.when(value == whole, whole.cast("string")).otherwise(_shortest(value))
+
+
+def _shortest(value: Column) -> Column:
+    """A double as Python's `repr` and most languages write it: the fewest digits that tell it, an exponent below 1e-4 and from 1e16 on.
+
+    Java's text has an exponent below 1e-3 and from 1e7 on, and writes it in another way.
+    """
+    java = value.cast("string")
+    plain = F.regexp_replace(java.cast("decimal(38,21)").cast("string"), "0+$", "")
+    small = F.regexp_replace(F.regexp_replace(java, r"(\.0)?E-(\d)$", "e-0$2"), r"(\.0)?E-", "e-")
+    scientific = F.regexp_replace(small, r"(\.0)?E", "e+")
+    size = F.abs(value)
+    return F.when(~java.contains("E"), java).when((size >= 1e-4) & (size < 1e16), plain).otherwise(scientific)
