@@ -25,7 +25,6 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from edgewake.cloud import web_docs
 from edgewake.cloud.access import page
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import connection_of
@@ -38,8 +37,9 @@ from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import RequestError, SubscriptionTooLarge
-from edgewake.cloud.web import Problem, install
-from edgewake.cloud.web_openapi import describe, problems
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_app import application
+from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease_read import parse_name
@@ -88,15 +88,7 @@ LastEventId = Annotated[str | None, Header(description="The cursor to go on from
 
 def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> FastAPI:
     """The application; `hub`, `streams` and `leases` are run by the caller."""
-    app = FastAPI(
-        title="Edgewake access",
-        summary="Streams and results of continuous queries, exactly once, with a cursor.",
-        docs_url=None,
-        redoc_url=None,
-    )
-    install(app)
-    web_docs.add(app)
-    describe(app)
+    app = application("Edgewake access", description="Streams and results of continuous queries, exactly once, with a cursor.")
     if config.allow_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -7,11 +7,12 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse
 
-from edgewake.cloud import web, web_docs, web_openapi
+from edgewake.cloud import web, web_docs
 from edgewake.cloud.ops import device_routes, kafka_routes, login, query_routes, stream_routes, system_routes
 from edgewake.cloud.ops.auth import Guard
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.web import Problem
+from edgewake.cloud.web_app import application
 from edgewake.protocol.query import QUERY_CHARS_MAX
 
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
@@ -22,14 +23,11 @@ def make_app(services: Services) -> FastAPI:
     """The application."""
     # The guard below decides before anything is read; these two put it into the OpenAPI document.
     key_in_openapi = [Security(HTTPBearer(auto_error=False)), Security(APIKeyHeader(name="X-API-Key", auto_error=False))]
-    app = FastAPI(title="Edgewake operations", version="1", description=__doc__, docs_url=None, redoc_url=None)
-    web.install(app)
+    app = application("Edgewake operations", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     login.add(app, services.access)
-    web_docs.add(app)
-    web_openapi.describe(app)
     for routes in (device_routes, stream_routes, query_routes, kafka_routes, system_routes):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app

@@ -10,13 +10,14 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from edgewake.cloud import web, web_docs
+from edgewake.cloud import web
 from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
 from edgewake.cloud.push.watchers import TooManyFilters
 from edgewake.cloud.web import Problem
-from edgewake.cloud.web_openapi import describe, problems
+from edgewake.cloud.web_app import application
+from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.lease import LeaseChange, LeaseRequest, Subscription, WakePolicy
 from edgewake.protocol.lease_record import Lease, LeaseState
@@ -85,10 +86,7 @@ IdempotencyKey = Annotated[
 
 def make_app(proxy: Proxy, peers: Peers, registry: CollectorRegistry, *, progress: Callable[[], str]) -> FastAPI:
     """The application around a proxy. `progress` says what a proxy that is not ready waits for."""
-    app = FastAPI(title="Edgewake push proxy", version="1", description=__doc__, docs_url=None, redoc_url=None)
-    web_docs.add(app)
-    web.install(app)
-    describe(app)
+    app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     _answer_refusals(app)
     _pass_on(app, peers)
