@@ -7,18 +7,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from edgewake.cloud import web, web_docs
+from edgewake.cloud.web_app import application
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 async def client() -> httpx.AsyncClient:
-    app = FastAPI(title="A <title>", docs_url=None, redoc_url=None)
-    web.install(app)
-    web_docs.add(app)
+    app = application("A <title>", description="")
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a")
 
 
@@ -36,8 +33,15 @@ async def test_the_page_and_its_files_are_served_here_under_a_policy_that_lets_n
 
 @pytest.mark.parametrize("part", ["access", "ops", "push"])
 def test_no_part_leaves_fastapi_s_own_page_on(part: str) -> None:
-    """It fetches its script from a foreign network."""
+    """It fetches its script from a foreign network. `application` makes one without it, and no part makes another."""
     source = (ROOT / f"cloud/{part}/app.py").read_text()
-    assert "docs_url=None" in source
-    assert "redoc_url=None" in source
-    assert "web_docs.add(app)" in source
+    assert "application(" in source
+    assert "FastAPI(" not in source
+
+
+async def test_an_application_has_our_page_and_a_document_and_no_other_page(client: httpx.AsyncClient) -> None:
+    page = await client.get("/docs")
+    assert "swagger-ui-bundle.js" in page.text
+    assert (await client.get("/redoc")).status_code == 404
+    document = (await client.get("/openapi.json")).json()
+    assert (document["info"]["title"], "Problem" in document["components"]["schemas"]) == ("A <title>", True)
