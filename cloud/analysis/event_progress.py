@@ -1,8 +1,9 @@
 """How far event time has come, from how far each partition has: what decides which windows are final, and what Spark may forget. Pure.
 
 After a backlog partitions are read by the number of their records, not by their time, so one of them runs ahead. Event time therefore
-stands where the *furthest back* partition stands of those with records that were not read yet; with nothing left to read it is the latest
-event time of all, for nobody knows of anything earlier to come. It never goes back.
+stands where the *furthest back* partition stands of those that are `behind`: with unread records, and the last one that was read received
+a while ago. A partition that is read as fast as it is written holds nothing up, whatever old times its devices send. With none behind it is
+the latest event time of all, for nobody knows of anything earlier to come. It never goes back.
 
 A stream that falls silent has windows that nobody would end. After a while event time goes on with the clock, until the last windows with
 something in them are final, and no further: what a whole fleet brings after an outage meets no more than these windows final.
@@ -11,15 +12,31 @@ something in them are final, and no further: what a whole fleet brings after an 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from edgewake.cloud.analysis.query_plan import Query
 
+BEHIND_MS: Final = 10_000
+"""A partition is behind while the latest record read of it was received longer ago than this. A batch and the way take less."""
 
-def progress(before: int | None, tops: Mapping[int, int], unread: Collection[int]) -> int | None:
-    """Event time in ms. `tops`: partition → its latest event time; `unread`: partitions with records that were not read yet."""
-    if not tops or not tops.keys() >= set(unread):
+
+def behind(left: Mapping[int, int], received_at: Mapping[int, int], read: Collection[int], now_ms: int) -> set[int]:
+    """Which partitions are behind. `left`: partition → unread records; `received_at`: of the latest reading of each that was read, ms.
+
+    `read`: partitions of which the batch read something. One that brings records without readings holds nothing up.
+    """
+    return {
+        partition
+        for partition, records in left.items()
+        if records and (now_ms - received_at[partition] > BEHIND_MS if partition in received_at else partition not in read)
+    }
+
+
+def progress(before: int | None, tops: Mapping[int, int], behind: Collection[int]) -> int | None:
+    """Event time in ms. `tops`: partition → its latest event time; `behind`: the partitions that are."""
+    if not tops or not tops.keys() >= set(behind):
         return before
-    reached = min((tops[partition] for partition in unread), default=max(tops.values()))
+    reached = min((tops[partition] for partition in behind), default=max(tops.values()))
     return reached if before is None else max(before, reached)
 
 

@@ -95,6 +95,7 @@ class Observed:
     oldest: int | None
     flagged: int
     tops: Mapping[int, int]
+    received_at: Mapping[int, int]
 
 
 @dataclass
@@ -121,6 +122,7 @@ class Lane:
         self._batch = -1
         self._partitions = 1
         self._tops: dict[int, int] = {}
+        self._received_at: dict[int, int] = {}
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -265,18 +267,22 @@ class Lane:
         assert self._query is not None
         observed: Any = self._query._jsq.streamingQuery().lastExecution().observedMetrics()
         row = json.loads(observed.get(late.OBSERVED).get().json())
-        tops = {i: row[f"top_{i}"] for i in range(self._partitions) if row.get(f"top_{i}") is not None}
-        return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops)
+        tops, received_at = (
+            {i: row[f"{name}_{i}"] for i in range(self._partitions) if row.get(f"{name}_{i}") is not None} for name in ("top", "read")
+        )
+        return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops, received_at)
 
     def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> None:
         record, queries = self._record, self.job.queries
         assert self._ends is not None
-        left = self._ends.left(reached.get(self.topic, {}))
-        self._tops |= {partition: max(top, self._tops.get(partition, top)) for partition, top in observed.tops.items()}
+        offsets = reached.get(self.topic, {})
+        left = self._ends.left(offsets)
+        for known, latest in ((self._tops, observed.tops), (self._received_at, observed.received_at)):
+            known |= {partition: max(at, known.get(partition, at)) for partition, at in latest.items()}
         step = emit.Batch(
             revision=record.revision + 1,
             top_before=record.top,
-            top=self._progress_of_time(left) if new is Novelty.ALL else record.top,
+            top=self._progress_of_time(offsets, left) if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
         )
         late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
@@ -312,9 +318,16 @@ class Lane:
         self._record, self._has_said_running = after, True
         self._count(observed, results, sum(late_readings.values()))
 
-    def _progress_of_time(self, left: Mapping[int, int] | None) -> int | None:
-        unread = self._tops.keys() if left is None else {partition for partition, records in left.items() if records}
-        return event_progress.progress(self._record.top, self._tops, unread)
+    def _progress_of_time(self, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
+        """Where Kafka does not say what is left, something is. A partition that was added to the topic counts as another one."""
+        before = self.offsets()
+        read = {partition % self._partitions for partition, offset in reached.items() if offset > before.get(partition, 0)}
+        unread: dict[int, int] = {}
+        for partition in reached:
+            place = partition % self._partitions
+            unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
+        behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
+        return event_progress.progress(self._record.top, self._tops, behind)
 
     def _late(self, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
         """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""

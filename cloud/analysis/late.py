@@ -43,16 +43,23 @@ class LateWindow:
 def observe(frames: DataFrame, partitions: int) -> DataFrame:
     """The same frames; on the way each batch is measured.
 
-    Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the topic's partitions the latest event time.
+    Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the topic's partitions the latest event time and
+    the latest reception.
     """
-    tops = [F.max(F.when(F.pmod("partition", F.lit(partitions)) == i, F.col("top"))).alias(f"top_{i}") for i in range(partitions)]
+    latest: list[Column] = []
+    for i in range(partitions):
+        is_there = F.pmod("partition", F.lit(partitions)) == i
+        latest += [
+            F.max(F.when(is_there, F.col("top"))).alias(f"top_{i}"),
+            F.max(F.when(is_there, F.col("received_at"))).alias(f"read_{i}"),
+        ]
     return frames.observe(
         OBSERVED,
         F.count(F.lit(1)).alias("frames"),
         F.sum(F.size("t")).alias("readings"),
         F.min(corrected(F.array_min("t"))).alias("oldest"),
         F.count("clock_flag").alias("flagged"),
-        *tops,
+        *latest,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.event_progress import progress, progress_in_silence
+from edgewake.cloud.analysis.event_progress import BEHIND_MS, behind, progress, progress_in_silence
 from edgewake.cloud.analysis.query_file import parse
 
 T0 = 1_790_000_040_000
@@ -13,7 +13,7 @@ HOUR = parse("-- name: h\n-- lateness: 10 minutes\nSELECT count(*) AS n FROM s G
 
 
 @pytest.mark.parametrize(
-    ("before", "tops", "unread", "expected"),
+    ("before", "tops", "held", "expected"),
     [
         (None, {}, set(), None),
         (None, {0: 5}, set(), 5),
@@ -26,10 +26,16 @@ HOUR = parse("-- name: h\n-- lateness: 10 minutes\nSELECT count(*) AS n FROM s G
         (None, {1: 9}, {0}, None),
     ],
 )
-def test_the_furthest_back_of_the_partitions_with_unread_records_holds_event_time(
-    before: int | None, tops: dict[int, int], unread: set[int], expected: int | None
+def test_the_furthest_back_of_the_partitions_that_are_behind_holds_event_time(
+    before: int | None, tops: dict[int, int], held: set[int], expected: int | None
 ) -> None:
-    assert progress(before, tops, unread) == expected
+    assert progress(before, tops, held) == expected
+
+
+def test_behind_is_what_has_unread_records_and_was_read_only_up_to_a_while_ago() -> None:
+    received_at = {0: T0 - BEHIND_MS, 1: T0 - BEHIND_MS - 1, 2: T0 - 3_600_000}
+    assert behind({0: 5, 1: 5, 2: 0}, received_at, {0, 1, 2}, T0) == {1}
+    assert behind({3: 5, 4: 5, 5: 0}, received_at, {4}, T0) == {3}, "of 3 nothing was read yet, 4 brings no readings"
 
 
 def test_in_silence_event_time_goes_on_with_the_clock_until_the_last_windows_are_final() -> None:

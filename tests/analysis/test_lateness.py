@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
-from tests.analysis.support import Analysis, Feed, catch_up, late_readings, registered, results, sql, truth, watermarks, windows
+from edgewake.protocol import topics
+from edgewake.protocol.query import Progress
+from tests.analysis.support import (
+    Analysis,
+    Feed,
+    catch_up,
+    emitted,
+    late_readings,
+    read,
+    registered,
+    results,
+    sql,
+    truth,
+    watermarks,
+    windows,
+)
 from tests.services import wait_until
 
 T0 = 1_790_002_800_000
@@ -102,3 +118,17 @@ def test_the_last_windows_of_a_stream_that_falls_silent_become_final(analysis: A
         catch_up(lane, feed)
     assert counts(feed, name) == {(T0,): 1, (T0 + 2_000,): 1}
     assert [(one["window_ends"], one["readings"]) for one in late_readings(feed.config, name)] == [(T0 + 2_000, 1)]
+
+
+def test_a_device_that_sends_old_times_without_end_keeps_no_window_open(analysis: Analysis, feed: Feed) -> None:
+    """It is alone in its partition, says nothing of its clock, and always has more to read."""
+    (query,) = registered(sql(feed.name, "count(*) AS n", "window(event_time, '1 second')", lateness="1 second"), streams=[feed.stream])
+    now = time.time_ns() // 1_000_000
+    for _ in range(100):
+        feed.send([5_000], device="in-1970", partition=1, received_at=now + 60_000, speed=[1.0])
+    for i in range(10):
+        feed.send([now + i * 1_000], device="right", partition=0, speed=[1.0])
+    analysis.with_config(batch_records_max=20).run([query], feed)
+    rows = [row.value for row in emitted(feed.config, query.query.name) if row.kind == b"watermark" and row.value["watermark"] >= now]
+    last = Progress.model_validate([r.value for r in read(feed.config, topics.PROGRESS) if r.key == query.query.name.encode()][-1])
+    assert rows[0]["revision"] < last.batch, "only when nothing was left to read"
