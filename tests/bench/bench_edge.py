@@ -52,6 +52,7 @@ key_file = "{folder}/device.key"
 [[source]]
 type = "json_lines"
 stream = "{stream}"
+lane = "{lane}"
 """
 
 
@@ -59,8 +60,8 @@ def measure(folder: Path, runs: int, seconds: int = 20) -> Found:
     """All figures."""
     found: Found = defaultdict(list)
     for i in range(runs):
-        for name, rate, make in (("host metrics", 100, host_metrics), ("host metrics", 1000, host_metrics), ("GPS", 100, gps)):
-            asyncio.run(_agent(folder / f"{i}-{rate}-{make.__name__}", found, name, rate, make, seconds))
+        for rate, lane, make in CASES:
+            asyncio.run(_agent(folder / f"{i}-{rate}-{lane}-{make.__name__}", found, rate, lane, make, seconds))
         for lane in Lane:
             _wait(folder / f"wait-{i}-{lane}", lane, found)
     return found
@@ -88,6 +89,15 @@ def gps(rng: random.Random, n: int) -> dict[str, Any]:
         "speed_kmh": round(50 + rng.random(), 1),
         "heading": rng.randrange(88, 93),
     }
+
+
+CASES = (
+    (100, Lane.NORMAL, host_metrics),
+    (100, Lane.BULK, host_metrics),
+    (1000, Lane.NORMAL, host_metrics),
+    (100, Lane.NORMAL, gps),
+    (100, Lane.BULK, gps),
+)
 
 
 @dataclass
@@ -142,7 +152,7 @@ def _certificates(folder: Path) -> None:
 
 
 async def _agent(
-    folder: Path, found: Found, name: str, rate: int, make: Callable[[random.Random, int], dict[str, Any]], seconds: int
+    folder: Path, found: Found, rate: int, lane: Lane, make: Callable[[random.Random, int], dict[str, Any]], seconds: int
 ) -> None:
     folder.mkdir(parents=True)
     _certificates(folder)
@@ -157,14 +167,14 @@ async def _agent(
     with _broker(folder / "broker", *tls) as port:
         async with Peer(port) as peer, _counting_proxy(tls_port) as wire:
             config = folder / "agent.toml"
-            config.write_text(AGENT.format(folder=folder, port=wire.port, stream=stream), "utf-8")
+            config.write_text(AGENT.format(folder=folder, port=wire.port, stream=stream, lane=lane), "utf-8")
             agent = subprocess.Popen(
                 [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", str(config)],
                 stdin=subprocess.PIPE,
                 stderr=(folder / "agent.log").open("wb"),
             )
             try:
-                await _measure(agent, peer, wire, found, f"{name}, {rate}/s", rate, make, stream, seconds)
+                await _measure(agent, peer, wire, found, f"{make.__name__}, {rate}/s, {lane}", rate, make, stream, seconds)
             finally:
                 agent.terminate()
                 await asyncio.to_thread(agent.wait, 15)
