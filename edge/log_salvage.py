@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from edgewake.edge.log_codec import checksum
 from edgewake.edge.log_pages import Pages, Row, rows
-from edgewake.edge.log_schema import LOG_NAME, PAGE_BYTES, LogDamagedError
+from edgewake.edge.log_schema import LOG_NAME, LogDamagedError
 from edgewake.edge.log_sidecar import FrameId, Known
 from edgewake.edge.log_streams import StreamState
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, GAP_REASON_CHARS_MAX, is_compressed
@@ -219,8 +219,10 @@ def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:
 class Salvage:
     """Reads damaged logs page by page. Remembers nothing over a restart: it begins again, and rows that are there already stay."""
 
-    def __init__(self, paths: list[Path]) -> None:
+    def __init__(self, paths: list[Path], page_bytes: int) -> None:
+        """`page_bytes`: of logs whose header is lost."""
         self._paths = paths
+        self._page_bytes = page_bytes
         self._pages = self._all_pages()
         self._rows: list[SavedRow] | None = None
 
@@ -242,7 +244,7 @@ class Salvage:
 
     def _all_pages(self) -> Iterator[list[SavedRow]]:
         for path in self._paths:
-            pages = Pages(path, page_size=PAGE_BYTES)
+            pages = Pages(path, page_size=self._page_bytes)
             try:
                 for number in range(1, pages.count + 1):
                     yield [found for row in rows(pages, number) if (found := row_of(row)) is not None]

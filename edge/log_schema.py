@@ -24,8 +24,9 @@ from typing import Final
 from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
-PAGE_BYTES: Final = 4096
-"""SQLite's page."""
+PAGE_BYTES: Final = 1024
+"""SQLite's page in a log that is made now. A commit writes whole pages, and few readings fill none: a quarter of 4096 halves what a lone
+reading writes to the flash, and costs a long backlog twice the CPU (1.8 and 3.4 us a reading)."""
 PAGE_CACHE_KIB: Final = 1024
 """SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
 CHECKPOINT_BYTES: Final = 4 << 20
@@ -67,11 +68,11 @@ MIGRATIONS: Final = (
 """Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
 
 
-def open_for_writing(path: Path, *, version: int = 0) -> sqlite3.Connection:
+def open_for_writing(path: Path, *, version: int = 0, page_bytes: int = PAGE_BYTES) -> sqlite3.Connection:
     """The one write connection: WAL, synchronous FULL, both read back; tables migrated. Raises LocalError or sqlite3.Error.
 
-    `version`: what the sidecar says of the tables; 0 where it does not. Files are for their owner only: SQLite gives those it makes beside
-    the log the log's own mode.
+    `version`: what the sidecar says of the tables; 0 where it does not. `page_bytes` is for a log that is made. Files are for their owner
+    only: SQLite gives those it makes beside the log the log's own mode.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for beside in ("", "-wal", "-shm"):
@@ -82,6 +83,7 @@ def open_for_writing(path: Path, *, version: int = 0) -> sqlite3.Connection:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found > len(MIGRATIONS) >= version > 0:
             raise LogDamagedError(f"the tables have version {found}, but they were of version {version}")
+        db.execute(f"PRAGMA page_size = {page_bytes}")  # without effect on a log that is there
         _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)

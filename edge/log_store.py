@@ -38,8 +38,8 @@ from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
 
 log = logging.getLogger("edgewake.log")
 
-SALVAGE_PAGES: Final = 256
-"""Pages of a damaged log that are read in one turn: 1 MiB, so that no reading waits long behind it."""
+SALVAGE_PAGES: Final = 1024
+"""Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long behind it."""
 ROW_BYTES: Final = 64
 """What a row costs beside its body, for the quota."""
 
@@ -86,7 +86,8 @@ class LogStore:
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
         known = self._sidecar.read()
-        self._db = open_for_writing(self._path, version=known.version if known else 0)
+        page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
+        self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
         try:
             self._open(known, boot, new_epoch)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -112,11 +113,12 @@ class LogStore:
             self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())
             self.commit += 1
             self._begin_epoch(here, ended, None if identity else known)
+        self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
         self._state = self._load()
         self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
         self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
-        self._salvage = Salvage(damaged) if damaged or self._wanted else None
+        self._salvage = Salvage(damaged, self._page_bytes) if damaged or self._wanted else None
         self._failpoint("new log")
         self._rewrite_sidecar()
 
@@ -144,7 +146,7 @@ class LogStore:
         return _Draft(streams, {}, unsent, stored, counters)
 
     def _rewrite_sidecar(self) -> None:
-        known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), PAGE_BYTES)
+        known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), self._page_bytes)
         known.streams = {stream.id: stream for stream in self._state.streams.values()}
         known.counters = self._state.counters
         known.sources = self._positions
@@ -534,14 +536,14 @@ class LogStore:
         self._sidecar.sync()
         return not busy
 
-    def give_back(self, pages: int) -> None:
-        """Return free pages to the file system. As a script, because it frees a page a step and `execute` steps once."""
-        self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
+    def give_back(self, size: int) -> None:
+        """Return free bytes to the file system. As a script, because it frees a page a step and `execute` steps once."""
+        self._db.executescript(f"PRAGMA incremental_vacuum({size // self._page_bytes})")
 
-    def free_pages(self) -> int:
-        """Pages of the file that hold nothing."""
+    def free_bytes(self) -> int:
+        """Bytes of the file that hold nothing."""
         found: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
-        return found
+        return found * self._page_bytes
 
     def wal_bytes(self) -> int:
         """Size of the write-ahead log on the disk."""

@@ -45,10 +45,10 @@ from edgewake.protocol.errors import EdgewakeError, LocalError, RejectReason
 
 log = logging.getLogger("edgewake.log")
 
-GIVE_BACK_FROM_PAGES: Final = 4096
-"""Free pages (4 KiB each) that the file keeps for the next readings; only what is beyond goes back to the file system."""
-GIVE_BACK_PAGES: Final = 1024
-"""Pages given back in one idle turn: 4 MiB, some milliseconds."""
+GIVE_BACK_FROM_BYTES: Final = 16 << 20
+"""Free bytes that the file keeps for the next readings; only what is beyond goes back to the file system."""
+GIVE_BACK_BYTES: Final = 4 << 20
+"""Given back in one idle turn: some milliseconds."""
 
 RETRY_S: Final = 0.5
 """Wait before a full or broken disk is tried again: soon enough to accept within seconds after it was mended."""
@@ -553,8 +553,8 @@ class LogWriter:
     def _give_back(self) -> None:
         """Return what a backlog took of the disk, a piece a turn, so that no reading waits long behind it."""
         try:
-            if self.store.free_pages() >= GIVE_BACK_FROM_PAGES:
-                self.store.give_back(GIVE_BACK_PAGES)
+            if self.store.free_bytes() >= GIVE_BACK_FROM_BYTES:
+                self.store.give_back(GIVE_BACK_BYTES)
         except LOG_ERRORS as error:
             if not _is_full(error):
                 self._open_again(error)

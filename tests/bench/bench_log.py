@@ -115,6 +115,7 @@ def _lone(folder: Path, readings: list[Reading], found: Found) -> None:
     with _open(folder, frames) as events:
         log = events.stream("vehicle_position")
         events.start_sending()
+        before = _written_bytes()
         for i in range(LONE):
             began = time.perf_counter()
             log.append(readings[i])
@@ -122,8 +123,15 @@ def _lone(folder: Path, readings: list[Reading], found: Found) -> None:
                 time.sleep(0.0002)
             times.append((time.perf_counter() - began) * 1000)
             events.free(frames.pop().key)
+        found["log: flash written per lone reading", "bytes", None].append((_written_bytes() - before) / LONE)
     for percent in (50, 99):
         found[f"log: lone reading until it may be sent, p{percent}", "ms", None].append(percentile(times, percent))
+
+
+def _written_bytes() -> int:
+    """What this process gave to the disk, in whole pages."""
+    found: int = psutil.Process().io_counters().write_bytes
+    return found
 
 
 def _check(readings: list[Reading], found: Found) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import OutFrame
-from edgewake.edge.log_schema import LOG_NAME
+from edgewake.edge.log_schema import LOG_NAME, PAGE_BYTES
 from edgewake.edge.log_work import no_failpoint
 from edgewake.protocol.frame import Frame
 from tests.edge.helpers import Sent, frame_of, opened, reading
@@ -21,7 +21,7 @@ LATER = range(READINGS, READINGS + 100)
 """Readings of the life after the damage: they must be accepted whatever there is."""
 CONFIG = LogConfig(linger_ms=0, reserve_bytes=0)
 UPLINK = UplinkConfig(frame_readings_max=50, inflight_frames_max=8)
-PAGE = 4096
+PAGE = PAGE_BYTES
 STREAMS = ("speed", "street")
 
 

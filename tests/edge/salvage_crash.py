@@ -23,7 +23,7 @@ PLACES = frozenset({"new log", "salvaged", "salvage ends", "salvage ended"})
 def main() -> None:
     """Die, or end."""
     directory, left = Path(sys.argv[1]), int(sys.argv[2])
-    log_store.SALVAGE_PAGES = 10  # type: ignore[misc]
+    log_store.SALVAGE_PAGES = 40  # type: ignore[misc]
 
     def die(place: str) -> None:
         nonlocal left

@@ -40,12 +40,12 @@ from tests.services import wait_until
 
 EXPECTED = set(range(READINGS)) | set(LATER)
 GOOD = {"wrong": 0, "twice": 0, "unsaid": 0, "said_of_what_came": 0, "holes": 0}
-PAGES = 90
-"""At most so many pages the log has; damage beyond its end is left out."""
+PAGES = [*range(60), *range(60, 400, 7)]
+"""All of the first, which hold what is above the leaves, and some of the others."""
 ALL: dict[str, Damage] = (
-    {f"zeroed page {n}": zero_page(n) for n in range(PAGES)}
-    | {f"wrong page {n}": stale_page(n) for n in range(PAGES)}
-    | {f"truncated in page {n}": truncate(n * PAGE + 1234) for n in range(PAGES)}
+    {f"zeroed page {n}": zero_page(n) for n in PAGES}
+    | {f"wrong page {n}": stale_page(n) for n in PAGES}
+    | {f"truncated in page {n}": truncate(n * PAGE + 1234) for n in PAGES}
     | {"empty": truncate(0), "a header only": truncate(100)}
     | {f"flipped bit {n}": flip(n) for n in range(300)}
 )
@@ -127,6 +127,23 @@ def test_a_disk_that_is_full_meanwhile_costs_no_row(tmp_path: Path, life: FirstL
     assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
 
 
+def test_a_log_of_larger_pages_that_lost_its_header_is_saved_too(tmp_path: Path) -> None:
+    """Of an earlier version: pages of 4096 bytes."""
+    logs = Path(__file__).parent / "logs"
+    shutil.copy(logs / "version-1.db", tmp_path / LOG_NAME)
+    shutil.copy(logs / "version-1.epoch", tmp_path / "epoch")
+    with opened(tmp_path):
+        pass
+    log = (tmp_path / LOG_NAME).read_bytes()
+    (tmp_path / LOG_NAME).write_bytes(bytes(4096) + log[4096:])
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        assert events.epoch_began == "damaged"
+        events.start_sending()
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+    assert sent.ns() == list(range(10, 100))
+
+
 def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: Path) -> None:
     sent = Sent()
     with opened(tmp_path, sent=sent, config=CONFIG, uplink=UPLINK) as events:
@@ -137,7 +154,7 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
         epoch = events.epoch
         with (tmp_path / LOG_NAME).open("r+b") as file:
             size = file.seek(0, 2)
-            for at in range(PAGE * 2, size, PAGE * 5):
+            for at in range(PAGE * 2, size, PAGE * 100):
                 file.seek(at)
                 file.write(bytes(PAGE))
         events.start_sending()
