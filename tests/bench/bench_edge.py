@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ from edgewake.edge.lanes import Lane
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.edge.helpers import frame_of
+from tests.edge.mtls import broker_with_mtls, certificates
 from tests.edge.peer import Peer
-from tests.services import free_ports, run_mosquitto
 
 WARM_UP_S = 5.0
 SETTLE_S = 2.5
@@ -130,41 +129,13 @@ async def _counting_proxy(target: int) -> AsyncIterator[Wire]:
         yield wire
 
 
-def _certificates(folder: Path) -> None:
-    """An authority, a broker called localhost and a device called bench."""
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "openssl is needed"
-
-    def call(*arguments: str) -> None:
-        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
-
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    call("req", "-x509", *key, "-subj", "/CN=bench authority", "-keyout", "ca.key", "-out", "ca.pem")
-    for name, subject in (("broker", "localhost"), ("device", "bench")):
-        (folder / "san").write_text(f"subjectAltName=DNS:{subject}\n", "utf-8")
-        call("req", *key, "-subj", f"/CN={subject}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        call(
-            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
-            *("-days", "2", "-extfile", "san", "-out", f"{name}.pem"),
-        )
-    for path in folder.iterdir():
-        path.chmod(0o644)
-
-
 async def _agent(
     folder: Path, found: Found, rate: int, lane: Lane, make: Callable[[random.Random, int], dict[str, Any]], seconds: int
 ) -> None:
     folder.mkdir(parents=True)
-    _certificates(folder)
-    (tls_port,) = free_ports(1)
-    tls = (
-        *(f"listener {tls_port} 127.0.0.1", "allow_anonymous true"),
-        *(f"cafile {folder}/ca.pem", f"certfile {folder}/broker.pem", f"keyfile {folder}/broker.key", "require_certificate true"),
-    )
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
+    certificates(folder)
     stream = make.__name__
-    with _broker(folder / "broker", *tls) as port:
+    with broker_with_mtls(folder) as (port, tls_port):
         async with Peer(port) as peer, _counting_proxy(tls_port) as wire:
             config = folder / "agent.toml"
             config.write_text(AGENT.format(folder=folder, port=wire.port, stream=stream, lane=lane), "utf-8")
@@ -178,17 +149,6 @@ async def _agent(
             finally:
                 agent.terminate()
                 await asyncio.to_thread(agent.wait, 15)
-
-
-@contextmanager
-def _broker(directory: Path, *tls: str) -> Iterator[int]:
-    """Mosquitto with the demo's listener for the peer, and a second one; the port of the first."""
-    with run_mosquitto(directory) as service:
-        file = directory / "mosquitto.conf"
-        file.write_text("\n".join(["per_listener_settings true", file.read_text("utf-8"), *tls, ""]), "utf-8")
-        service.process.stop()
-        service.start()
-        yield service.port
 
 
 async def _measure(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from edgewake.edge.uplink_session import UplinkSession
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
+from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import json_of, reading
@@ -261,3 +264,24 @@ async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosqu
         running_one.uplink._link._transport.abort()  # type: ignore[union-attr]
         await peer.until(lambda: json_of(peer.statuses[-1]).get("sent_at") is None)
         await one.__aexit__(None, None, None)
+
+
+async def test_a_name_server_that_is_silent_does_not_hold_up_the_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, answer = threading.Event(), threading.Event()
+
+    def silent(*_: object, **__: object) -> list[object]:
+        reached.set()
+        answer.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    async with running(tmp_path, 1, "up-14", mqtt=BrokerConfig(host="broker.example")) as one:
+        async with asyncio.timeout(20):
+            while not reached.is_set():
+                await asyncio.sleep(0.01)
+        one.uplink.drain()
+        async with asyncio.timeout(5):
+            while not one.uplink.session.stopped:
+                await asyncio.sleep(0.01)
+    assert not answer.is_set()
+    answer.set()
