@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -85,12 +85,14 @@ class Reader:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _read(self) -> None:
-        topic_admin.ensure_topics(self._config, [*TABLES, topics.DEAD, topics.UP])
+        # The leases first: made among the others they would have another number of partitions, to be widened once Kafka lists them.
         topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
+        topic_admin.ensure_topics(self._config, [*(topic for topic in TABLES if topic != topics.LEASES), topics.DEAD, topics.UP])
         settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 100}
         consumer = clients.consumer(self._config, "ops-tables", **settings)
         try:
             counts = {topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES}
+            _check_partitions(metadata.partition_counts(consumer), counts)
             self._assigned = [TopicPartition(topic, p, OFFSET_BEGINNING) for topic, count in counts.items() for p in range(count)]
             self._unread = {(place.topic, place.partition) for place in self._assigned}
             self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
@@ -163,6 +165,16 @@ class Reader:
     def _tell(self, what: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *arguments)
+
+
+def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> None:
+    """Does the consumer know every partition? One that was made a moment ago it would find only minutes after it was told to read it.
+
+    Raises Unavailable.
+    """
+    missing = [topic for topic, count in wanted.items() if found.get(topic, 0) < count]
+    if missing:
+        raise Unavailable(f"{', '.join(missing)}: is being made")
 
 
 def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
