@@ -172,7 +172,7 @@ class EventLog:
             os.close(self._owner)
             raise
         self.epoch_began = self._writer.store.epoch_began
-        self.status_at_open = self._status(self._writer.store)
+        self.status_at_open = self._status_at_open()
         """How the log was before anything was added."""
         self._writer.start()
 
@@ -218,6 +218,13 @@ class EventLog:
         """`status` without blocking the loop."""
         answer: LogStatus = await asyncio.wrap_future(self._writer.ask(self._status))
         return answer
+
+    def _status_at_open(self) -> LogStatus:
+        try:
+            return self._status(self._writer.store)
+        except LOG_ERRORS as error:  # the writer mends it, or says that it cannot, as soon as it is asked
+            log.error("the event log cannot be read: %s", error, extra={"event": "log.unreadable"})
+            return LogStatus(self._writer.state, self.epoch, 0, 0, None, {})
 
     def _status(self, store: LogStore) -> LogStatus:
         lost = Counter({name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")})

@@ -127,6 +127,15 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
+def sound_rows() -> Iterator[None]:
+    """What is done inside reads rows; one that holds what the log never wrote there is damage."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise LogDamagedError(f"not what the log wrote: {error!r}") from error
+
+
+@contextlib.contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """All of what is done inside, durably, or nothing."""
     db.execute("BEGIN IMMEDIATE")

@@ -27,7 +27,7 @@ from edgewake.edge.log_salvage import (
     take_over,
     what_it_knew,
 )
-from edgewake.edge.log_schema import LOG_NAME, MIGRATIONS, PAGE_BYTES, LogDamagedError, open_for_writing, transaction
+from edgewake.edge.log_schema import LOG_NAME, MIGRATIONS, PAGE_BYTES, LogDamagedError, open_for_writing, sound_rows, transaction
 from edgewake.edge.log_sidecar import Change, FrameId, Known, Sidecar
 from edgewake.edge.log_streams import StreamState
 from edgewake.edge.log_tables import read_identity, read_streams, write_identity, write_known, write_stream
@@ -117,6 +117,8 @@ class LogStore:
         self._state = self._load()
         self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
+        if identity and known and known.version and is_of_this_commit and not self._frames_here() <= known.frames.keys():
+            raise LogDamagedError("frames that were never formed")
         self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
         self._salvage = Salvage(damaged, self._page_bytes) if damaged or self._wanted else None
         self._failpoint("new log")
@@ -156,10 +158,13 @@ class LogStore:
 
     # salvage
 
+    def _frames_here(self) -> set[FrameId]:
+        return {(self._state.streams[key.stream].id, key.epoch, key.frame) for key in self._state.unsent}
+
     def _missing_frames(self, known: Known) -> dict[FrameId, tuple[int, int]]:
         """Frames that the sidecar knows and that are not in the log: first seq and count."""
         ids = {stream.id for stream in self._state.streams.values()}
-        here = {(self._state.streams[key.stream].id, key.epoch, key.frame) for key in self._state.unsent}
+        here = self._frames_here()
         return {frame: of for frame, of in known.frames.items() if frame not in here and frame[0] in ids}
 
     @property
@@ -246,7 +251,8 @@ class LogStore:
         for stream in self._state.streams.values():
             row = self._db.execute("SELECT accepted_at FROM batches WHERE stream = ? ORDER BY first LIMIT 1", (stream.id,)).fetchone()
             found.append(row[0] if row else None)
-        return min((at for at in found if at is not None), default=None)
+        with sound_rows():
+            return min((at for at in found if at is not None), default=None)
 
     def position(self, source: str) -> str | None:
         """How far a source had read when its last readings were accepted. From memory: any thread may ask, whatever the disk does."""
@@ -266,12 +272,14 @@ class LogStore:
             for name, reasons in work.lost.items():
                 for reason, count in reasons.items():
                     self._lose(draft, name, reason, count)
-            for key, rejected in work.freed:
-                self._free(draft, key, rejected)
-            self._keep_quota(draft)
+            with sound_rows():
+                for key, rejected in work.freed:
+                    self._free(draft, key, rejected)
+                self._keep_quota(draft)
             if work.sending and not self.is_salvaging:
                 self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
-                self._fill_window(draft, work.paused)
+                with sound_rows():
+                    self._fill_window(draft, work.paused)
             self._write_state(draft, commit)
             self._failpoint("inserted")
         self._failpoint("committed")
