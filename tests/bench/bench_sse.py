@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -32,6 +33,11 @@ from tests.bench.figures import Found, rss_mib, run
 from tests.bench.sse_world import access, reading, writing
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
 
+LIMITS: Final = """
+Server, 1000 readers, Kafka and writer share two processors. The readers, one process of Python, take as much as the server, so they end the
+increase of deliveries before the server does; beside other work on the machine both fall. An age holds half a tick (20 ms), the time until
+all 1000 connections are written, and the readers' own wait for a processor.
+"""
 CLIENTS = 1000
 SETTLE_S, SECONDS = 2.0, 8.0
 STREAM = "bench_sse"
