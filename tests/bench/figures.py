@@ -36,11 +36,17 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
     for figure in figures:
-        bound = f"   bound {figure['floor']:>11,.1f}" if figure["floor"] else ""
-        rival = f"   rival {figure['rival']:>11,.1f}" if "rival" in figure else ""
-        print(f"{figure['name']:<60} {figure['value']:>13,.1f} {figure['unit']:<12}{bound}{rival}")
+        bound = f"   bound {_number(figure['floor']):>11}" if figure["floor"] else ""
+        rival = f"   rival {_number(figure['rival']):>11}" if "rival" in figure else ""
+        print(f"{figure['name']:<60} {_number(figure['value']):>13} {figure['unit']:<12}{bound}{rival}")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+def _number(value: object) -> str:
+    """With three digits at least: a tenth of a core is a difference."""
+    assert isinstance(value, int | float)
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def _medians(found: Found, rivals: Mapping[str, Sequence[float]]) -> list[dict[str, object]]:
