@@ -30,7 +30,8 @@ from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import next_epoch
-from edgewake.edge.log_salvage import LOG_ERRORS, is_damage, set_aside
+from edgewake.edge.log_salvage import LOG_ERRORS, is_damage, set_aside, set_foreign_aside
+from edgewake.edge.log_schema import LOG_NAME
 from edgewake.edge.log_store import LogStore
 from edgewake.edge.log_work import Failpoint, FrameKey, Limits, OutFrame, no_failpoint
 from edgewake.edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
@@ -137,6 +138,8 @@ class EventLog:
         self._changed: set[asyncio.Future[None]] = set()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._owner = _own(directory)
+        if (foreign := set_foreign_aside(directory)) is not None:
+            log.error("%s was no event log: it is %s now", directory / LOG_NAME, foreign.name, extra={"event": "log.foreign"})
         limits = Limits(
             quota_bytes=config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62,
             readings_max=uplink.frame_readings_max,

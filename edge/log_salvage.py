@@ -17,11 +17,13 @@ from typing import Final, TypeAlias
 from edgewake.edge.log_codec import checksum
 from edgewake.edge.log_pages import Pages, Row, rows
 from edgewake.edge.log_schema import LOG_NAME, LogDamagedError
-from edgewake.edge.log_sidecar import FrameId, Known
+from edgewake.edge.log_sidecar import SIDECAR_NAME, FrameId, Known
 from edgewake.edge.log_streams import StreamState
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, GAP_REASON_CHARS_MAX, is_compressed
 
 DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
+FOREIGN_NAME: Final = LOG_NAME + ".foreign-"
+_SQLITE_HEAD: Final = b"SQLite format 3\0"
 DAMAGED_LOGS_MAX: Final = 4
 """Damaged logs that wait to be read. A fifth means that the disk damages faster than it can be read: the oldest is deleted, and said."""
 
@@ -68,6 +70,39 @@ def set_aside(directory: Path) -> None:
         path.with_name(f"{LOG_NAME}-wal").rename(f"{aside}-wal")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)
+
+
+def set_foreign_aside(directory: Path) -> Path | None:
+    """Rename a file that stands under the log's name and that no agent wrote; its new path, None where there is none. Raises OSError.
+
+    No sidecar vouches for it, and it is no SQLite database or has tables that are not ours: with a wrong `data_dir` it is somebody's own.
+    It is never read and never deleted.
+    """
+    path = directory / LOG_NAME
+    if (directory / SIDECAR_NAME).exists() or not path.exists() or not _is_foreign(path):
+        return None
+    number = 1
+    while (aside := directory / f"{FOREIGN_NAME}{number}").exists():
+        number += 1
+    for beside in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + beside).rename(f"{aside}{beside}")
+    return aside
+
+
+def _is_foreign(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(len(_SQLITE_HEAD))
+    if head != _SQLITE_HEAD:
+        return head != b""
+    with contextlib.suppress(*LOG_ERRORS):
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        finally:
+            db.close()
+        return bool(tables) and not {"meta", "streams", "batches"} <= tables
+    return False
 
 
 def damaged_logs(directory: Path) -> list[Path]:

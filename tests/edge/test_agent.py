@@ -195,6 +195,7 @@ def test_a_log_that_is_no_database_is_set_aside_and_the_agent_measures_on(tmp_pa
         agent.wait_for(READY)
         wait_until(lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures", timeout_s=30)
         assert agent.stop() == 0
+    assert (tmp_path / "data" / "events.db.foreign-1").read_bytes() == b"this is not SQLite " * 100
 
 
 UV = Path(sys.executable).with_name("uv")

@@ -35,7 +35,7 @@ from tests.edge.damage import (
     truncate,
     zero_page,
 )
-from tests.edge.helpers import Sent, opened, reading
+from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until
 
 EXPECTED = set(range(READINGS)) | set(LATER)
@@ -212,3 +212,28 @@ def test_every_record_is_found_without_sqlite_also_in_the_write_ahead_log(tmp_pa
     found = {row for number in range(1, pages.count + 1) for row in rows(pages, number) if len(row) == 7}
     pages.close()
     assert found == set(values)
+
+
+@pytest.mark.parametrize("theirs", ["text", "tables", "the same tables"])
+def test_a_file_that_no_agent_wrote_is_never_read_nor_deleted(tmp_path: Path, theirs: str) -> None:
+    """A wrong `data_dir`: somebody else's `events.db` stands there. Only one with our tables is ours."""
+    path = tmp_path / LOG_NAME
+    if theirs == "text":
+        path.write_bytes(b"this is not SQLite " * 100)
+    elif theirs == "tables":
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE meta (name TEXT, value TEXT)")
+            db.execute("INSERT INTO meta VALUES ('dear', 'to somebody')")
+        db.close()
+    else:
+        open_for_writing(path).close()
+    before = path.read_bytes()
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        put(events, range(1, 4))
+        events.start_sending()
+        wait_until(lambda: sent.ns() == [1, 2, 3], "it measures")
+    aside = tmp_path / f"{LOG_NAME}.foreign-1"
+    assert aside.exists() == (theirs != "the same tables")
+    if aside.exists():
+        assert aside.read_bytes() == before
