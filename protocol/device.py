@@ -68,7 +68,7 @@ class DeviceSeen(BaseModel):
 
     device: str
     last_seen: int
-    """Bridge clock of the last record, ms since 1970 UTC."""
+    """Kafka's clock at the last record, ms since 1970 UTC."""
     skew_ms: int | None = None
     """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
     streams: dict[str, int] = {}

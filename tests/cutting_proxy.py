@@ -25,10 +25,21 @@ class CuttingProxy:
     """Cuts made."""
     began: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the first blank line of an answer's body was passed on."""
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A connection came."""
+        connection = asyncio.create_task(self.serve(reader, writer))
+        self.connections.add(connection)
+        connection.add_done_callback(self.connections.discard)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
-        answers, upstream = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            answers, upstream = await asyncio.open_connection("127.0.0.1", self.target)
+        except BaseException:
+            writer.close()
+            raise
         asking = asyncio.create_task(_copy(reader, upstream))
         seen = b""
         try:
@@ -72,7 +83,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def cutting_proxy(target: int, cuts: Sequence[bytes]) -> AsyncIterator[CuttingProxy]:
     """A running proxy in front of a port of the loopback."""
     proxy = CuttingProxy(target, cuts)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield proxy
+    try:
+        async with server:
+            yield proxy
+    finally:
+        left = list(proxy.connections)
+        for connection in left:
+            connection.cancel()
+        await asyncio.gather(*left, return_exceptions=True)

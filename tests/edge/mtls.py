@@ -40,8 +40,8 @@ def broker_with_mtls(folder: Path) -> Iterator[tuple[int, int]]:
         *(f"listener {tls_port} 127.0.0.1", "allow_anonymous true"),
         *(f"cafile {folder}/ca.pem", f"certfile {folder}/broker.pem", f"keyfile {folder}/broker.key", "require_certificate true"),
     )
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
+    for parent in (folder, *folder.parents[:2]):  # Mosquitto reads them as another user
+        parent.chmod(parent.stat().st_mode | 0o055)
     with run_mosquitto(folder / "broker") as service:
         file = folder / "broker" / "mosquitto.conf"
         file.write_text("\n".join(["per_listener_settings true", file.read_text("utf-8"), *tls, ""]), "utf-8")

@@ -106,7 +106,7 @@ def test_bad_paths_and_parameters_are_answered_with_a_problem_and_never_with_500
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'{"text":1}', b'{"text":""}', b'{"text":"x","more":1}', b"\xff\xfe", b"[" * 100_000]
+    "body", [b"", b"{", b"[]", b"null", b'{"text":1}', b'{"text":""}', b'{"text":"x","more":1}', b"\xff\xfe", b"[" * 70_000]
 )
 def test_a_bad_body_is_answered_with_a_problem(ops: Ops, body: bytes) -> None:
     response = ops.client.post("/v1/queries", content=body, headers={"content-type": "application/json"})

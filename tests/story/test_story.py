@@ -166,8 +166,9 @@ class Story:
             "endpoint": {"url": endpoint},
             "wake": {"min_interval_s": 0.5},
         }
-        async with httpx.AsyncClient(timeout=30) as http:
-            answer = await http.post(f"{self.system.push_url}/v1/leases", json=body)
+        async with httpx.AsyncClient(timeout=30) as http, asyncio.timeout(RECOVERY_S):
+            while (answer := await http.post(f"{self.system.push_url}/v1/leases", json=body)).status_code == 503:
+                await asyncio.sleep(float(answer.headers["retry-after"]))  # Kafka has just died: its partitions are on their way back
         assert answer.status_code == 201, answer.text
         lease: dict[str, Any] = answer.json()
         return lease
