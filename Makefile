@@ -15,13 +15,13 @@ help: ## show this list
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
 	@exec $(RUN)edgewake up --data ./data
 
-# Two processes share the test files: services take seconds to start and to end, and waiting costs no core.
+# Three processes share the test files: services take seconds to start and to end, and waiting costs no core.
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
 	@$(RUN)python -m tests.needs
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	@$(MAKE) --no-print-directory types
-	$(RUN)pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 2 -m "not services"
