@@ -229,7 +229,7 @@ class _Bench:
             self.figure(f"{name}: ready after", "s", time.monotonic() - start, 15)
             self.figure(f"{name}: memory of a state", "bytes", self.metric(one, "states_bytes") / self.metric(one, "states"), 100)
             self.figure(f"{name}: resident memory", "MiB", rss_mib(one.pid))
-            assert self.metric(one, "states") == self.states + self.grown
+            wait_until(lambda: self.metric(one, "states") == self.states + self.grown, "every state is there", timeout_s=STAGE_S)
 
     def compare(self) -> None:
         """Every record of every stream against what was written."""

@@ -6,6 +6,7 @@ so nchan writes as often as we do; its buffer holds the last 1000 messages in sh
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -47,12 +48,21 @@ http {{
 
 
 def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
-    """Serve and publish until killed."""
+    """Serve and publish until SIGTERM, which nginx gets, too: killed with its master only, its worker would stay."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "nginx.conf"
     config.write_text(CONFIG.format(module=MODULE, folder=folder, port=port))
     server = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(config)])
     print(f"nginx {server.pid}", flush=True)
+    try:
+        _publish(server, bootstrap, topic, port)
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _publish(server: subprocess.Popen[bytes], bootstrap: str, topic: str, port: int) -> None:
     consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "nchan")
     end = consumer.get_watermark_offsets(TopicPartition(topic, 0))[1]
     consumer.assign([TopicPartition(topic, 0, end)])
