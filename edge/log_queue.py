@@ -82,11 +82,6 @@ class Queues:
         return {queue.lane for queue in self._by_stream.values() if queue.pending}
 
     @property
-    def has_losses(self) -> bool:
-        """Is there a loss to be said?"""
-        return any(queue.lost for queue in self._by_stream.values())
-
-    @property
     def longest(self) -> int:
         """Readings in the longest."""
         return max((len(queue.pending) for queue in self._by_stream.values()), default=0)

@@ -51,10 +51,6 @@ class FakeClock:
         self._now_ms += seconds * 1000
         self._monotonic_s += seconds
 
-    def set_wall(self, now_ms: int) -> None:
-        """Make the wall clock jump; the monotonic one stays."""
-        self._now_ms = float(now_ms)
-
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)
         await asyncio.sleep(0)

@@ -86,12 +86,6 @@ class Subscriber(Generic[C]):
         self._move((*self._positions[: at[0]], tuple(row), *self._positions[at[0] + 1 :]))
         return before
 
-    def skip_to(self, positions: Positions) -> None:
-        """Go there, unread, in all partitions that are not further already."""
-        self._leave_cohort()
-        pairs = zip(self._positions, positions, strict=True)
-        self._move(tuple(tuple(max(a, b) for a, b in zip(mine, theirs, strict=True)) for mine, theirs in pairs))
-
     def deliver(self, item: Chunk[Any] | Lost | None) -> None:
         """The cohort is over; with None the view is. The view wakes its subscribers."""
         if self._cohort is not None:

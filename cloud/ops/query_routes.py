@@ -35,11 +35,7 @@ def router(services: Services) -> APIRouter:
         names = names_after(tables.queries, after)
         return page_of(names, lambda name: registry.view(tables.queries[name]), limit=limit, total=len(tables.queries))
 
-    @routes.post(
-        "/v1/queries",
-        status_code=201,
-        responses={200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)},
-    )
+    @routes.post("/v1/queries", status_code=201, responses=ADD_ANSWERS)
     async def add(body: QueryText, response: Response) -> QueryView:
         """Register a query file. 201: new, it is starting; 200: this very text is registered already; 409: the name is taken."""
         view, new = await registry.add(body.text)

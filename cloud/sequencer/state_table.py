@@ -31,7 +31,6 @@ DIGEST_BYTES: Final = 12
 """Bytes of a digest; its first one is the block."""
 _KEY: Final = Struct("<12sQ")
 _STATE: Final = Struct("<QQII")
-_EMPTY: Final = bytes(SLOT_BYTES)
 _USED: Final = SLOT_BYTES - 1
 _FULL_PERCENT: Final = 80
 _SLOTS_MIN: Final = 16
