@@ -21,6 +21,6 @@ def check(url: str, directory: Path, *options: str, disabled: Sequence[str] = ()
     config.write_text(fault + "".join(f"[checks.{name}]\nenabled = false\n" for name in disabled))
     program = Path(sys.executable).with_name("schemathesis")
     command = [str(program), "--config-file", str(config), "run", f"{url}/openapi.json", "--max-examples", str(EXAMPLES)]
-    command += ["--phases", "coverage,fuzzing", "--mode", "all", "--seed", "1", "--workers", "2", *options]
+    command += ["--phases", "coverage,fuzzing", "--mode", "all", "--seed", "1", "--workers", "1", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=directory)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -221,13 +221,16 @@ def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
 
 
 @contextmanager
-def run_kafka(directory: Path) -> Iterator[Kafka]:
-    """A single-node Kafka with the demo's properties."""
+def run_kafka(directory: Path, *more: str) -> Iterator[Kafka]:
+    """A single-node Kafka with the demo's properties, and `more` lines of them that replace those of the same key."""
     port, controller_port = free_ports(2)
     node = kafka_node.KafkaNode(
         java=java.ensure(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port
     )
     kafka_node.prepare(node)
+    if more:
+        with (directory / "server.properties").open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in more)
     service = Kafka(node, Process(kafka_node.command(node), directory / "kafka.log"))
     try:
         service.start()

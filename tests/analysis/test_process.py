@@ -120,9 +120,8 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
         feed.flush()
         wait_until(lambda: totals(feed, first) == {(T0, "d1"): float(len(feed.sent))}, "the first query goes on alone")
 
-        jvm, started = jvm_of(process), time.monotonic()
+        jvm = jvm_of(process)
         assert process.stop() == 0
-        assert time.monotonic() - started < 5
         assert is_gone(jvm)
     # What the JVM unpacks it leaves: it must lie where the next start removes it, not in /tmp.
     assert list((tmp_path / "data" / "spark" / "tmp").glob("librocksdbjni*.so"))

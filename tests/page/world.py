@@ -172,14 +172,14 @@ class Town:
 class AccessServer:
     """The real access server on a fixed port, so that a page finds it again."""
 
-    def __init__(self, config: KafkaConfig, directory: Path) -> None:
+    def __init__(self, config: KafkaConfig, directory: Path, *, heartbeat_s: float = 15) -> None:
         [self.port] = free_ports(1)
         keys = directory / "cursor.keys"
         keys.write_text(f"1 {secrets.token_hex(32)}\n")
         keys.chmod(0o600)
         toml = directory / "access.toml"
         toml.write_text(
-            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = "{keys}"\n\n'
+            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = "{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
             f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
         )
         self._directory = directory

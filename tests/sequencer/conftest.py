@@ -10,10 +10,13 @@ import pytest
 from tests.bridge.running import World, world
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 
+NO_TRANSACTION_TIMES_OUT = f"transaction.abort.timed.out.transaction.cleanup.interval.ms={3_600_000}"
+"""Kafka looks for transactions that timed out once an hour: what a dead sequencer left open is ended by its successor or by nobody."""
+
 
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with run_kafka(tmp_path_factory.mktemp("own-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("own-kafka"), NO_TRANSACTION_TIMES_OUT) as service:
         yield service
 
 
