@@ -26,7 +26,7 @@ from edgewake.edge.intake import Intake, LogSink, OneWaySink, Policy
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import boot_id
 from edgewake.edge.log_work import OutFrame
-from edgewake.edge.memory import give_back
+from edgewake.edge.memory import release_free_memory
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink import Uplink
@@ -84,7 +84,7 @@ class Agent:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
-                give_back()
+                release_free_memory()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})

@@ -7,7 +7,7 @@ import ctypes
 import gc
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Collect, and let the C library return its free pages (3 MB after the imports). Where it cannot, nothing is lost."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):

@@ -55,7 +55,7 @@ class LeaseReports:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, lease: tuple[str, str], *, streams: tuple[str, ...], cursor: str) -> OpenRead:
+    def open(self, lease: tuple[str, str], *, streams: tuple[str, ...], cursor: str) -> OpenRead:
         """A client with this lease (id, token's hash) reads from now on. `end` it."""
         read = OpenRead(*lease, streams, cursor, self._clock.monotonic_s())
         self._open.add(read)
@@ -108,15 +108,15 @@ class LeaseReports:
 
 
 class LeaseReport:
-    """One stream's part in it: `begin` when it is served, `end` when it is over."""
+    """One stream's part in it: `start` when it is served, `end` when it is over."""
 
     def __init__(self, reports: LeaseReports, lease: tuple[str, str], streams: tuple[str, ...], cursor: str) -> None:
         self._reports, self._lease, self._streams, self._cursor = reports, lease, streams, cursor
         self._read: OpenRead | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """The client reads."""
-        self._read = self._reports.begin(self._lease, streams=self._streams, cursor=self._cursor)
+        self._read = self._reports.open(self._lease, streams=self._streams, cursor=self._cursor)
 
     def end(self) -> None:
         """It does not any more."""

@@ -51,11 +51,11 @@ class OpenStream:
         if connection.is_lost():
             self._on_lost()
 
-    def begin(self, session: Session, *, retry_ms: int) -> None:
+    def start(self, session: Session, *, retry_ms: int) -> None:
         """Write a session until it ends."""
         self.session = session
         session.wake = self.write
-        session.begin(retry_ms=retry_ms)
+        session.start(retry_ms=retry_ms)
         self.write()
 
     def write(self) -> None:

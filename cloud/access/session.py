@@ -70,7 +70,7 @@ class Session:
         """Where it stands."""
         return self._encoder.cursor(self._subscriber.positions)
 
-    def begin(self, *, retry_ms: int) -> None:
+    def start(self, *, retry_ms: int) -> None:
         """Write the first words: the retry time, then the gaps or the cursor, and what of the filters can hardly be meant."""
         gaps = b"".join(self._encoder.gap(gap) for gap in self._start.gaps)
         warnings = b"".join(map(sse.warning, self._plan.warnings(self._hub.catalogue.field_kinds)))

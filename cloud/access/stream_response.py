@@ -63,8 +63,8 @@ class EventStream(Response):
             if scope["method"] != "HEAD":
                 self._count()
                 if self._lease is not None:
-                    self._lease.begin()
-                self._stream.begin(self._session, retry_ms=self._streams.retry_ms())
+                    self._lease.start()
+                self._stream.start(self._session, retry_ms=self._streams.retry_ms())
                 await self._stream.ended
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

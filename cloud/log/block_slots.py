@@ -1,4 +1,4 @@
-"""How many blocks of older records are held while chunks are made from them. Pure.
+"""How many blocks of older records are in memory while chunks are made from them. Pure.
 
 A chunk over n partitions that are all old needs n blocks at the same time. Whoever makes one gets room for all of them at once or waits in
 line, so that no two wait for each other; one that needs more than there is room for has it alone.
@@ -27,13 +27,13 @@ class BlockSlots:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[Claim] = deque()
-        self.held = 0
+        self.reserved = 0
 
-    def take(self, claim: Claim, count: int) -> bool:
+    def reserve(self, claim: Claim, count: int) -> bool:
         """Have room for `count` blocks; False: not now, and what it had is given back until it is granted all."""
         if claim.has >= count:
             return True
-        self.give_back(claim)
+        self.release(claim)
         if not self._waiting and self._fits(count):
             self._grant(claim, count)
             return True
@@ -41,9 +41,9 @@ class BlockSlots:
         self._waiting.append(claim)
         return False
 
-    def give_back(self, claim: Claim) -> None:
+    def release(self, claim: Claim) -> None:
         """Need no more room, and wait for none."""
-        self.held -= claim.has
+        self.reserved -= claim.has
         claim.has = 0
         if claim.wants:
             claim.wants = 0
@@ -54,8 +54,8 @@ class BlockSlots:
             following.on_granted()
 
     def _fits(self, count: int) -> bool:
-        return self.held == 0 or self.held + count <= self._most
+        return self.reserved == 0 or self.reserved + count <= self._most
 
     def _grant(self, claim: Claim, count: int) -> None:
         claim.has, claim.wants = count, 0
-        self.held += count
+        self.reserved += count

@@ -93,7 +93,7 @@ class Cohort:
     def release(self) -> None:
         """Hold no blocks."""
         self._blocks.clear()
-        self._view.block_slots.give_back(self._room)
+        self._view.block_slots.release(self._room)
 
     def _granted(self) -> None:
         self._view.continue_(self)
@@ -126,7 +126,7 @@ class Cohort:
         wanted = [at for at in reader.older() if at not in self._left_out]
         if wanted and self._room.has < len(wanted):
             self._blocks.clear()
-            if not self._view.block_slots.take(self._room, len(wanted)):
+            if not self._view.block_slots.reserve(self._room, len(wanted)):
                 return False
         for at in wanted:
             if at in self._asked:

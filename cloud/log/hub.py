@@ -29,7 +29,7 @@ from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
-from edgewake.cloud.log.resume import LOSSES, begin_at, from_version_1, partition_gap, resume, resume_unverified, stopped
+from edgewake.cloud.log.resume import LOSSES, from_version_1, partition_gap, resume, resume_unverified, start_positions, stopped
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
@@ -301,7 +301,7 @@ class Hub:
         if start is LogEnd.LATEST:
             return Start(self.live(opened), "latest")
         if start is LogEnd.EARLIEST:
-            return Start(begin_at(LogEnd.EARLIEST, await self.bounds(opened)), "earliest")
+            return Start(start_positions(LogEnd.EARLIEST, await self.bounds(opened)), "earliest")
         return Start(await self._at_time(opened, int(start)), "time")
 
     def live(self, opened: Plan) -> Positions:

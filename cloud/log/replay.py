@@ -236,11 +236,11 @@ class Replay:
         if isinstance(answer, Block):
             self.blocks_read += 1
             if answer.end > key[-1]:
-                self._keep_block(key, answer)
+                self._cache_block(key, answer)
         for on_answer in reading.asked_by:
             on_answer(answer)
 
-    def _keep_block(self, key: BlockKey, block: Block) -> None:
+    def _cache_block(self, key: BlockKey, block: Block) -> None:
         self._kept[key] = block
         self._kept_bytes += block.bytes
         while self._kept_bytes > self._kept_bytes_max:

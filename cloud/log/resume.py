@@ -37,7 +37,7 @@ _UNKNOWN: Final = b"\0\0\0\0"
 """A generation that no topic has but once in four thousand million."""
 
 
-def begin_at(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positions:
+def start_positions(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positions:
     """Every partition at one edge."""
     return tuple(tuple((b.earliest if edge is LogEnd.EARLIEST else b.latest, 0) for b in partitions) for partitions in bounds)
 
@@ -72,7 +72,7 @@ def resume(
 
 def resume_unverified(plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: OnGap) -> Start:
     """Go on by policy: nothing of the cursor can be trusted."""
-    positions = begin_at(_log_end(on_gap), bounds)
+    positions = start_positions(_log_end(on_gap), bounds)
     event = gap_event("unverifiable", streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
     cursor = replace(plan.cursor(positions), stop=on_gap is OnGap.STOP)
     return Start(positions, "gap", (Gap(event, cursor),), ends=on_gap is OnGap.STOP)
@@ -131,7 +131,7 @@ def _stream_gaps(
         yield gap_event("stream_added", stream=source.name, lost=None, continues=begins), StreamPosition(name, generation, new)
         return
     if entry.generation != generation or len(entry.partitions) > source.partitions:
-        (row,) = begin_at(_log_end(on_gap), [kept])
+        (row,) = start_positions(_log_end(on_gap), [kept])
         yield gap_event("epoch", stream=source.name, lost=None, continues=on_gap), StreamPosition(name, generation, row)
         return
     # A partition that was added since begins at its first record.

@@ -116,7 +116,7 @@ class Membership:
             member.subscribe([topics.LEASES], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             while not self._stop.is_set():
                 for message in member.consume(POLL_RECORDS, 0.1):
-                    self._take(message)
+                    self._read_message(message)
         except KafkaException as error:
             raise Unavailable(f"leases: {error.args[0].str()}") from error
         finally:
@@ -144,7 +144,7 @@ class Membership:
                 self._owned.discard(partition)
                 self._call(self._owner.partition_lost, partition)
 
-    def _take(self, message: Message) -> None:
+    def _read_message(self, message: Message) -> None:
         error, partition = message.error(), message.partition()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
             reading = self._reading.pop(partition, None)

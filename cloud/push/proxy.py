@@ -86,7 +86,7 @@ class Proxy:
         self._granting: dict[str, asyncio.Lock] = {}
         waker = Waker(watch, caller, sealer, clock, rng=rng, metrics=metrics, session_timeout_s=session_timeout_s)
         self._tending = waker.tending = Tending(
-            watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, begin_wakes=waker.begin_wakes
+            watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, start_wakes=waker.start_wakes
         )
 
     @property

@@ -95,9 +95,9 @@ class Tending:
         *,
         metrics: Metrics,
         let_wake: Callable[[Tended], None],
-        begin_wakes: Callable[[], bool],
+        start_wakes: Callable[[], bool],
     ) -> None:
-        """`let_wake` is given leases whose wake-up is due; `begin_wakes` begins some of them: True where more can be begun."""
+        """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True where more can be started."""
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
         self._watch = watch
@@ -105,7 +105,7 @@ class Tending:
         self._clock = clock
         self._metrics = metrics
         self._let_wake = let_wake
-        self._begin_wakes = begin_wakes
+        self._start_wakes = start_wakes
         self._agenda = Agenda()
         self._changed = HostTurns()
         """Leases to look at."""
@@ -266,7 +266,7 @@ class Tending:
         """Decide and call, for ever. Ends only by raising what killed a task."""
         while not self._failed.done():
             self._stir.clear()
-            if any((self._look_at_some(), self._act_on_some(), self._begin_wakes())):
+            if any((self._look_at_some(), self._act_on_some(), self._start_wakes())):
                 await asyncio.sleep(0)
                 continue
             at = self._agenda.next_at()

@@ -45,7 +45,7 @@ class WakeQueue:
                 self._turns.append(host)
         waiting.append(lease_id)
 
-    def begin(self) -> tuple[str, str] | None:
+    def start_next(self) -> tuple[str, str] | None:
         """The next lease to wake and its host; None while there is no room. Report its `end`."""
         if self._all >= self._in_hand_max or not self._turns:
             return None

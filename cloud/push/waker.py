@@ -70,10 +70,10 @@ class Waker:
         """A lease's wake-up is due: let it wait for its call."""
         self._queue.add(tended.lease.id, tended.lease.endpoint_host)
 
-    def begin_wakes(self) -> bool:
+    def start_wakes(self) -> bool:
         """Begin some wake-ups; True where more may be begun, after others had their turn."""
         for _ in range(BEGUN_AT_ONCE):
-            found = self._queue.begin()
+            found = self._queue.start_next()
             if found is None:
                 return False
             lease_id, host = found

@@ -245,7 +245,7 @@ async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks
         def noting(claim: Claim, count: int) -> bool:
             nonlocal peak
             found = take(claim, count)
-            peak = max(peak, hub.block_slots.held)
+            peak = max(peak, hub.block_slots.reserved)
             return found
 
         hub.block_slots.take = noting  # type: ignore[method-assign]
@@ -254,7 +254,7 @@ async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks
         assert [len(numbers) for numbers in found] == [total] * 12
         assert (peak <= 6) == is_bound
         assert peak >= 4
-        await eventually(lambda: hub.block_slots.held == 0, "who is at the end holds no block")
+        await eventually(lambda: hub.block_slots.reserved == 0, "who is at the end holds no block")
         assert hub.cohorts_reading == 0
         for reader in readers:
             reader.close()

@@ -11,7 +11,7 @@ def test_a_host_that_hangs_takes_no_other_hosts_turn() -> None:
     for n in range(100):
         queue.add(f"hangs-{n}", "hangs")
     queue.add("1", "healthy")
-    begun = [queue.begin() for _ in range(4)]
+    begun = [queue.start_next() for _ in range(4)]
     assert begun == [("hangs-0", "hangs"), ("1", "healthy"), ("hangs-1", "hangs"), None]
 
 
@@ -19,9 +19,9 @@ def test_a_host_goes_on_when_one_of_its_calls_ended() -> None:
     queue = WakeQueue(in_hand_max=10, per_host_max=1)
     queue.add("1", "a")
     queue.add("2", "a")
-    assert (queue.begin(), queue.begin()) == (("1", "a"), None)
+    assert (queue.start_next(), queue.start_next()) == (("1", "a"), None)
     queue.end("a")
-    assert queue.begin() == ("2", "a")
+    assert queue.start_next() == ("2", "a")
 
 
 @given(st.lists(st.one_of(st.sampled_from("abc"), st.just("end"), st.just("begin")), max_size=80), st.integers(1, 4), st.integers(1, 3))
@@ -33,7 +33,7 @@ def test_bounds_are_kept_order_within_a_host_is_kept_and_nobody_is_forgotten(act
     number = 0
 
     def begin() -> bool:
-        found = queue.begin()
+        found = queue.start_next()
         if found is None:
             return False
         lease_id, host = found
