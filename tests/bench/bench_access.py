@@ -30,7 +30,7 @@ from tests.services import run_kafka
 LIMITS: Final = """
 The pause needs a machine that carries 1000 clients at 1200 events/s to begin with: 1.2 million deliveries a second are nine tenths of one
 processor for the server and one more for the readers, so two processors that anybody else uses cannot catch up with what three seconds
-left, and the figure is then that of the readers ("inf": not within a minute). The share of a processor and the age beside sparse readers
+left, and the figure is then that of the readers ("never": not within a minute). The share of a processor and the age beside sparse readers
 grow with the load of the machine, too: a server that computes waits for its turn like everybody else. The processor times do not.
 """
 CLIENTS = 1000

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
 import platform
 import re
@@ -71,8 +72,23 @@ def measure(name: str, runs: int) -> list[Figure]:
 
 
 def figure(bench: str, row: Mapping[str, Any]) -> Figure:
-    """A row of a benchmark's JSON."""
-    return Figure(bench, row["name"], float(row["value"]), row["unit"], row.get("floor"), row.get("rival"), row.get("runs", ()))
+    """A row of a benchmark's JSON; null there: what was waited for did not happen."""
+    runs = [_value(run) for run in row.get("runs", ())]
+    return Figure(bench, row["name"], _value(row["value"]), row["unit"], row.get("floor"), row.get("rival"), runs)
+
+
+def _value(written: float | None) -> float:
+    return math.inf if written is None else float(written)
+
+
+def _written(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def row(figure: Figure) -> dict[str, Any]:
+    """Of docs/benchmarks.json."""
+    return vars(figure) | {"value": _written(figure.value), "runs": [_written(run) for run in figure.runs], "met": figure.met}
 
 
 def machine() -> dict[str, str]:
@@ -122,6 +138,8 @@ def _parsed(bench: str) -> ast.Module:
 
 def number(value: float) -> str:
     """Three significant digits at least, thousands apart."""
+    if math.isinf(value):
+        return "never"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
 
 
@@ -185,6 +203,13 @@ def kept(again: Collection[str]) -> tuple[list[Figure], dict[str, str]]:
     return figures, {name: when for name, when in before["measured"].items() if name not in again}
 
 
+def write(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str], failed: Sequence[str]) -> None:
+    """docs/benchmarks.md and docs/benchmarks.json."""
+    DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
+    document = {"machine": where, "measured": measured, "figures": [row(figure) for figure in figures], "failed": failed}
+    DOCS.joinpath("benchmarks.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
+
+
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,7 +217,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=benches(), help="Only this one; the others keep their figures.")
     arguments = parser.parse_args()
     figures, measured = kept(set(arguments.only or benches()))
-    failed = []
+    where, failed = machine(), list[str]()
     for name in arguments.only or benches():
         print(f"\n== {name}", flush=True)
         measured[name] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}, load average before {os.getloadavg()[0]:.1f}"
@@ -201,14 +226,9 @@ def main() -> None:
         except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
             print(f"{name} failed: {error}", file=sys.stderr, flush=True)
             failed.append(name)
-    figures.sort(key=lambda figure: figure.bench)
-    where = machine()
+        figures.sort(key=lambda figure: figure.bench)
+        write(figures, where, measured, failed)  # after each: an interrupted run keeps what it has measured
     print("\n" + "\n".join(f"{key}: {value}" for key, value in where.items()) + "\n\n" + table(figures))
-    DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
-    rows = [vars(figure) | {"met": figure.met} for figure in figures]
-    DOCS.joinpath("benchmarks.json").write_text(
-        json.dumps({"machine": where, "measured": measured, "figures": rows, "failed": failed}, indent=1) + "\n", "utf-8"
-    )
     sys.exit(1 if failed or not all(figure.met for figure in figures) else 0)
 
 
