@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.edge.lanes import Lane
+from edgewake.edge.log_mode import LogMode
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
@@ -49,6 +50,9 @@ StreamName = Annotated[str, AfterValidator(_stream)]
 class LogConfig(Config):
     """The event log: what is accepted is here until the cloud has it."""
 
+    mode: LogMode = LogMode.HML
+    """When a reading is logged. hml: soon after it came, many in one write, while processing goes on; rbml: before its source goes on;
+    sbml: when it is sent; rbml+sbml: both; none: never."""
     linger_ms: float = Field(default=200.0, ge=0, le=1000)
     """How long a commit waits for more readings while they come quickly, in the lane `normal`. Each commit costs an fsync, 20 KB of flash
     and a frame, however many readings are in it. A reading that is alone does not wait."""
@@ -65,6 +69,9 @@ class LogConfig(Config):
     one alone has half. At the bound the source's policy holds."""
     quota_bytes: int = Field(default=256 << 20, ge=1 << 20)
     """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second."""
+    consumer_bytes: int = Field(default=32 << 20, ge=0)
+    """Bytes of rows that the cloud has and a local consumer (a processor) has not read yet, beside the quota. At the bound the oldest go,
+    and the consumer is told how many it missed."""
     at_quota: Literal["drop_oldest", "refuse"] = "drop_oldest"
     """At the quota the oldest readings make room and the cloud is told by a gap (drop_oldest), or no new ones are taken (refuse)."""
     wal_bytes_max: int = Field(default=64 << 20, ge=4 << 20)

@@ -20,6 +20,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,14 +28,17 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.consumer import Consumer
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_consumers import ConsumerState, Received
 from edgewake.edge.log_epoch import next_epoch
-from edgewake.edge.log_salvage import LOG_ERRORS, is_damage, set_aside, set_foreign_aside
-from edgewake.edge.log_schema import LOG_NAME
+from edgewake.edge.log_salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
+from edgewake.edge.log_schema import LOG_NAME, open_for_reading
+from edgewake.edge.log_state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log_store import LogStore
-from edgewake.edge.log_work import Failpoint, FrameKey, Limits, OutFrame, no_failpoint
-from edgewake.edge.log_writer import LogBusyError, LogClosedError, LogState, LogWriter
+from edgewake.edge.log_work import Commit, Failpoint, FrameKey, Limits, OutFrame, no_failpoint
+from edgewake.edge.log_writer import LogWriter
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
 
@@ -42,7 +46,7 @@ log = logging.getLogger("edgewake.log")
 
 T = TypeVar("T")
 
-__all__ = ["EventLog", "FrameKey", "LogBusyError", "LogClosedError", "LogStatus", "OutFrame", "StreamLog"]
+__all__ = ["Commit", "EventLog", "FrameKey", "LogBusyError", "LogClosedError", "LogStatus", "OutFrame", "StreamLog"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,11 @@ class StreamLog:
     def append_all(self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
         """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
         return self._writer.append_all(self._queue, readings, position=position)
+
+    async def kept(self) -> None:
+        """Where the mode is synchronous: wait until what was left here is durable. Raises LogClosedError."""
+        if self._events.config.mode.flags.is_synchronous:
+            await self.accepted(self._queue.appended)
 
     def lose(self, count: int, reason: str) -> None:
         """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""
@@ -136,12 +145,16 @@ class EventLog:
         self._on_failure = on_failure
         self._loop = _running_loop()
         self._changed: set[asyncio.Future[None]] = set()
+        self._consumers: dict[str, Consumer] = {}
+        flags = config.mode.flags
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._owner = _own(directory)
         if (foreign := set_foreign_aside(directory)) is not None:
             log.error("%s was no event log: it is %s now", directory / LOG_NAME, foreign.name, extra={"event": "log.foreign"})
         limits = Limits(
-            quota_bytes=config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62,
+            quota_bytes=_quota_bytes(config),
+            consumer_bytes=config.consumer_bytes,
+            copies_sent=flags.copies_sent,
             readings_max=uplink.frame_readings_max,
             bytes_max=uplink.frame_bytes_max,
             window_frames=uplink.inflight_frames_max,
@@ -153,7 +166,7 @@ class EventLog:
             return next_epoch(previous, now_ms=now_ms, rng=rng)
 
         def open_store() -> LogStore:
-            return LogStore(directory, limits, clock, boot=boot_id, new_epoch=epoch_after, failpoint=failpoint)
+            return LogStore(directory, limits, clock, boot=boot_id, new_epoch=epoch_after, failpoint=failpoint, is_durable=flags.is_durable)
 
         def opener(error: BaseException | None) -> LogStore:
             if error is not None and is_damage(error):
@@ -168,8 +181,19 @@ class EventLog:
                 return open_store()
 
         try:
+            if not flags.is_durable:
+                _end_durable_log(directory)
             self._writer = LogWriter(
-                opener, directory, config, clock, self.lane, on_done=self._done, on_failure=self._failed, failpoint=failpoint
+                opener,
+                directory,
+                config,
+                clock,
+                self.lane,
+                on_done=self._done,
+                on_failure=self._failed,
+                on_received=self._received,
+                on_renewed=self._renewed,
+                failpoint=failpoint,
             )
         except BaseException:
             os.close(self._owner)
@@ -186,6 +210,38 @@ class EventLog:
     def stream(self, name: str) -> StreamLog:
         """A stream's way into the log."""
         return StreamLog(self, self._writer, name)
+
+    def append(self, commit: Commit) -> Future[None]:
+        """Leave readings of several streams and positions of sources that have to become durable together; the answer comes when they are.
+
+        Raises LogBusyError where one of the queues has no room, LogClosedError.
+        """
+        return self._writer.commit(commit)
+
+    async def consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
+        """A consumer of these streams, durable from now on; it goes on where its last commit left it. See `edgewake.edge.consumer`.
+
+        A stream that is new to it begins with the oldest reading that is still there, or (`at_end`) with the next one to come.
+        Raises LogClosedError, sqlite3.Error.
+        """
+        return self._consumer(await asyncio.wrap_future(self._writer.ask(_registration(name, streams, at_end))))
+
+    def open_consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
+        """`consumer` for threads: blocks."""
+        return self._consumer(self._ask(_registration(name, streams, at_end)))
+
+    def _consumer(self, found: ConsumerState) -> Consumer:
+        consumer = self._consumers[found.name] = Consumer(self, self._writer, found)
+        return consumer
+
+    async def forget_consumer(self, name: str) -> None:
+        """Remove a consumer: nothing is kept for it any more. Raises LogClosedError, sqlite3.Error."""
+        self._consumers.pop(name, None)
+        await asyncio.wrap_future(self._writer.ask(lambda store: store.forget(name)))
+
+    def consumers(self) -> frozenset[str]:
+        """Names of all that the log knows, also of those that nobody opened."""
+        return frozenset(self._writer.store.consumers)
 
     def position(self, source: str) -> str | None:
         """How far a source had read when its last readings were accepted. Never blocks."""
@@ -283,6 +339,16 @@ class EventLog:
         answer: T = self._writer.ask(question).result()
         return answer
 
+    def _received(self, part: Received) -> None:
+        for consumer in tuple(self._consumers.values()):
+            consumer.offer(part)
+        if self._consumers:
+            self._in_loop(self._wake)
+
+    def _renewed(self) -> None:
+        for consumer in tuple(self._consumers.values()):
+            consumer.renew()
+
     def _done(self, frames: Sequence[OutFrame]) -> None:
         self._in_loop(lambda: self._tell(frames))
 
@@ -304,6 +370,36 @@ class EventLog:
             function()
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
+
+
+def _registration(name: str, streams: Sequence[str], at_end: bool) -> Callable[[LogStore], ConsumerState]:
+    return lambda store: store.register(name, streams, at_end=at_end)
+
+
+def _quota_bytes(config: LogConfig) -> int:
+    if not config.mode.flags.is_durable:
+        return min(config.quota_bytes, config.queue_bytes_max)  # it is memory
+    return config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62
+
+
+def _end_durable_log(directory: Path) -> None:
+    """The agent logs to memory from now on: delete a log that was on the disk. Raises LocalError where something waits in it."""
+    path = directory / LOG_NAME
+    if damaged_logs(directory):
+        raise LocalError(f"{directory}: a damaged log is not read yet: run once more with a mode that logs")
+    if not path.exists():
+        return
+    db = open_for_reading(path)
+    try:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        waiting = (
+            version and db.execute("SELECT (SELECT count(*) FROM frames) + coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
+        )
+    finally:
+        db.close()
+    if waiting:
+        raise LocalError(f"{path}: readings wait for the cloud: run with a mode that logs until they are sent")
+    delete(path)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -58,6 +58,9 @@ class Sink(Protocol):
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         """Take readings; raises LogBusyError."""
 
+    async def kept(self) -> None:
+        """Wait until they are logged, where the source must not go on before."""
+
     def lose(self, count: int, reason: LossReason) -> None:
         """Say that readings were lost."""
 
@@ -74,6 +77,9 @@ class LogSink:
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         self._stream.append_all(readings, position=position)
 
+    async def kept(self) -> None:
+        await self._stream.kept()
+
     def lose(self, count: int, reason: LossReason) -> None:
         self._stream.lose(count, reason)
 
@@ -89,6 +95,9 @@ class OneWaySink:
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:  # noqa: ARG002
         self._send(readings)
+
+    async def kept(self) -> None:
+        pass
 
     def lose(self, count: int, reason: LossReason) -> None:
         """The stream may lose readings; the status counts them."""
@@ -191,6 +200,7 @@ class Intake:
                 await self._room(readings, position)
             else:
                 self.taken += len(readings)
+                await self._sink.kept()
                 return
 
     async def _room(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:

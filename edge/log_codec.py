@@ -164,3 +164,20 @@ def gap_payload(*, epoch: int, frame: int, seq: int, gap: Gap) -> bytes:
 def checksum(body: bytes, *place: int | str) -> int:
     """CRC-32 of a row's bytes and of where they belong."""
     return zlib.crc32(body, zlib.crc32("|".join(map(str, place)).encode()))
+
+
+def readings_of(body: bytes) -> list[Reading]:
+    """The readings of a batch; a field without a value is left out."""
+    columns = orjson.loads(body)
+    names = tuple(columns["fields"])
+    if not names:
+        return [(t, {}) for t in columns["t"]]
+    rows = zip(*columns["fields"].values(), strict=True)
+    return [
+        (t, dict(zip(names, row, strict=True)) if None not in row else _present(names, row))
+        for t, row in zip(columns["t"], rows, strict=True)
+    ]
+
+
+def _present(names: Sequence[str], row: Sequence[Scalar]) -> dict[str, Scalar]:
+    return {name: value for name, value in zip(names, row, strict=True) if value is not None}

@@ -77,6 +77,11 @@ class Queues:
         return any(queue.pending for queue in self._by_stream.values())
 
     @property
+    def waiting_streams(self) -> list[str]:
+        """Streams that have a reading for a commit."""
+        return [stream for stream, queue in self._by_stream.items() if queue.pending]
+
+    @property
     def waiting_lanes(self) -> set[Lane]:
         """Lanes that have a reading for a commit."""
         return {queue.lane for queue in self._by_stream.values() if queue.pending}

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from edgewake.edge.log_codec import checksum
+from edgewake.edge.log_consumers import ConsumerState
 from edgewake.edge.log_pages import Pages, Row, rows
-from edgewake.edge.log_schema import LOG_NAME, LogDamagedError
-from edgewake.edge.log_sidecar import SIDECAR_NAME, FrameId, Known
+from edgewake.edge.log_schema import LOG_NAME, NO_BATCHES, LogDamagedError, boundary_checksum
+from edgewake.edge.log_sidecar import SIDECAR_NAME, Known
 from edgewake.edge.log_streams import StreamState
-from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, GAP_REASON_CHARS_MAX, is_compressed
+from edgewake.protocol.frame import GAP_REASON_CHARS_MAX
 
 DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
 FOREIGN_NAME: Final = LOG_NAME + ".foreign-"
@@ -138,6 +139,13 @@ def _with_tables(db: sqlite3.Connection, known: Known | None) -> Known:
         if stream.checksum() == crc and (before is None or (stream.last, stream.framed) > (before.last, before.framed)):
             found.streams[stream.id] = stream
     with contextlib.suppress(sqlite3.Error):
+        for row in db.execute("SELECT name, cursor, missed, commit_number, crc, state FROM consumers"):
+            with contextlib.suppress(ValueError, TypeError):
+                consumer = ConsumerState.from_row(row)
+                told = found.consumers.get(consumer.name)
+                if known is None or (told is not None and told.commit == consumer.commit):  # an older state would not fit its cursor
+                    found.consumers[consumer.name] = consumer
+    with contextlib.suppress(sqlite3.Error):
         found.sources = dict(db.execute("SELECT name, position FROM sources")) | found.sources
     return found
 
@@ -173,6 +181,35 @@ class FrameRow:
     epoch: int
     frame: int
     seq: int
+    first: int
+    count: int
+    gap: str | None
+    accepted_at: int
+    crc: int
+    payload_crc: int
+    payload: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Its boundary is there already."""
+        return len(self.payload or b"")
+
+    @property
+    def is_sound(self) -> bool:
+        """Do its CRCs hold?"""
+        frame = (self.stream, self.epoch, self.frame)
+        payload_holds = self.payload is None or checksum(self.payload, *frame) == self.payload_crc
+        return payload_holds and boundary_checksum(*frame, self.seq, self.first, self.count, self.gap) == self.crc
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRow:
+    """A row of `frames` as it was before frames were boundaries."""
+
+    stream: int
+    epoch: int
+    frame: int
+    seq: int
     count: int
     gap: str | None
     accepted_at: int
@@ -180,15 +217,11 @@ class FrameRow:
     crc: int
     payload: bytes
 
-    @property
-    def size(self) -> int:
-        """Bytes of its payload."""
-        return len(self.payload)
-
-    @property
-    def is_sound(self) -> bool:
-        """Does its CRC hold?"""
-        return checksum(self.payload, self.stream, self.epoch, self.frame) == self.crc
+    def as_frame(self) -> FrameRow:
+        """As it is written now."""
+        key = (self.stream, self.epoch, self.frame)
+        boundary = boundary_checksum(*key, self.seq, NO_BATCHES, self.count, self.gap)
+        return FrameRow(*key, self.seq, NO_BATCHES, self.count, self.gap, self.accepted_at, boundary, self.crc, self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +245,25 @@ SavedRow: TypeAlias = BatchRow | FrameRow | GapRow
 def row_of(row: Row) -> SavedRow | None:
     """A record as the row that it looks like; None for those of other tables."""
     kinds = "".join("i" if isinstance(value, int) else "b" if isinstance(value, bytes) else "t" for value in row)
+    if any(isinstance(value, float) for value in row):
+        return None
     match kinds:
         case "iiiiiib":
             return BatchRow(*row)  # type: ignore[arg-type]
+        case "iiiiiitiiib" | "iiiiiitiiit":
+            return FrameRow(*row) if row[10] is None or isinstance(row[10], bytes) else None  # type: ignore[arg-type]
         case "iiiiititib":
-            return FrameRow(*row)  # type: ignore[arg-type]
+            return CopyRow(*row).as_frame()  # type: ignore[arg-type]
         case "iiit":
             return GapRow(*row) if isinstance(row[3], str) else None  # type: ignore[arg-type]
     return None
 
 
-def take_over(db: sqlite3.Connection, row: SavedRow, stream: StreamState, wanted: Mapping[FrameId, tuple[int, int]]) -> bool:
-    """Insert a row that belongs to the stream and is whole; False where it does not. `wanted`: frames, their first seq and count."""
+def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int, int]]) -> bool:
+    """Insert a row that is whole and wanted; False where it is not. `wanted`: ranges of positions of its stream."""
     if isinstance(row, FrameRow):
-        return _take_frame(db, row, wanted)
-    through = stream.older[-1].last if stream.older else stream.framed
-    if not (stream.framed < row.first <= row.first + row.count - 1 <= through):
+        return _take_frame(db, row)
+    if not any(first <= row.first <= row.first + row.count - 1 <= last for first, last in wanted):
         return False
     if isinstance(row, GapRow):
         gap = (row.stream, row.first, row.count, row.reason[:GAP_REASON_CHARS_MAX])
@@ -236,13 +272,18 @@ def take_over(db: sqlite3.Connection, row: SavedRow, stream: StreamState, wanted
     return row.is_sound and db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", batch).rowcount > 0
 
 
-def _take_frame(db: sqlite3.Connection, row: FrameRow, wanted: Mapping[FrameId, tuple[int, int]]) -> bool:
-    key = (row.stream, row.epoch, row.frame)
-    if key not in wanted or not row.is_sound:
+def _take_frame(db: sqlite3.Connection, row: FrameRow) -> bool:
+    """What a boundary that the sidecar told does not know: whether it was a gap, and its copy."""
+    if not row.is_sound or (row.gap is None and row.payload is None):
         return False
-    content_type = FRAME_ZSTD_TYPE if is_compressed(row.payload) else FRAME_TYPE  # the CRC covers the payload only
-    values = (*key, *wanted[key], row.gap, row.accepted_at, content_type, row.crc, row.payload)
-    return db.execute("INSERT OR IGNORE INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).rowcount > 0
+    key = (row.stream, row.epoch, row.frame)
+    found = db.execute("SELECT seq, first, count FROM frames WHERE stream = ? AND epoch = ? AND frame = ? AND gap IS NULL", key).fetchone()
+    if found is None or (found[0], found[2]) != (row.seq, row.count):
+        return False
+    crc = boundary_checksum(*key, found[0], found[1], found[2], row.gap)
+    values = (row.gap, row.accepted_at, crc, row.payload_crc, row.payload, *key)
+    update = "UPDATE frames SET gap = ?, accepted_at = ?, crc = ?, payload_crc = ?, payload = ?"
+    return db.execute(f"{update} WHERE stream = ? AND epoch = ? AND frame = ? AND payload IS NULL", values).rowcount > 0
 
 
 def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:

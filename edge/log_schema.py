@@ -3,9 +3,11 @@
     meta      what the log is: id, epoch, place
     counters  commit number, readings lost by reason
     streams   per stream: last accepted position, last framed one, where the epoch began, last frame, epochs that wait (see log_streams)
-    batches   accepted and not yet framed: columns, with CRC
-    gaps      given up before they were framed: a counted range of positions
-    frames    fixed bytes, written before the first send, kept until the cloud's acknowledgement
+    batches   what was received: columns, with CRC, kept until everybody who needs them has passed: the cloud and every consumer
+    gaps      given up: a counted range of positions in the place of its batches, kept as long as they would be
+    frames    boundaries over the batches, written before the first send, kept until the cloud's acknowledgement; `payload` only where what
+              is sent is logged a second time (see modes)
+    consumers how far each has read, and its state, in one row
     sources   how far a source has read, moved on in the transaction of the readings taken from it
 
 A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position - base`, where `base` is the last
@@ -17,10 +19,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from edgewake.edge.log_codec import checksum
 from edgewake.protocol.errors import LocalError
 
 LOG_NAME: Final = "events.db"
@@ -39,7 +42,44 @@ class LogDamagedError(sqlite3.DatabaseError):
     """The file holds what the log never wrote."""
 
 
-MIGRATIONS: Final = (
+def boundary_checksum(stream: int, epoch: int, frame: int, seq: int, first: int, count: int, gap: str | None) -> int:
+    """CRC of a frame's boundary."""
+    return checksum(b"", stream, epoch, frame, seq, first, count, gap or "")
+
+
+def _frames_as_boundaries(db: sqlite3.Connection) -> None:
+    """Frames were copies of their readings. Those that wait stay copies: nothing else holds what is in them."""
+    db.execute("ALTER TABLE frames RENAME TO copies")
+    db.execute(
+        """
+        CREATE TABLE frames (
+            stream INTEGER NOT NULL, epoch INTEGER NOT NULL, frame INTEGER NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL,
+            count INTEGER NOT NULL, gap TEXT, accepted_at INTEGER NOT NULL, crc INTEGER NOT NULL, payload_crc INTEGER NOT NULL,
+            payload BLOB, PRIMARY KEY (stream, epoch, frame)
+        ) WITHOUT ROWID
+        """
+    )
+    for stream, epoch, frame, seq, count, gap, at, crc, payload in db.execute(
+        "SELECT stream, epoch, frame, seq, count, gap, accepted_at, crc, payload FROM copies"
+    ).fetchall():
+        is_sound = isinstance(payload, bytes) and checksum(payload, stream, epoch, frame) == crc
+        boundary = boundary_checksum(stream, epoch, frame, seq, NO_BATCHES, count, gap)
+        row = (stream, epoch, frame, seq, NO_BATCHES, count, gap, at, boundary, crc, payload if is_sound else None)
+        db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    db.execute("DROP TABLE copies")
+    db.execute(
+        """
+        CREATE TABLE consumers (
+            name TEXT PRIMARY KEY, cursor TEXT NOT NULL, missed INTEGER NOT NULL, commit_number INTEGER NOT NULL, crc INTEGER NOT NULL,
+            state BLOB
+        ) WITHOUT ROWID
+        """
+    )
+
+
+NO_BATCHES: Final = 0
+"""`first` of a frame that was formed before frames were boundaries: all of it is in `payload`. Positions begin at 1."""
+MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -64,6 +104,7 @@ MIGRATIONS: Final = (
     """
     ALTER TABLE streams ADD COLUMN older TEXT NOT NULL DEFAULT '';
     """,
+    _frames_as_boundaries,
 )
 """Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
 
@@ -97,6 +138,14 @@ def open_for_writing(path: Path, *, version: int = 0, page_bytes: int = PAGE_BYT
     return db
 
 
+def open_in_memory() -> sqlite3.Connection:
+    """A log that ends with its process."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _pragma(db, "auto_vacuum", "INCREMENTAL", 2)
+    migrate(db)
+    return db
+
+
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. Keep its transactions short: they hold the write-ahead log. Raises sqlite3.Error."""
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2.0)
@@ -121,8 +170,12 @@ def migrate(db: sqlite3.Connection) -> None:
         raise LocalError(f"event log has version {version}, this program knows {len(MIGRATIONS)}: it was written by a newer one")
     for number in range(version, len(MIGRATIONS)):
         with transaction(db):
-            for statement in filter(str.strip, MIGRATIONS[number].split(";")):
-                db.execute(statement)
+            step = MIGRATIONS[number]
+            if isinstance(step, str):
+                for statement in filter(str.strip, step.split(";")):
+                    db.execute(statement)
+            else:
+                step(db)
             db.execute(f"PRAGMA user_version = {number + 1}")
 
 

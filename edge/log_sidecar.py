@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from edgewake.edge.log_consumers import ConsumerState
 from edgewake.edge.log_streams import StreamState
 
 log = logging.getLogger("edgewake.log")
@@ -34,6 +35,8 @@ REWRITE_BYTES: Final = 256 << 10
 
 FrameId: TypeAlias = tuple[int, int, int]
 """(stream's number, epoch, frame)."""
+Boundary: TypeAlias = tuple[int, int, int]
+"""(first seq, readings, first position; 0 where an earlier version did not write it)."""
 
 
 @dataclass(slots=True)
@@ -41,20 +44,24 @@ class Change:
     """What a commit changed."""
 
     streams: list[StreamState] = field(default_factory=list)
-    formed: list[tuple[FrameId, int, int]] = field(default_factory=list)
-    """(frame, its first seq, readings in it)."""
+    formed: list[tuple[FrameId, Boundary]] = field(default_factory=list)
     freed: list[FrameId] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
+    consumers: list[ConsumerState] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    """Consumers that were removed."""
 
     def as_json(self) -> dict[str, Any]:
         """Without what is empty: most commits change little."""
         found = {
             "streams": [stream.row() for stream in self.streams],
-            "formed": [[*frame, seq, count] for frame, seq, count in self.formed],
+            "formed": [[*frame, *boundary] for frame, boundary in self.formed],
             "freed": self.freed,
             "sources": self.sources,
             "counters": self.counters,
+            "consumers": [consumer.without_state() for consumer in self.consumers],
+            "forgotten": self.forgotten,
         }
         return {name: value for name, value in found.items() if value}
 
@@ -70,10 +77,12 @@ class Known:
     """Of the tables; 0: not known."""
     page_size: int = 0
     streams: dict[int, StreamState] = field(default_factory=dict)
-    frames: dict[FrameId, tuple[int, int]] = field(default_factory=dict)
-    """Frames that are kept: their first seq and how many readings."""
+    frames: dict[FrameId, Boundary] = field(default_factory=dict)
+    """Frames that are kept."""
     sources: dict[str, str] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
+    consumers: dict[str, ConsumerState] = field(default_factory=dict)
+    """Without their states."""
 
     def apply(self, line: dict[str, Any]) -> None:
         """One more line. Raises ValueError, TypeError, KeyError."""
@@ -81,14 +90,18 @@ class Known:
         self.streams |= {stream.id: stream for stream in map(StreamState.from_row, line.get("streams", ()))}
         for stream, epoch, frame in line.get("freed", ()):  # before: a gap takes the number of the frame that it replaces
             self.frames.pop((stream, epoch, frame), None)
-        self.frames |= {(stream, epoch, frame): (seq, count) for stream, epoch, frame, seq, count in line.get("formed", ())}
+        for stream, epoch, frame, seq, count, *first in line.get("formed", ()):
+            self.frames[stream, epoch, frame] = (seq, count, first[0] if first else 0)
         self.sources |= line.get("sources", {})
         self.counters |= line.get("counters", {})
+        for name in line.get("forgotten", ()):  # before: a name that is used again
+            self.consumers.pop(name, None)
+        self.consumers |= {consumer.name: consumer for consumer in map(ConsumerState.from_json, line.get("consumers", ()))}
 
     def as_json(self) -> dict[str, Any]:
         """All of it as a first line."""
         all_of_it = Change(
-            [*self.streams.values()], [(frame, *of) for frame, of in self.frames.items()], [], self.sources, self.counters
+            [*self.streams.values()], [*self.frames.items()], [], self.sources, self.counters, [*self.consumers.values()]
         ).as_json()
         first = {"log": self.log_id, "epoch": self.epoch, "commit": self.commit, "version": self.version, "page_size": self.page_size}
         return first | all_of_it

@@ -10,16 +10,20 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from edgewake.edge.lanes import RANK, Window
-from edgewake.edge.log_codec import Batch, FrameColumns, Reading, batches, checksum, cut, gap_payload
+from edgewake.edge.log_codec import Reading, batches
+from edgewake.edge.log_consumers import ConsumerState, Missed, RawBatch, outside, passed_by_all, rows_after
+from edgewake.edge.log_draft import Draft
 from edgewake.edge.log_epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
+from edgewake.edge.log_frames import LogFrames
+from edgewake.edge.log_retention import Retention
+from edgewake.edge.log_rows import ROW_BYTES, LogRows
 from edgewake.edge.log_salvage import (
-    FrameRow,
     Salvage,
     SavedRow,
     damaged_logs,
@@ -27,41 +31,36 @@ from edgewake.edge.log_salvage import (
     take_over,
     what_it_knew,
 )
-from edgewake.edge.log_schema import LOG_NAME, MIGRATIONS, PAGE_BYTES, LogDamagedError, open_for_writing, sound_rows, transaction
-from edgewake.edge.log_sidecar import Change, FrameId, Known, Sidecar
+from edgewake.edge.log_schema import (
+    LOG_NAME,
+    MIGRATIONS,
+    PAGE_BYTES,
+    LogDamagedError,
+    open_for_writing,
+    open_in_memory,
+    sound_rows,
+    transaction,
+)
+from edgewake.edge.log_sidecar import FrameId, Known, Sidecar
 from edgewake.edge.log_streams import StreamState
-from edgewake.edge.log_tables import read_identity, read_streams, write_identity, write_known, write_stream
-from edgewake.edge.log_work import Done, Failpoint, FrameKey, Limits, OutFrame, Work, frame_of, no_failpoint
+from edgewake.edge.log_tables import (
+    frame_ranges,
+    read_consumers,
+    read_frames,
+    read_identity,
+    read_streams,
+    write_frame,
+    write_identity,
+    write_known,
+    write_stream,
+)
+from edgewake.edge.log_work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
 
 log = logging.getLogger("edgewake.log")
 
 SALVAGE_PAGES: Final = 1024
 """Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long behind it."""
-ROW_BYTES: Final = 64
-"""What a row costs beside its body, for the quota."""
-
-
-@dataclass(slots=True)
-class _Draft:
-    """The state as it will be after COMMIT."""
-
-    streams: dict[str, StreamState]
-    outstanding: dict[FrameKey, int]
-    unsent: deque[FrameKey]
-    stored_bytes: int
-    counters: dict[str, int]
-    frames: list[OutFrame] = field(default_factory=list)
-    dropped: int = 0
-    change: Change = field(default_factory=Change)
-
-    def copy(self) -> _Draft:
-        return _Draft(dict(self.streams), dict(self.outstanding), deque(self.unsent), self.stored_bytes, dict(self.counters))
-
-    def add(self, name: str, count: int) -> None:
-        self.counters[name] = self.counters.get(name, 0) + count
 
 
 class LogStore:
@@ -76,6 +75,7 @@ class LogStore:
         boot: str,
         new_epoch: Callable[[int, int], int],
         failpoint: Failpoint = no_failpoint,
+        is_durable: bool = True,
     ) -> None:
         """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch, now in ms)."""
         self._path = directory / LOG_NAME
@@ -87,7 +87,13 @@ class LogStore:
         self._frame_bytes = limits.bytes_max
         known = self._sidecar.read()
         page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
-        self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
+        if is_durable:
+            self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
+        else:
+            self._db = open_in_memory()
+        self._rows = LogRows(self._db)
+        self._retention = Retention(self._db, self._rows, limits)
+        self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
         try:
             self._open(known, boot, new_epoch)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -101,10 +107,10 @@ class LogStore:
 
     def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int]) -> None:
         damaged = damaged_logs(self._path.parent)
-        identity, here = read_identity(self._db), location_of(self._path, boot=boot)
+        identity, location = read_identity(self._db), location_of(self._path if self._path.exists() else self._path.parent, boot=boot)
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
-        self.epoch_began = new_epoch_reason(identity, known, here, damaged=bool(damaged))
+        self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
         self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else secrets.token_hex(16)
         self.epoch = identity.epoch if identity else 0
         self.commit = max(identity.commit if identity else 0, known.commit if known else 0)
@@ -112,60 +118,76 @@ class LogStore:
             ended = identity.epoch if identity else known.epoch if known else 0
             self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())
             self.commit += 1
-            self._begin_epoch(here, ended, None if identity else known)
+            self._begin_epoch(location, ended, None if identity else known)
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
-        self._state = self._load()
         self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
-        if identity and known and known.version and is_of_this_commit and not self._frames_here() <= known.frames.keys():
+        here = {frame for frame, _ in read_frames(self._db)}
+        if identity and known and known.version and is_of_this_commit and not here <= known.frames.keys():
             raise LogDamagedError("frames that were never formed")
-        self._wanted = self._missing_frames(known) if known and (damaged or is_of_this_commit) else {}
-        self._salvage = Salvage(damaged, self._page_bytes) if damaged or self._wanted else None
+        restored = self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
+        self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
+        self._state = self._load()
         self._failpoint("new log")
         self._rewrite_sidecar()
 
-    def _begin_epoch(self, here: LogLocation, ended: int, known: Known | None) -> None:
+    def _begin_epoch(self, location: LogLocation, ended: int, known: Known | None) -> None:
         """The log first, its sidecar second: a crash between makes no old log look new. `known`: what a log that is gone must hold."""
         keep_numbers = self.epoch_began not in COUNTED_ANEW
         with transaction(self._db):
             if known is not None:
                 write_known(self._db, known)
-            write_identity(self._db, LogIdentity(self.log_id, self.epoch, self.commit, here))
+            write_identity(self._db, LogIdentity(self.log_id, self.epoch, self.commit, location))
             for stream in read_streams(self._db):
                 write_stream(self._db, stream.in_new_epoch(ended, keep_numbers=keep_numbers))
 
-    def _load(self) -> _Draft:
+    def _restore_frames(self, known: Known, here: set[FrameId]) -> int:
+        """Boundaries that the sidecar knows and that are not in the log; how many. Their readings are looked for where they were."""
+        ids = {stream.id for stream in read_streams(self._db)}
+        missing = [(frame, of) for frame, of in known.frames.items() if frame not in here and frame[0] in ids]
+        with transaction(self._db):
+            for frame, boundary in missing:
+                write_frame(self._db, frame, boundary, None, self._clock.now_ms())
+        return len(missing)
+
+    def _load(self) -> Draft:
         db = self._db
-        streams = {stream.name: stream for stream in read_streams(self._db)}
+        streams = {stream.name: stream for stream in read_streams(db)}
         names = {stream.id: stream.name for stream in streams.values()}
-        keys = db.execute("SELECT stream, epoch, frame FROM frames ORDER BY epoch, frame, stream").fetchall()
-        unsent = deque(FrameKey(names[stream], epoch, frame) for stream, epoch, frame in keys)
-        stored = 0
-        for size in ("length(body)) FROM batches", "length(payload)) FROM frames"):
+        frames = [FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)]
+        unsent = deque(sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id)))
+        draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {consumer.name: consumer for consumer in read_consumers(db)})
+        draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
+        if not self.is_salvaging:
+            self._forget_what_nobody_needs(draft)
+        for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
             count, total = db.execute(f"SELECT count(*), total({size}").fetchone()
-            stored += int(total) + ROW_BYTES * count
-        counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
-        return _Draft(streams, {}, unsent, stored, counters)
+            draft.stored_bytes += int(total) + ROW_BYTES * count
+        for stream in streams.values():
+            framed = sum(self._rows.batch_bytes(stream.id, first, last) for first, last in frame_ranges(db, stream.id))
+            draft.framed_bytes += framed
+            draft.retained_bytes += self._rows.batch_bytes(stream.id, 0, stream.framed) - framed
+        return draft
+
+    def _forget_what_nobody_needs(self, draft: Draft) -> None:
+        """Rows whose position was damaged lie where nobody looks for them."""
+        with transaction(self._db):
+            for stream in draft.streams.values():
+                passed = passed_by_all(draft.consumers.values(), stream.name)
+                last = stream.framed if passed is None else min(stream.framed, passed)
+                for first, through in outside(frame_ranges(self._db, stream.id), 0, last):
+                    self._rows.delete_batches(stream.id, first, through)
 
     def _rewrite_sidecar(self) -> None:
         known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), self._page_bytes)
         known.streams = {stream.id: stream for stream in self._state.streams.values()}
         known.counters = self._state.counters
         known.sources = self._positions
-        rows = self._db.execute("SELECT stream, epoch, frame, seq, count FROM frames")
-        known.frames = self._wanted | {(stream, epoch, frame): (seq, count) for stream, epoch, frame, seq, count in rows}
+        known.frames = dict(read_frames(self._db))
+        known.consumers = self._state.consumers
         self._sidecar.rewrite(known)
 
     # salvage
-
-    def _frames_here(self) -> set[FrameId]:
-        return {(self._state.streams[key.stream].id, key.epoch, key.frame) for key in self._state.unsent}
-
-    def _missing_frames(self, known: Known) -> dict[FrameId, tuple[int, int]]:
-        """Frames that the sidecar knows and that are not in the log: first seq and count."""
-        ids = {stream.id for stream in self._state.streams.values()}
-        here = self._frames_here()
-        return {frame: of for frame, of in known.frames.items() if frame not in here and frame[0] in ids}
 
     @property
     def is_salvaging(self) -> bool:
@@ -184,34 +206,37 @@ class LogStore:
             self._failpoint("salvaging")
         self._salvage.advance()
         self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
-        for row in taken:
-            if isinstance(row, FrameRow):
-                self._wanted.pop((row.stream, row.epoch, row.frame), None)
         self._failpoint("salvaged")
 
     def _take_over(self, row: SavedRow) -> bool:
         stream = next((one for one in self._state.streams.values() if one.id == row.stream), None)
-        return stream is not None and take_over(self._db, row, stream, self._wanted)
+        return stream is not None and take_over(self._db, row, self._ranges_to_find(stream))
+
+    def _ranges_to_find(self, stream: StreamState) -> list[tuple[int, int]]:
+        """Positions whose readings somebody still needs, of those that were accepted before the damage."""
+        through = stream.older[-1].last if stream.older else stream.framed
+        passed = passed_by_all(self._state.consumers.values(), stream.name)
+        begins = stream.framed if passed is None else min(stream.framed, passed)
+        return [*frame_ranges(self._db, stream.id), (begins + 1, through)]
 
     def _end_salvage(self) -> None:
         """What was not found is a gap. A range that was given up, but whose readings are there, was not."""
         assert self._salvage is not None
-        names = {stream.id: stream for stream in self._state.streams.values()}
         draft = self._state.copy()
         with transaction(self._db):
             forget_gaps_of_what_is_there(self._db)
-            for (number, epoch, frame), (seq, count) in sorted(self._wanted.items()):
-                draft.add("lost_corrupt", count)
-                self._put_gap(draft, names[number], epoch, frame, seq, Gap("corrupt", count))
+            for key in draft.unsent:
+                self._frames.frame_out(draft, key)
+            lost = len(draft.change.formed)
             self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
             self._failpoint("salvage ends")
         self._failpoint("salvage ended")
         self._salvage.delete()
         log.warning(
-            "a damaged log was saved as far as it could be read; %d frames were not found", len(self._wanted),
-            extra={"event": "log.salvaged", "frames_lost": len(self._wanted)},
+            "a damaged log was saved as far as it could be read; %d frames were not found", lost,
+            extra={"event": "log.salvaged", "frames_lost": lost},
         )  # fmt: skip
-        self._salvage, self._wanted = None, {}
+        self._salvage = None
         self._state = self._load()
         self._rewrite_sidecar()
 
@@ -228,12 +253,63 @@ class LogStore:
             return False
         state = self._state
         window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
-        formable = {name for name in self._unframed(state, paused) if self._is_turn_of(state.streams[name], in_flight)}
+        formable = {name for name in self._unframed(state, paused) if self._may_form(state, state.streams[name], in_flight)}
         return any(map(window.admits, formable | self._unsent(state, paused)))
+
+    def admits_any(self, streams: Sequence[str], paused: frozenset[str] = frozenset()) -> bool:
+        """May one of these streams have one more frame in flight?"""
+        window = self._window(self._state, paused)
+        return not self.is_salvaging and any(name not in paused and window.admits(name) for name in streams)
 
     def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
         """Is there anything that waits for room in the window?"""
         return bool(self._unsent(self._state, paused) or self._unframed(self._state, paused))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of them, what waits for the cloud: the quota's."""
+        return self._state.stored_bytes - self._state.retained_bytes
+
+    def last(self, stream: str) -> int:
+        """The last position of a stream; 0 where it has none yet."""
+        found = self._state.streams.get(stream)
+        return found.last if found else 0
+
+    def consumer(self, name: str) -> ConsumerState | None:
+        """A consumer as of its last commit."""
+        return self._state.consumers.get(name)
+
+    @property
+    def consumers(self) -> Mapping[str, ConsumerState]:
+        """All of them."""
+        return self._state.consumers
+
+    def register(self, name: str, streams: Sequence[str], *, at_end: bool) -> ConsumerState:
+        """The consumer, made where it is new. What it did not read before begins at its end, or with the oldest that is still there."""
+        before = self._state.consumers.get(name, ConsumerState(name, {}))
+        cursor = {stream: before.cursor.get(stream, self.last(stream) if at_end else self._before_oldest(stream)) for stream in streams}
+        if name not in self._state.consumers or cursor != before.cursor:
+            self.apply(Work(registered=[replace(before, cursor=cursor)]))
+        return self._state.consumers[name]
+
+    def _before_oldest(self, stream: str) -> int:
+        found = self._state.streams.get(stream)
+        if found is None:
+            return 0
+        first = self._db.execute("SELECT min(first) FROM batches WHERE stream = ?", (found.id,)).fetchone()[0]
+        return found.last if first is None else int(first) - 1
+
+    def forget(self, name: str) -> None:
+        """Remove a consumer; what only it needed goes."""
+        if name in self._state.consumers:
+            self.apply(Work(forgotten=[name]))
+
+    def read(self, stream: str, after: int, *, readings_max: int, bytes_max: int) -> tuple[list[RawBatch | Missed], int]:
+        """What a consumer that stands at `after` reads next, and where it stands then. Nothing while a damaged log is being read."""
+        found = self._state.streams.get(stream)
+        if found is None or found.last <= after or self.is_salvaging:
+            return [], after
+        return rows_after(self._db, found, after, readings_max=readings_max, bytes_max=bytes_max)
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -249,7 +325,8 @@ class LogStore:
         """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all are."""
         found = [self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0] for table in ("frames",)]  # noqa: S608
         for stream in self._state.streams.values():
-            row = self._db.execute("SELECT accepted_at FROM batches WHERE stream = ? ORDER BY first LIMIT 1", (stream.id,)).fetchone()
+            query = "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT 1"
+            row = self._db.execute(query, (stream.id, stream.framed)).fetchone()
             found.append(row[0] if row else None)
         with sound_rows():
             return min((at for at in found if at is not None), default=None)
@@ -274,8 +351,10 @@ class LogStore:
                     self._lose(draft, name, reason, count)
             with sound_rows():
                 for key, rejected in work.freed:
-                    self._free(draft, key, rejected)
-                self._keep_quota(draft)
+                    self._frames.free(draft, key, rejected)
+                self._retention.take_consumers(draft, work, commit)
+                self._retention.keep_consumer_bytes(draft)
+                self._retention.keep_quota(draft)
             if work.sending and not self.is_salvaging:
                 self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
                 with sound_rows():
@@ -288,11 +367,9 @@ class LogStore:
         self._sidecar.append(commit, draft.change)
         if self._sidecar.is_due:
             self._rewrite_sidecar()
-        done = Done(draft.frames, draft.dropped)
-        draft.frames, draft.dropped, draft.change = [], 0, Change()
-        return done
+        return Done(draft.frames, draft.dropped)
 
-    def _write_state(self, draft: _Draft, commit: int) -> None:
+    def _write_state(self, draft: Draft, commit: int) -> None:
         before = self._state.streams
         for name, stream in draft.streams.items():
             if before.get(name) is not stream:
@@ -304,96 +381,32 @@ class LogStore:
 
     # accept
 
-    def _insert(self, draft: _Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
+    def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
-        last = self._insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
+        last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
         draft.streams[name] = replace(stream, last=last)
 
-    def _insert_batches(self, draft: _Draft, stream: StreamState, first: int, found: Iterable[Batch], commit: int, accepted_at: int) -> int:
-        """Rows from position `first` on; the last position."""
-        rows = []
-        for batch in found:
-            crc = checksum(batch.body, stream.id, first, batch.count)
-            rows.append((stream.id, first, batch.count, commit, accepted_at, crc, batch.body))
-            first += batch.count
-            draft.stored_bytes += len(batch.body) + ROW_BYTES
-        self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        return first - 1
-
-    def _lose(self, draft: _Draft, name: str, reason: str, count: int) -> None:
+    def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:
         """Readings that never came here take positions too, so that the cloud is told where they are missing."""
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
-        self._give_up(stream.id, stream.last + 1, count, reason)
+        self._rows.give_up(stream.id, stream.last + 1, count, reason, after=stream.framed)
         draft.add(f"lost_{reason}", count)
         draft.streams[name] = replace(stream, last=stream.last + count)
 
-    # free
-
-    def _free(self, draft: _Draft, key: FrameKey, rejected: RejectReason | None) -> None:
-        """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or everything after it would wait for it."""
-        stream = draft.streams[key.stream]
-        place = (stream.id, key.epoch, key.frame)
-        row = self._db.execute("SELECT seq, count, gap, length(payload) FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
-        found = row.fetchone()
-        draft.change.freed.append(place)
-        if found is None:
-            self._free_missing(draft, stream, key, rejected)
-            return
-        seq, count, gap, size = found
-        self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
-        draft.stored_bytes -= size + ROW_BYTES
-        draft.outstanding.pop(key, None)
-        if rejected is not None and gap is None:
-            draft.add("lost_rejected", count)
-            draft.frames.append(self._put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
-
-    def _free_missing(self, draft: _Draft, stream: StreamState, key: FrameKey, rejected: RejectReason | None) -> None:
-        """It is freed already, or is still in a damaged log."""
-        seq, count = self._wanted.pop((stream.id, key.epoch, key.frame), (0, 0))
-        if count and rejected is not None:
-            draft.add("lost_rejected", count)
-            draft.frames.append(self._put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
-
-    # retention
-
-    def _keep_quota(self, draft: _Draft) -> None:
-        """The oldest batches of the lowest lane go first; a counted range of positions stays in their place."""
-        while draft.stored_bytes > self._limits.quota_bytes:
-            firsts = ((-RANK[self._limits.lane(name)], self._first_batch(stream)) for name, stream in draft.streams.items())
-            _, oldest = min(((rank, first) for rank, first in firsts if first is not None), default=(0, None))
-            if oldest is None:
-                return  # only frames are left, and the window bounds them
-            _, stream_id, first, count, size = oldest
-            self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream_id, first))
-            self._give_up(stream_id, first, count, "quota")
-            draft.stored_bytes -= size + ROW_BYTES
-            draft.add("lost_quota", count)
-            draft.dropped += count
-
-    def _first_batch(self, stream: StreamState) -> tuple[int, int, int, int, int] | None:
-        query = "SELECT commit_number, stream, first, count, length(body) FROM batches WHERE stream = ? ORDER BY first LIMIT 1"
-        found: tuple[int, int, int, int, int] | None = self._db.execute(query, (stream.id,)).fetchone()
-        return found
-
-    def _give_up(self, stream_id: int, first: int, count: int, reason: str) -> None:
-        before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first + count = ? AND reason = ?"
-        if not self._db.execute(before, (count, stream_id, first, reason)).rowcount:
-            self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream_id, first, count, reason))
-
     # frame
 
-    def _window(self, draft: _Draft, paused: frozenset[str]) -> Window:
+    def _window(self, draft: Draft, paused: frozenset[str]) -> Window:
         """What is in flight; of paused streams nothing counts: it is at most their share, because no more is formed."""
         out = ((key.stream, size) for key, size in draft.outstanding.items() if key.stream not in paused)
         return Window(self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane)
 
     @staticmethod
-    def _unframed(draft: _Draft, paused: frozenset[str]) -> list[str]:
+    def _unframed(draft: Draft, paused: frozenset[str]) -> list[str]:
         return [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
 
     @staticmethod
-    def _epochs_in_flight(draft: _Draft) -> dict[str, int]:
+    def _epochs_in_flight(draft: Draft) -> dict[str, int]:
         return {key.stream: key.epoch for key in (*draft.unsent, *draft.outstanding)}
 
     def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
@@ -403,31 +416,33 @@ class LogStore:
         epoch = stream.next_epoch(self.epoch)
         return in_flight.get(stream.name, epoch) == epoch
 
-    def _may_form(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        return stream.framed < stream.last and self._is_turn_of(stream, in_flight)
+    def _may_form(self, draft: Draft, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
+        """Compressed, far more than the quota could be in flight; half of it is left for what comes in meanwhile."""
+        fits = stream.name not in in_flight or draft.framed_bytes <= self._limits.quota_bytes // 2
+        return fits and stream.framed < stream.last and self._is_turn_of(stream, in_flight)
 
     @staticmethod
-    def _unsent(draft: _Draft, paused: frozenset[str]) -> set[str]:
+    def _unsent(draft: Draft, paused: frozenset[str]) -> set[str]:
         return {key.stream for key in draft.unsent} - paused
 
-    def _fill_window(self, draft: _Draft, paused: frozenset[str]) -> None:
+    def _fill_window(self, draft: Draft, paused: frozenset[str]) -> None:
         """First what was formed before, then new frames: the more urgent lanes first, the streams of a lane in turns."""
         window = self._window(draft, paused)
         self._reload_unsent(draft, window, paused)
         in_flight = self._epochs_in_flight(draft)
         names = self._unframed(draft, paused)
         names = window.in_order(names[self._next_stream :] + names[: self._next_stream])
-        while names := [name for name in names if self._may_form(draft.streams[name], in_flight) and window.admits(name)]:
+        while names := [name for name in names if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)]:
             rank = RANK[self._limits.lane(names[0])]
             for name in names:
                 if RANK[self._limits.lane(name)] == rank and window.admits(name):
-                    out = self._form(draft, draft.streams[name])
+                    out = self._frames.form(draft, draft.streams[name], self.epoch, self._frame_bytes)
                     draft.frames.append(out)
                     in_flight[name] = out.key.epoch
                     window.add(name, len(out.payload))
         self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
 
-    def _reload_unsent(self, draft: _Draft, window: Window, paused: frozenset[str]) -> None:
+    def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
         """Frames of an earlier life, each stream's in order, as long as its stream may have them in flight."""
         waiting: deque[FrameKey] = deque()
         full = set(paused)
@@ -436,104 +451,9 @@ class LogStore:
                 full.add(key.stream)
                 waiting.append(key)
             else:
-                self._reload(draft, key)
+                self._frames.reload(draft, key)
                 window.add(key.stream, draft.outstanding[key])
         draft.unsent = waiting
-
-    def _form(self, draft: _Draft, stream: StreamState) -> OutFrame:
-        """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""
-        first = stream.framed + 1
-        span = stream.next_range(self.epoch)
-        lost = self._lost_from(draft, stream, first, span.last)
-        frame, seq = span.frame + 1, first - span.base
-        if lost is not None:
-            draft.streams[stream.name] = stream.after_frame(first + lost.count - 1)
-            return self._put_gap(draft, stream, span.epoch, frame, seq, lost)
-        self._cut_first(draft, stream, first, span.last)
-        columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=self._frame_bytes)
-        accepted_at = 0
-        for place, at, batch in self._sound_batches(stream, first, span.last):
-            if place != first + columns.count or not columns.add(batch):
-                break
-            accepted_at = accepted_at or at
-            draft.stored_bytes -= len(batch.body) + ROW_BYTES
-        through = stream.framed + columns.count
-        self._db.execute("DELETE FROM batches WHERE stream = ? AND first <= ?", (stream.id, through))
-        draft.streams[stream.name] = stream.after_frame(through)
-        payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
-        out = OutFrame(FrameKey(stream.name, span.epoch, frame), payload, content_type, columns.count, None)
-        return self._put(draft, stream, out, seq, accepted_at)
-
-    def _cut_first(self, draft: _Draft, stream: StreamState, first: int, last: int) -> None:
-        """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
-        _, accepted_at, batch = next(self._sound_batches(stream, first, last))
-        if len(batch.body) <= self._frame_bytes or batch.count == 1:
-            return
-        where = (stream.id, first)
-        (commit,) = self._db.execute("SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where).fetchone()
-        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
-        draft.stored_bytes -= len(batch.body) + ROW_BYTES
-        self._insert_batches(draft, stream, first, cut(batch, bytes_max=self._frame_bytes), commit, accepted_at)
-
-    def _lost_from(self, draft: _Draft, stream: StreamState, first: int, last: int) -> Gap | None:
-        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
-        given_up = self._db.execute("SELECT count, reason FROM gaps WHERE stream = ? AND first = ?", (stream.id, first)).fetchone()
-        if given_up is not None:
-            count, reason = given_up
-            self._db.execute("DELETE FROM gaps WHERE stream = ? AND first = ?", (stream.id, first))
-            if first + count - 1 > last:  # what is beyond belongs to another epoch
-                self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream.id, last + 1, first + count - 1 - last, reason))
-            return Gap(reason, min(count, last + 1 - first))
-        sound = next(self._sound_batches(stream, first, last), None)
-        following = [last + 1] if sound is None else [sound[0]]
-        query = "SELECT min(first) FROM gaps WHERE stream = ? AND first > ?"
-        following += [row[0] for row in self._db.execute(query, (stream.id, first)) if row[0] is not None]
-        count = min(following) - first
-        if count == 0:
-            return None
-        damaged = "FROM batches WHERE stream = ? AND first < ?"
-        size = self._db.execute(f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", (stream.id, first + count))
-        draft.stored_bytes -= size.fetchone()[0]
-        self._db.execute(f"DELETE {damaged}", (stream.id, first + count))
-        draft.add("lost_corrupt", count)
-        return Gap("corrupt", count)
-
-    def _sound_batches(self, stream: StreamState, first: int, last: int) -> Iterator[tuple[int, int, Batch]]:
-        """(first position, accepted at, batch) of rows whose CRC holds, from a position on and through `last`."""
-        query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first BETWEEN ? AND ? ORDER BY first"
-        for place, count, at, crc, body in self._db.execute(query, (stream.id, first, last)):
-            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= last:
-                yield place, at, Batch(count, body)
-
-    def _put_gap(self, draft: _Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap) -> OutFrame:
-        payload = gap_payload(epoch=epoch, frame=frame, seq=seq, gap=gap)
-        out = OutFrame(FrameKey(stream.name, epoch, frame), payload, FRAME_TYPE, gap.count, gap.reason)
-        return self._put(draft, stream, out, seq, self._clock.now_ms())
-
-    def _put(self, draft: _Draft, stream: StreamState, out: OutFrame, seq: int, accepted_at: int) -> OutFrame:
-        key = out.key
-        crc = checksum(out.payload, stream.id, key.epoch, key.frame)
-        row = (stream.id, key.epoch, key.frame, seq, out.count, out.gap, accepted_at, out.content_type, crc, out.payload)
-        self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        draft.stored_bytes += len(out.payload) + ROW_BYTES
-        draft.outstanding[key] = len(out.payload)
-        draft.change.formed.append(((stream.id, key.epoch, key.frame), seq, out.count))
-        return out
-
-    def _reload(self, draft: _Draft, key: FrameKey) -> None:
-        """A frame of an earlier life: the same bytes, or a gap of its number where they are damaged."""
-        stream = draft.streams[key.stream]
-        place = (stream.id, key.epoch, key.frame)
-        query = "SELECT seq, count, crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
-        seq, count, crc, payload = self._db.execute(query, place).fetchone()
-        if isinstance(payload, bytes) and checksum(payload, *place) == crc:
-            draft.frames.append(frame_of(key, payload, count))
-            draft.outstanding[key] = len(payload)
-            return
-        self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
-        draft.stored_bytes -= len(payload) + ROW_BYTES
-        draft.add("lost_corrupt", count)
-        draft.frames.append(self._put_gap(draft, stream, key.epoch, key.frame, seq, Gap("corrupt", count)))
 
     # housekeeping
 

@@ -33,8 +33,10 @@ def rows(directory: Path, limit: int) -> Iterator[str]:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    body = row.pop("payload", None)
-    if body is None:
-        return row | {"kind": "batch", "body": orjson.loads(row.pop("body"))}
-    plain = frame.inflate(body) if row["content_type"] == frame.FRAME_ZSTD_TYPE else body
+    if "body" in row:
+        return row | {"kind": "batch", "body": orjson.loads(row["body"])}
+    payload = row.pop("payload")
+    if payload is None:
+        return row | {"kind": "frame"}
+    plain = frame.inflate(payload) if frame.is_compressed(payload) else payload
     return row | {"kind": "frame", "payload": orjson.loads(plain)}

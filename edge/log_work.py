@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_consumers import ConsumerState, Passed
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, decode, inflate, is_compressed
 
@@ -63,6 +64,10 @@ class Limits:
     window_bytes: int
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     """Of the streams that are not `normal`."""
+    consumer_bytes: int = 1 << 62
+    """Of batches that only consumers still need."""
+    copies_sent: bool = False
+    """Are a frame's bytes logged when it is formed, beside the readings?"""
 
     def lane(self, stream: str) -> Lane:
         """A stream's lane."""
@@ -84,11 +89,29 @@ class Work:
     """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
     lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Readings that never came to the log, by stream and reason; their positions follow those of `readings`."""
+    passed: Mapping[str, Passed] = field(default_factory=dict)
+    """What consumers commit, by name."""
+    registered: Sequence[ConsumerState] = ()
+    forgotten: Sequence[str] = ()
+    """Consumers that come and go."""
 
     @property
     def empty(self) -> bool:
         """Is there nothing to write?"""
-        return not (self.readings or self.positions or self.freed or self.lost)
+        return not (self.readings or self.positions or self.freed or self.lost or self.passed or self.registered or self.forgotten)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What has to become durable together."""
+
+    readings: Mapping[str, Sequence[Reading]] = field(default_factory=dict)
+    """Checked, by stream."""
+    positions: Mapping[str, str] = field(default_factory=dict)
+    """How far sources have read, by name."""
+    consumer: str | None = None
+    passed: Passed | None = None
+    """What a consumer commits."""
 
 
 @dataclass(frozen=True, slots=True)

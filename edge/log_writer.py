@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -35,13 +33,16 @@ from edgewake.edge.batching import Batching
 from edgewake.edge.config import LogConfig
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_codec import Reading
+from edgewake.edge.log_consumers import Passed, Received
 from edgewake.edge.log_queue import Queue, Queues, size_of
+from edgewake.edge.log_reserve import Reserve
 from edgewake.edge.log_salvage import LOG_ERRORS, is_damage
 from edgewake.edge.log_schema import CHECKPOINT_BYTES
+from edgewake.edge.log_state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log_store import LogStore
-from edgewake.edge.log_work import Done, FrameKey, OutFrame, Work
+from edgewake.edge.log_work import Commit, Done, FrameKey, OutFrame, Work
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import EdgewakeError, LocalError, RejectReason
+from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.log")
 
@@ -56,30 +57,11 @@ FREE_LINGER_S: Final = 0.5
 """Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
 LOSS_LINGER_S: Final = 1.0
 """Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own."""
-RESERVE_NAME: Final = "reserve"
 DAMAGE_MAX: Final = 3
 """Damaged logs in a row without a commit between them. More is not a page that broke but a program or a disk: the agent stops."""
 
 
 Question: TypeAlias = Callable[[LogStore], Any]
-
-
-class LogClosedError(LocalError):
-    """The event log is closed."""
-
-
-class LogBusyError(EdgewakeError):
-    """The queue of this stream is full: wait for room, or drop and count."""
-
-
-class LogState(StrEnum):
-    """How the log is."""
-
-    GOOD = "good"
-    FULL = "disk_full"
-    FAILING = "io_error"
-    WAITING = "held_by_reader"
-    CLOSED = "closed"
 
 
 class LogWriter:
@@ -95,10 +77,13 @@ class LogWriter:
         *,
         on_done: Callable[[Sequence[OutFrame]], None],
         on_failure: Callable[[BaseException], None],
+        on_received: Callable[[Received], None] = lambda _: None,
+        on_renewed: Callable[[], None] = lambda: None,
         failpoint: Callable[[str], None],
     ) -> None:
         self._opener = opener
         self._config = config
+        self._flags = config.mode.flags
         self._clock = clock
         self._lane = lane
         self._batching = Batching(
@@ -106,8 +91,14 @@ class LogWriter:
         )
         self._on_done = on_done
         self._on_failure = on_failure
+        self._on_received = on_received
+        self._on_renewed = on_renewed
+        self._passed: dict[str, Passed] = {}
+        self._passed_since = 0.0
+        self._answers: list[Future[None]] = []
+        self._answers_of_work: list[Future[None]] = []
         self._failpoint = failpoint
-        self._reserve = directory / RESERVE_NAME
+        self._reserve = Reserve(directory, config.reserve_bytes if self._flags.is_durable else 0)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._queues = Queues(readings_max=config.queue_readings_max, bytes_max=config.queue_bytes_max)
@@ -128,7 +119,7 @@ class LogWriter:
         self._over = threading.Event()
         self.state = LogState.GOOD
         self.store = opener(None)
-        if not self._keep_reserve():
+        if not self._reserve.keep():
             log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
 
@@ -168,6 +159,31 @@ class LogWriter:
             if self._idle or was_empty or len(queue.pending) >= self._config.commit_readings_max:
                 self._wake.notify_all()
             return queue.appended
+
+    def commit(self, commit: Commit) -> Future[None]:
+        """Leave what has to become durable together; the answer comes when it is. Raises LogBusyError, LogClosedError."""
+        answer: Future[None] = Future()
+        with self._lock:
+            queues = {stream: self._queues.of(stream, self._lane(stream)) for stream in commit.readings}
+            if self._stopping:
+                raise LogClosedError
+            if not all(map(self._queues.has_room, queues.values())):
+                raise LogBusyError
+            for stream, readings in commit.readings.items():
+                self._queues.add(queues[stream], readings)
+            self._positions |= commit.positions
+            if commit.consumer is not None and commit.passed is not None:
+                if not self._passed:
+                    self._passed_since = self._clock.monotonic_s()
+                before = self._passed.get(commit.consumer)
+                self._passed[commit.consumer] = commit.passed if before is None else before.then(commit.passed)
+            self._answers.append(answer)
+            self._wake.notify_all()
+        return answer
+
+    def has_room_for(self, streams: Iterable[str]) -> bool:
+        """May more be appended to all of these?"""
+        return all(self._queues.has_room(self.queue(stream)) for stream in streams)
 
     def _check_room(self, queue: Queue) -> None:
         if self._stopping:
@@ -276,8 +292,9 @@ class LogWriter:
             self._stopping = True
             self.state = LogState.CLOSED
             calls, self._calls = self._calls, []
+            waiting, self._answers = [answer for _, answer in calls] + self._answers_of_work + self._answers, []
             self._wake.notify_all()
-        for _, answer in calls:
+        for answer in waiting:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(LogClosedError())
 
@@ -286,6 +303,7 @@ class LogWriter:
         with self._lock:
             self._wait()
             calls, self._calls = self._calls, []
+            is_new = self._held is None
             work = self._next_work()
             over = self._stopping and work is None
         for question, answer in calls:
@@ -295,6 +313,9 @@ class LogWriter:
             self._upkeep()
             return not over
         self._failpoint("received")
+        parts = [Received(name, self.store.last(name) + 1, readings) for name, readings in work.readings.items()]
+        if is_new and not self._flags.is_synchronous:
+            self._hand_out(parts)
         if self.state is LogState.FULL and not self._make_room():
             return self._keep_for_later(work)
         done = self._commit(work)
@@ -302,12 +323,22 @@ class LogWriter:
             return self._keep_for_later(work)
         self._accepted(work)
         self._failpoint("accepted")
+        if self._flags.is_synchronous:
+            self._hand_out(parts)
+        answers, self._answers_of_work = self._answers_of_work, []
+        for answer in answers:
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(None)
         self._on_done(done.frames)
         if done.dropped:
             log.warning("the quota cost %d readings", done.dropped, extra={"event": "log.quota", "readings": done.dropped})
         if self.store.wal_bytes() >= self._checkpoint_from:
             self._checkpoint()
         return True
+
+    def _hand_out(self, parts: Sequence[Received]) -> None:
+        for part in parts:
+            self._on_received(part)
 
     def _answer(self, question: Question, answer: Future[Any]) -> None:
         if not answer.set_running_or_notify_cancel():
@@ -350,7 +381,7 @@ class LogWriter:
         self._idle = True
         self._wake.wait_for(self._due, timeout=FREE_LINGER_S)
         self._idle = False
-        if self._intake_waits():
+        if self._intake_waits() and not self._flags.is_synchronous:
             self._linger()
 
     def _linger(self) -> None:
@@ -370,18 +401,30 @@ class LogWriter:
         return bool(self._freed) and self._freed_is_due()
 
     def _intake_waits(self) -> bool:
-        return (bool(self._positions) or self._queues.is_waiting or self._losses_are_due()) and not self._quota_refuses()
+        is_due = bool(self._positions) or self._queues.is_waiting or self._losses_are_due() or self._passed_are_due()
+        return is_due and not self._quota_refuses() and self._may_log()
+
+    def _passed_are_due(self) -> bool:
+        """A cursor can wait for company: a consumer that keeps up must not double the commits."""
+        return bool(self._passed) and (self._stopping or self._clock.monotonic_s() - self._passed_since >= FREE_LINGER_S)
+
+    def _may_log(self) -> bool:
+        """Where readings are logged when they are sent: is somebody sending, and has a stream that waits room in the window?"""
+        if self._flags.on_receipt or self._stopping or not self._queues.is_waiting:
+            return True
+        return self._sending and self.store.admits_any(self._queues.waiting_streams, self._paused)
 
     def _losses_are_due(self) -> bool:
         """Losses wait for company: a source that loses every second reading must not get a frame for each."""
         return self._lost_since is not None and (self._stopping or self._clock.monotonic_s() - self._lost_since >= LOSS_LINGER_S)
 
     def _quota_refuses(self) -> bool:
-        return self._config.at_quota == "refuse" and self.store.stored_bytes >= self._config.quota_bytes and not self._stopping
+        return self._config.at_quota == "refuse" and self.store.waiting_bytes >= self._config.quota_bytes and not self._stopping
 
     def _freed_is_due(self) -> bool:
         """Deleting can wait for company, unless its room is wanted."""
-        return (self._sending and self.store.has_unframed(self._paused)) or self._clock.monotonic_s() - self._freed_since >= FREE_LINGER_S
+        is_wanted = self.store.has_unframed(self._paused) or (not self._flags.on_receipt and self._queues.is_waiting)
+        return (self._sending and is_wanted) or self._clock.monotonic_s() - self._freed_since >= FREE_LINGER_S
 
     def _can_frame(self) -> bool:
         return self._sending and self.store.can_frame(self._paused)
@@ -407,13 +450,16 @@ class LogWriter:
         readings: dict[str, Sequence[Reading]] = {}
         positions: dict[str, str] = {}
         lost: dict[str, dict[str, int]] = {}
+        passed: dict[str, Passed] = {}
         if self._intake_waits():
+            passed, self._passed = self._passed, {}
+            self._answers_of_work, self._answers = self._answers, []
             positions, self._positions = self._positions, {}
             readings = self._queues.take()
             if self._losses_are_due():
                 lost, self._lost_since = self._queues.take_losses(), None
         freed, self._freed = self._freed, []
-        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes, lost)
+        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes, lost, passed)
         return None if work.empty and not self._can_frame() else work
 
     def _accepted(self, work: Work) -> None:
@@ -445,7 +491,7 @@ class LogWriter:
     def _on_full_disk(self, work: Work) -> None:
         """Give up the reserve; deletions are taken out of the work, since they go first now."""
         self._say(LogState.FULL)
-        self._reserve.unlink(missing_ok=True)
+        self._reserve.give_up()
         with self._lock:
             self._freed = [*work.freed, *self._freed]
             self._held = replace(work, freed=())
@@ -470,7 +516,7 @@ class LogWriter:
                 self._open_again(error)
         else:
             self._checkpoint()  # only a checkpoint shortens the file itself
-        return self._keep_reserve()
+        return self._reserve.keep()
 
     def _open_again(self, error: Exception) -> None:
         """Never try again on the same connection: what a failed fsync left behind is unknown.
@@ -483,6 +529,7 @@ class LogWriter:
         with contextlib.suppress(*LOG_ERRORS):
             self.store.close()
         why: BaseException | None = error
+        log_id = self.store.log_id
         while True:
             self._damages += why is not None and is_damage(why)
             if self._damages > DAMAGE_MAX:
@@ -497,6 +544,8 @@ class LogWriter:
                 why = again if is_damage(again) else None
                 self._over.wait(RETRY_S)
             else:
+                if self.store.log_id != log_id:
+                    self._on_renewed()
                 return
 
     def _keep_for_later(self, work: Work) -> bool:
@@ -513,21 +562,6 @@ class LogWriter:
             level = logging.INFO if state is LogState.GOOD else logging.ERROR
             log.log(level, "the event log is %s", state, extra={"event": f"log.{state}"})
         self.state = state
-
-    def _keep_reserve(self) -> bool:
-        """Space that is ours when the disk is full; False where there is none to be had."""
-        if self._config.reserve_bytes == 0 or self._reserve.exists():
-            return True
-        try:
-            fd = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                os.posix_fallocate(fd, 0, self._config.reserve_bytes)
-            finally:
-                os.close(fd)
-        except OSError:
-            self._reserve.unlink(missing_ok=True)
-            return False
-        return True
 
     # upkeep
 
@@ -547,7 +581,7 @@ class LogWriter:
         if self.store.wal_bytes() >= CHECKPOINT_BYTES:
             self._checkpoint()
         if self.state is LogState.GOOD:
-            self._keep_reserve()
+            self._reserve.keep()
             self._give_back()
 
     def _give_back(self) -> None:

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import orjson
 
+from edgewake.edge.log_consumers import ConsumerState
 from edgewake.edge.log_schema import LOG_NAME, open_for_reading
+from edgewake.edge.log_tables import read_consumers
 from edgewake.protocol.errors import LocalError
 
 STATUS_NAME: Final = "status.json"
@@ -70,24 +72,35 @@ def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
     db.execute("BEGIN")
-    frames, in_frames, frame_bytes, oldest_frame = db.execute(
-        "SELECT count(*), coalesce(sum(count), 0), coalesce(sum(length(payload)), 0), min(accepted_at) FROM frames"
+    frames, in_frames, oldest_frame = db.execute("SELECT count(*), coalesce(sum(count), 0), min(accepted_at) FROM frames").fetchone()
+    readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
+    unframed_bytes, oldest_batch = db.execute(
+        "SELECT coalesce(sum(length(body)), 0), min(accepted_at) FROM batches JOIN streams ON id = stream WHERE first > framed"
     ).fetchone()
-    readings, batch_bytes, oldest_batch = db.execute(
-        "SELECT coalesce(sum(count), 0), coalesce(sum(length(body)), 0), min(accepted_at) FROM batches"
-    ).fetchone()
+    in_frame = "batches.stream = frames.stream AND batches.first BETWEEN frames.first AND frames.first + frames.count - 1"
+    framed_bytes = db.execute(f"SELECT coalesce(sum(length(body)), 0) FROM frames JOIN batches ON {in_frame}").fetchone()[0]  # noqa: S608
+    copied_bytes = db.execute("SELECT coalesce(sum(length(payload)), 0) FROM frames").fetchone()[0]
+    all_bytes = db.execute("SELECT coalesce(sum(length(body)), 0) FROM batches").fetchone()[0]
     oldest = min((at for at in (oldest_frame, oldest_batch) if at is not None), default=None)
     in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id)"
-    streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name")  # noqa: S608
+    streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name").fetchall()  # noqa: S608
+    accepted = {name: last for name, last, _, _ in streams}
     return {
         "epoch": int(db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()[0]),
         "backlog_readings": in_frames + readings,
-        "backlog_bytes": frame_bytes + batch_bytes,
+        "backlog_bytes": unframed_bytes + framed_bytes + copied_bytes,
+        "retained_bytes": all_bytes - unframed_bytes - framed_bytes,
         "frames": frames,
         "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
         "lost": {name.removeprefix("lost_"): value for name, value in db.execute("SELECT * FROM counters WHERE name LIKE 'lost_%'")},
         "streams": {name: {"accepted": last, "last_frame": frame, "waiting": waiting} for name, last, frame, waiting in streams},
+        "consumers": {consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)},
     }
+
+
+def _consumer(consumer: ConsumerState, accepted: dict[str, int]) -> dict[str, int]:
+    behind = sum(max(0, accepted.get(stream, 0) - at) for stream, at in consumer.cursor.items())
+    return {"behind": behind, "missed": consumer.missed}
 
 
 def table(status: dict[str, Any]) -> str:
@@ -105,6 +118,7 @@ def table(status: dict[str, Any]) -> str:
         ("lost", ", ".join(f"{count} {reason}" for reason, count in log["lost"].items()) or "0"),
     ]
     rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
+    rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

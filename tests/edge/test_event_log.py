@@ -19,7 +19,7 @@ import pytest
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.event_log import EventLog, LogBusyError, LogClosedError
 from edgewake.edge.log_schema import LOG_NAME
-from edgewake.edge.log_writer import LogState
+from edgewake.edge.log_state import LogState
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap
@@ -309,7 +309,7 @@ def test_a_damaged_frame_becomes_a_gap_of_its_number(tmp_path: Path) -> None:
         put(events, range(1, 26))
         events.start_sending()
         first.until(3)
-    edit(tmp_path, "UPDATE frames SET payload = CAST(payload || ' ' AS BLOB) WHERE frame = 2")
+    edit(tmp_path, "UPDATE batches SET body = CAST(body || ' ' AS BLOB) WHERE first = 11")
     with opened(tmp_path, sent=sent) as events:
         events.start_sending()
         frames = sent.until(3)
@@ -419,6 +419,35 @@ def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_pa
         wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
     assert sent.ns() == list(range(10, 105))
     assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [(2174758222201, frame) for frame in (2, 3, 4, 5)]
+
+
+def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: Path) -> None:
+    """Made by its code, over two epochs: frames 2, 4, 5 and 6 (a gap) wait, the last three of an earlier epoch, and 50 readings in rows."""
+    shutil.copy(LOGS / "version-2.db", tmp_path / LOG_NAME)
+    shutil.copy(LOGS / "version-2.epoch", tmp_path / "epoch")
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        put(events, range(100, 105))
+        assert events.position("tail") == "100"
+        events.start_sending()
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+    assert sent.ns() == [*range(10, 20), *range(30, 105)]
+    assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [(2, 10, None), (4, 10, None), (5, 10, None), (6, 3, "queue_full")]
+    assert {out.key.epoch for out in sent[:4]} == {2174866032201}
+
+
+def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+    """Its frames are found page by page, and belong to numbers that its sidecar told."""
+    log = (LOGS / "version-2.db").read_bytes()
+    (tmp_path / LOG_NAME).write_bytes(bytes(1024) + log[1024:])
+    shutil.copy(LOGS / "version-2.epoch", tmp_path / "epoch")
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        assert events.epoch_began == "damaged"
+        events.start_sending()
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+    assert sent.ns() == [*range(10, 20), *range(30, 100)]
+    assert sum(out.count for out in sent if out.gap) == 3
 
 
 # disks that fail

@@ -29,6 +29,9 @@ class Memory:
     async def room(self) -> None:
         self.full -= 1
 
+    async def kept(self) -> None:
+        pass
+
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.edge.log_consumers import ConsumerState
 from edgewake.edge.log_sidecar import SIDECAR_NAME, Change, Known, Sidecar, decode
 from edgewake.edge.log_streams import EpochRange, StreamState
 
@@ -17,8 +18,8 @@ SPEED = StreamState(1, "speed", 30, 20, 5, 2, (EpochRange(4, 0, 5, 1),))
 def written(directory: Path) -> Known:
     """A sidecar with three lines; what it says."""
     sidecar = Sidecar(directory)
-    sidecar.rewrite(Known("log", 7, 10, 2, 4096, {1: SPEED}, {(1, 7, 1): (1, 10)}, {"tail": "5"}, {"lost_quota": 3}))
-    sidecar.append(11, Change(formed=[((1, 7, 2), 11, 10)], sources={"tail": "6"}))
+    sidecar.rewrite(Known("log", 7, 10, 2, 4096, {1: SPEED}, {(1, 7, 1): (1, 10, 6)}, {"tail": "5"}, {"lost_quota": 3}))
+    sidecar.append(11, Change(formed=[((1, 7, 2), (11, 10, 16))], sources={"tail": "6"}))
     sidecar.append(12, Change(streams=[StreamState(1, "speed", 40)], freed=[(1, 7, 1)], counters={"lost_quota": 4}))
     found = sidecar.read()
     sidecar.close()
@@ -28,7 +29,7 @@ def written(directory: Path) -> Known:
 
 def test_the_lines_add_up(tmp_path: Path) -> None:
     assert written(tmp_path) == Known(
-        "log", 7, 12, 2, 4096, {1: StreamState(1, "speed", 40)}, {(1, 7, 2): (11, 10)}, {"tail": "6"}, {"lost_quota": 4}
+        "log", 7, 12, 2, 4096, {1: StreamState(1, "speed", 40)}, {(1, 7, 2): (11, 10, 16)}, {"tail": "6"}, {"lost_quota": 4}
     )
 
 
@@ -40,9 +41,23 @@ def test_a_torn_line_ends_the_reading_and_nothing_before_it(tmp_path: Path) -> N
 
 
 def test_a_frame_that_is_replaced_in_its_own_commit_is_kept() -> None:
-    known = Known("log", 7, 10, frames={(1, 7, 1): (1, 10)})
-    known.apply({"commit": 11} | Change(freed=[(1, 7, 1)], formed=[((1, 7, 1), 1, 10)]).as_json())
-    assert known.frames == {(1, 7, 1): (1, 10)}
+    known = Known("log", 7, 10, frames={(1, 7, 1): (1, 10, 6)})
+    known.apply({"commit": 11} | Change(freed=[(1, 7, 1)], formed=[((1, 7, 1), (1, 10, 6))]).as_json())
+    assert known.frames == {(1, 7, 1): (1, 10, 6)}
+
+
+def test_a_frame_of_an_earlier_version_has_no_position() -> None:
+    known = Known("log", 7, 10)
+    known.apply({"commit": 11, "formed": [[1, 7, 1, 1, 10]]})
+    assert known.frames == {(1, 7, 1): (1, 10, 0)}
+
+
+def test_a_consumer_is_known_as_of_its_last_commit_until_it_is_forgotten() -> None:
+    known, mean, peak = Known("log", 7, 10), ConsumerState("mean", {"speed": 5}, 2, 11), ConsumerState("peak", {"speed": 1}, 0, 11)
+    known.apply({"commit": 11} | Change(consumers=[mean, peak]).as_json())
+    assert known.consumers == {"mean": mean, "peak": peak}
+    known.apply({"commit": 12} | Change(forgotten=["peak"]).as_json())
+    assert known.consumers == {"mean": mean}
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\x00 garbage", b"0 {}\n", bytes(100)])

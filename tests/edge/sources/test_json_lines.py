@@ -29,6 +29,9 @@ class Memory:
         self.waited.set()
         await asyncio.Event().wait()
 
+    async def kept(self) -> None:
+        pass
+
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 

@@ -1,0 +1,54 @@
+"""The logging modes of the literature, as flags of the one writer. Pure.
+
+| mode | a reading is durable | what may be lost by a crash |
+| --- | --- | --- |
+| `hml` | soon after it was received, with its group; processing goes on meanwhile | what is not accepted yet |
+| `rbml` | before its source goes on | nothing that was received |
+| `sbml` | when its frame is sent | what was not sent |
+| `rbml+sbml` | as `rbml`, and the frame's bytes once more when it is sent | as `rbml`, also where a page breaks |
+| `none` | never | what is not acknowledged; a gap says how much |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class LogMode(StrEnum):
+    """How the device logs."""
+
+    HML = "hml"
+    RBML = "rbml"
+    SBML = "sbml"
+    RBML_SBML = "rbml+sbml"
+    NONE = "none"
+
+    @property
+    def flags(self) -> LogFlags:
+        """What the writer does."""
+        return _FLAGS[self]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlags:
+    """What the writer does in a mode."""
+
+    is_durable: bool = True
+    """On the disk, or in memory only."""
+    on_receipt: bool = True
+    """Logged when it was received; otherwise it waits in memory and is logged when it is sent."""
+    is_synchronous: bool = False
+    """The source goes on, and processing begins, when it is logged; it waits for no others."""
+    copies_sent: bool = False
+    """What is sent is logged once more."""
+
+
+_FLAGS: Final = {
+    LogMode.HML: LogFlags(),
+    LogMode.RBML: LogFlags(is_synchronous=True),
+    LogMode.SBML: LogFlags(on_receipt=False),
+    LogMode.RBML_SBML: LogFlags(is_synchronous=True, copies_sent=True),
+    LogMode.NONE: LogFlags(is_durable=False),
+}

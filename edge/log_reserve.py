@@ -1,0 +1,37 @@
+"""A file of nothing: space that is ours when the disk is full, so that sending and deleting go on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+RESERVE_NAME: Final = "reserve"
+
+
+class Reserve:
+    """The file."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        """Of `size` bytes; 0: none."""
+        self._path = directory / RESERVE_NAME
+        self._size = size
+
+    def keep(self) -> bool:
+        """Have it; False where there is no space to be had."""
+        if self._size == 0 or self._path.exists():
+            return True
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, self._size)
+            finally:
+                os.close(fd)
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """Let its space be used."""
+        self._path.unlink(missing_ok=True)
