@@ -1,0 +1,98 @@
+"""A chain: processors in order, from one stream to another.
+
+    chain = build(config)
+    applied = chain.apply(chain.resume(kept), readings)       # pure
+    commit(cursor, applied.state, applied.readings)           # by whoever calls, in one transaction
+
+The state holds that of every processor, how often each had to remark on its input, and a digest of the chain's configuration: the state of
+a chain that was changed meanwhile is not its own, and it begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.processors.config import ChainConfig
+from edgewake.edge.processors.processor import Processor, State
+from edgewake.protocol.frame import TIME_MS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """What a chain remembers."""
+
+    digest: str
+    """Of the configuration that it is of."""
+    states: Sequence[State]
+    """One per processor."""
+    remarks: Sequence[Mapping[str, int]]
+    """One per processor: how often it said what."""
+    readings_in: int = 0
+    readings_out: int = 0
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return orjson.dumps(
+            {"digest": self.digest, "states": self.states, "remarks": self.remarks, "in": self.readings_in, "out": self.readings_out}
+        )
+
+
+def decode_state(body: bytes) -> ChainState | None:
+    """A state from its bytes; None where they are none: the chain begins anew."""
+    try:
+        found: Any = orjson.loads(body)
+        return ChainState(found["digest"], found["states"], found["remarks"], found["in"], found["out"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainApplied:
+    """What a batch led to."""
+
+    state: ChainState
+    readings: Sequence[Reading]
+
+
+class Chain:
+    """One chain, ready to be applied. It keeps nothing between two calls."""
+
+    def __init__(self, config: ChainConfig, processors: Sequence[Processor]) -> None:
+        self.stream = config.stream
+        self.into = config.into
+        self._processors = processors
+        self._names = [f"{place} {processor.type}" for place, processor in enumerate(config.processor, 1)]
+        self._digest = sha256(config.model_dump_json().encode()).hexdigest()[:16]
+
+    def begin(self) -> ChainState:
+        """The state before the first reading."""
+        return ChainState(self._digest, [processor.initial for processor in self._processors], [{} for _ in self._processors])
+
+    def resume(self, kept: bytes | None) -> ChainState:
+        """A kept state, or the first one where there is none, or where it is another configuration's."""
+        state = None if kept is None else decode_state(kept)
+        return self.begin() if state is None or state.digest != self._digest else state
+
+    def apply(self, state: ChainState, readings: Sequence[Reading]) -> ChainApplied:
+        """The state after these readings, and what was made of them."""
+        states, remarks, flowing = [], [], readings
+        for processor, before, said in zip(self._processors, state.states, state.remarks, strict=True):
+            after, flowing, more = processor.apply(before, flowing)
+            states.append(after)
+            remarks.append(dict(Counter(said) + more) if more else said)
+        made = [(min(max(0, t), TIME_MS_MAX), fields) for t, fields in flowing]
+        return ChainApplied(
+            ChainState(state.digest, states, remarks, state.readings_in + len(readings), state.readings_out + len(made)), made
+        )
+
+    def counts(self, state: ChainState) -> dict[str, Any]:
+        """For the status: exact, as they are part of the state."""
+        said = {name: dict(remarks) for name, remarks in zip(self._names, state.remarks, strict=True) if remarks}
+        return {"stream": self.stream, "into": self.into, "in": state.readings_in, "out": state.readings_out, "remarks": said}

@@ -1,0 +1,285 @@
+"""Configuration of processors: what each kind takes, checked once; the expressions in it too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from edgewake.edge.lanes import Lane
+from edgewake.edge.processors.aggregates import AGGREGATES
+from edgewake.edge.processors.expression import parse
+from edgewake.edge.processors.units import check_change
+from edgewake.protocol.config import Config
+from edgewake.protocol.names import is_field, is_stream
+
+FIELDS_MAX: Final = 32
+"""Fields that one processor works on: each has a state. More are refused."""
+PANES_MAX: Final = 100
+"""Panes of a sliding window, its size divided by its step: they are the state, which is written at every commit. More are refused."""
+PROCESSORS_MAX: Final = 20
+"""Processors in a chain: what each reading passes. More are refused."""
+SEQUENCE_MAX: Final = 16
+"""Conditions of a pattern. More are refused."""
+AggregateName = Literal["count", "mean", "sum", "min", "max", "range", "first", "last", "stddev"]
+"""The names of AGGREGATES, for types must be written out."""
+assert set(AggregateName.__args__) == set(AGGREGATES)  # type: ignore[attr-defined]
+
+
+def _field(name: str) -> str:
+    if not is_field(name):
+        raise ValueError("expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope (t, seq, device, …)")
+    return name
+
+
+def _stream(name: str) -> str:
+    if not is_stream(name):
+        raise ValueError("expected 1-64 of a-z 0-9 _, a letter first")
+    return name
+
+
+def _expression(text: str) -> str:
+    parse(text)
+    return text
+
+
+FieldName = Annotated[str, AfterValidator(_field)]
+StreamName = Annotated[str, AfterValidator(_stream)]
+ExpressionText = Annotated[str, AfterValidator(_expression)]
+FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1, max_length=FIELDS_MAX)]
+
+
+class StatefulConfig(Config):
+    """What every processor with a state has."""
+
+    by: FieldName | None = None
+    """A field for each of whose values the processor has a state of its own, such as the vehicle's name on a gateway. None: one state for
+    all."""
+    keys_max: int = Field(default=100, ge=1, le=10_000)
+    """Values of `by` that are remembered; beyond, the state of the one unused longest is given up, counted. Each is in the state, which
+    is written at every commit."""
+
+
+class FilterConfig(Config):
+    """Readings for which a condition is true go on."""
+
+    type: Literal["filter"]
+    where: ExpressionText
+    """The condition, e.g. `speed_kmh > 3 AND NOT (gear = 'P')`. One that is neither true nor false, for a field is missing, holds the
+    reading back."""
+
+
+class SelectConfig(Config):
+    """Fields are kept, left out, or get other names."""
+
+    type: Literal["select"]
+    keep: tuple[FieldName, ...] = ()
+    """Fields that are kept; none: all."""
+    drop: tuple[FieldName, ...] = ()
+    """Fields that are left out."""
+    rename: dict[FieldName, FieldName] = Field(default_factory=dict)
+    """Old name → new name."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SelectConfig:
+        if self.keep and self.drop:
+            raise ValueError("expected either keep or drop")
+        if len(set(self.rename.values())) < len(self.rename):
+            raise ValueError("rename: two fields get one name")
+        return self
+
+
+class UnitChange(Config):
+    """The unit that a field has and the one that it gets, as UCUM symbols."""
+
+    unit: str
+    """It has, e.g. `km/h`."""
+    to: str
+    """It gets, e.g. `m/s`; of the same dimension."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> UnitChange:
+        check_change(self.unit, self.to)
+        return self
+
+
+class UnitsConfig(Config):
+    """Numbers in other units, under the same names."""
+
+    type: Literal["units"]
+    fields: Annotated[dict[FieldName, UnitChange], Field(min_length=1, max_length=FIELDS_MAX)]
+    """Field → its unit and the one it gets, e.g. `{ speed = { unit = "km/h", to = "m/s" } }`."""
+
+
+class DeriveConfig(Config):
+    """New fields from expressions over those that are there."""
+
+    type: Literal["derive"]
+    fields: Annotated[dict[FieldName, ExpressionText], Field(min_length=1, max_length=FIELDS_MAX)]
+    """New field → expression; none sees another's result. Without a value it is null."""
+
+
+class DeadbandConfig(StatefulConfig):
+    """A reading goes on when it differs enough from the last that went on."""
+
+    type: Literal["deadband"]
+    fields: Annotated[tuple[FieldName, ...], Field(max_length=FIELDS_MAX)] = ()
+    """Fields that are compared; none: all."""
+    delta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """What a number must differ by more than, in its unit."""
+    percent: float = Field(default=0.0, ge=0, le=1000)
+    """And in percent of its last value."""
+    max_s: float | None = Field(default=None, gt=0)
+    """After so many seconds of event time one goes on in any case; none: never."""
+
+
+class RateConfig(StatefulConfig):
+    """How fast a field grows, as a field beside the others."""
+
+    type: Literal["rate"]
+    field: FieldName
+    """The field."""
+    name: FieldName | None = None
+    """The new field; none: `<field>_rate`."""
+    per_s: float = Field(default=1.0, gt=0, le=86400)
+    """Seconds that the rate is over: 3600 for per hour."""
+    counter: bool = False
+    """It only grows: where it falls it has begun anew, and the rate is null."""
+
+
+class SmoothConfig(StatefulConfig):
+    """Noise taken out, under the same name."""
+
+    type: Literal["smooth"]
+    fields: FieldNames
+    """The fields."""
+    method: Literal["exponential", "mean", "median"] = "exponential"
+    """exponential: weights halve with event time; mean, median: of the last values."""
+    half_life_s: float = Field(default=10.0, gt=0, le=86400)
+    """exponential: seconds after which a value counts half."""
+    count: int = Field(default=5, ge=2, le=100)
+    """mean, median: how many last values."""
+
+
+class DownsampleConfig(StatefulConfig):
+    """One reading for each stretch of event time, with the mean (or another aggregate) of each field under its own name."""
+
+    type: Literal["downsample"]
+    fields: FieldNames
+    """The fields; others are left out."""
+    every_s: float = Field(ge=0.01, le=86400)
+    """Seconds of event time that become one reading, with the time of their start."""
+    aggregate: AggregateName = "mean"
+    """What becomes of each field."""
+    grace_s: float = Field(default=0.0, ge=0, le=86400)
+    """Seconds that a stretch waits for readings that come out of order; later ones are left out, counted."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> DownsampleConfig:
+        _check_grace(self.grace_s, self.every_s)
+        return self
+
+
+class LttbConfig(StatefulConfig):
+    """One reading of each stretch of event time, the one that keeps the curve's shape (largest triangle three buckets)."""
+
+    type: Literal["lttb"]
+    field: FieldName
+    """The field whose curve is kept; the chosen readings have all their fields."""
+    every_s: float = Field(ge=0.01, le=86400)
+    """Seconds of event time of which one reading goes on."""
+
+
+class WindowConfig(StatefulConfig):
+    """Aggregates over tumbling or sliding windows, by event time or by count."""
+
+    type: Literal["window"]
+    fields: FieldNames
+    """The fields that are aggregated, as `<field>_<aggregate>`; `readings` counts the window's readings."""
+    aggregates: Annotated[tuple[AggregateName, ...], Field(min_length=1)] = ("mean", "min", "max")
+    """What becomes of each field."""
+    size_s: float | None = Field(default=None, ge=0.01, le=7 * 86400)
+    """Seconds of event time of a window."""
+    every_s: float | None = Field(default=None, ge=0.01, le=7 * 86400)
+    """Seconds from one window's start to the next; none: `size_s`, so that windows tumble."""
+    size_count: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Readings of a window, instead of `size_s`."""
+    every_count: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Readings from one window to the next; none: `size_count`."""
+    grace_s: float = Field(default=0.0, ge=0, le=86400)
+    """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> WindowConfig:
+        if (self.size_s is None) == (self.size_count is None):
+            raise ValueError("expected either size_s or size_count")
+        if self.size_s is not None:
+            if self.every_count is not None:
+                raise ValueError("every_count belongs to size_count")
+            _check_panes(round(self.size_s * 1000), round((self.every_s or self.size_s) * 1000), "s")
+            _check_grace(self.grace_s, self.every_s or self.size_s)
+        elif self.size_count is not None:
+            if self.every_s is not None or self.grace_s:
+                raise ValueError("every_s and grace_s belong to size_s")
+            _check_panes(self.size_count, self.every_count or self.size_count, "count")
+        return self
+
+
+def _check_panes(size: int, every: int, unit: str) -> None:
+    if size % every or size // every > PANES_MAX:
+        raise ValueError(f"size_{unit}: expected every_{unit}, or up to {PANES_MAX} times that")
+
+
+def _check_grace(grace_s: float, every_s: float) -> None:
+    if grace_s > PANES_MAX * every_s:
+        raise ValueError(f"grace_s: expected at most {PANES_MAX} times the step of the windows, which stay open meanwhile")
+
+
+class RuleConfig(StatefulConfig):
+    """An alert when a condition has held long enough, and another when it is over."""
+
+    type: Literal["rule"]
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """The field `rule` of its alerts."""
+    when: ExpressionText
+    """The condition."""
+    clear: ExpressionText | None = None
+    """What ends it, e.g. `temperature < 75` to `temperature > 80`; none: as soon as `when` is false."""
+    for_s: float = Field(default=0.0, ge=0, le=7 * 86400)
+    """Seconds of event time that it must hold."""
+    for_count: int = Field(default=1, ge=1, le=1_000_000)
+    """Readings in a row for which it must hold."""
+
+
+class PatternConfig(StatefulConfig):
+    """An alert when conditions came true one after the other, within a time."""
+
+    type: Literal["pattern"]
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """The field `rule` of its alerts."""
+    sequence: Annotated[tuple[ExpressionText, ...], Field(min_length=2, max_length=SEQUENCE_MAX)]
+    """The conditions, in order; each by a reading of its own, with any others between."""
+    within_s: float = Field(gt=0, le=7 * 86400)
+    """Seconds of event time from the first to the last."""
+
+
+AnyProcessor = Annotated[
+    FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig | SmoothConfig | DownsampleConfig
+    | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
+    Field(discriminator="type"),
+]  # fmt: skip
+
+
+class ChainConfig(Config):
+    """Processors in order, from one stream to another: each reading of `stream` passes them, and what comes out is accepted as a reading of
+    `into`.
+    """
+
+    stream: StreamName
+    """The stream that is processed: of a source, or of another chain. Its readings are sent too."""
+    into: StreamName
+    """The stream that it makes; nobody else's."""
+    lane: Lane = Lane.NORMAL
+    """Of the stream that it makes, as a source's: alerts are `urgent`."""
+    processor: Annotated[tuple[AnyProcessor, ...], Field(min_length=1, max_length=PROCESSORS_MAX)]
+    """The processors, each given what the one before it made."""

@@ -1,0 +1,64 @@
+"""Downsampling that keeps the shape of a curve: largest triangle three buckets, one reading of each bucket.
+
+Of a bucket that reading goes on which forms the largest triangle with the one chosen before it and with the mean of the bucket after it
+(Sveinn Steinarsson, "Downsampling Time Series for Visual Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time;
+therefore a choice is made when the bucket after it is over. Chosen readings keep all their fields.
+
+A bucket ends at the first reading of another one, also where the time goes backwards, or when it holds BUCKET_READINGS_MAX (a remark). A
+reading whose field is no number is left out, with a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
+
+from edgewake.edge.log_codec import Reading
+from edgewake.edge.processors.config import LttbConfig
+from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
+
+BUCKET_READINGS_MAX: Final = 200
+"""Readings that wait in a bucket, of which there are two; they are in the state. A bucket with more is closed early."""
+
+
+class Lttb:
+    """The step. Its state: {"chosen": [t, value] of the last choice, "full": readings of the full bucket, "open": those of the one being
+    filled}.
+    """
+
+    initial: State = None
+
+    def __init__(self, config: LttbConfig) -> None:
+        self._field = config.field
+        self._every_ms = round(config.every_s * 1000)
+
+    def step(self, state: State, reading: Reading) -> Stepped:
+        t, fields = reading
+        value = number(fields.get(self._field))
+        if value is None:
+            return Stepped(state, (), (no_number(fields.get(self._field)),))
+        row = [t, fields]
+        if state is None:  # the first reading always goes on
+            return Stepped({"chosen": [t, value], "full": [], "open": []}, (reading,))
+        is_full = len(state["open"]) == BUCKET_READINGS_MAX
+        if not state["open"] or (not is_full and t // self._every_ms == state["open"][-1][0] // self._every_ms):
+            return Stepped(state | {"open": [*state["open"], row]})
+        remarks = (Remark.BUCKET_FULL,) if is_full else ()
+        if not state["full"]:
+            return Stepped(state | {"full": state["open"], "open": [row]}, (), remarks)
+        t_chosen, chosen = self._choose(state["chosen"], state["full"], state["open"])
+        after = {"chosen": [t_chosen, number(chosen[self._field])], "full": state["open"], "open": [row]}
+        return Stepped(after, ((t_chosen, chosen),), remarks)
+
+    def _choose(self, before: Sequence[float], bucket: Sequence[Reading], after: Sequence[Reading]) -> Reading:
+        """Times are relative to `before`, so that their products keep their digits."""
+        origin, height = before
+        x = fmean(t - origin for t, _ in after)
+        y = fmean(float(fields[self._field]) - height for _, fields in after)  # type: ignore[arg-type]  # numbers, as `step` saw
+
+        def area(row: Reading) -> float:
+            return abs((row[0] - origin) * y - x * (float(row[1][self._field]) - height))  # type: ignore[arg-type]
+
+        t, fields = max(bucket, key=area)
+        return t, fields
