@@ -26,6 +26,7 @@ HELP: Final = {
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
+    "logs": "Show what the parts log.",
     "login": "Print a link into the operations API.",
     "replay": "Send a recorded file as if it happened now.",
     "simulate": "Run a simulated fleet.",
@@ -49,6 +50,7 @@ OWN: Final = (
         for name in ("devices", "streams", "dead-letters", "leases", "ack")
     ),
     metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
+    metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
 )
 """Commands of no part: they come with the command itself."""
@@ -61,7 +63,7 @@ NEEDED: Final = {
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
 """Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
-ALWAYS: Final = ("login",)
+ALWAYS: Final = ("login", "logs")
 """Commands that need nothing but what every installation has."""
 
 
