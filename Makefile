@@ -1,15 +1,17 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-faults lint types format bad-weather truth bench lock clean
+.PHONY: help demo test needs quick test-faults lint types format bad-weather truth bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
 LOCKS := deploy/requirements
+# Images of containers often forbid it; then each of the hundreds of processes that tests start compiles all its sources again.
+unexport PYTHONDONTWRITEBYTECODE
 BENCHES := $(patsubst tests/bench/bench_%.py,bench-%,$(wildcard tests/bench/bench_*.py))
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo "  make bench-NAME one benchmark: $(patsubst bench-%,%,$(BENCHES))"
 
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
@@ -17,11 +19,11 @@ demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C s
 
 # Three processes share the test files: services take seconds to start and to end, and waiting costs no core.
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
-	@$(RUN)python -m tests.needs
-	$(RUN)ruff format --check .
-	$(RUN)ruff check .
-	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target needs lint types
 	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+needs: $(VENV)/installed-test ## install what tests need beyond Python
+	@$(RUN)python -m tests.needs
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 2 -m "not services"

@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, settings
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
+from tests import class_archives
 from tests.feeds import Feed, QueryFeed
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
+from tests.sharing_out import BundleScheduling, rank
 
-# No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark tests takes half the CPU without it.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+for _name, _value in class_archives.environment().items():
+    os.environ.setdefault(_name, _value)
 
 # A busy machine makes no example slow: what must be fast is measured by the benchmarks.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,11 +44,23 @@ def _starts_services(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts services. The longest one first, so that no process works at it alone when the other is done."""
+    """Mark what starts services, and put the files into the order in which they are shared out."""
+    with_services = set()
     for item in items:
         if _starts_services(item):
             item.add_marker("services")
-    items.sort(key=lambda item: "story" not in item.path.parent.name)
+            with_services.add(_file(item))
+    items.sort(key=lambda item: rank(_file(item), with_services))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.split("::", 1)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BundleScheduling | None:
+    """Ours for `--dist loadfile`."""
+    return BundleScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan, Chromium, Node with its packages, the jars.
 
+It makes the archives of classes, too.
+
 `python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
 """
 
@@ -16,6 +18,7 @@ import click
 
 from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
+from tests import class_archives
 
 JS = Path(__file__).with_name("js")
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
@@ -73,6 +76,7 @@ def main() -> None:
         javascript()
         for name in jars.read_lock():
             jars.ensure(name)
+        class_archives.ensure()
     except EdgewakeError as error:
         click.echo(f"make test: {error}", err=True)
         sys.exit(1)

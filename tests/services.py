@@ -221,7 +221,7 @@ def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
 
 
 @contextmanager
-def run_kafka(directory: Path, *more: str) -> Iterator[Kafka]:
+def run_kafka(directory: Path, *more: str, java_options: Sequence[str] = ()) -> Iterator[Kafka]:
     """A single-node Kafka with the demo's properties, and `more` lines of them that replace those of the same key."""
     port, controller_port = free_ports(2)
     node = kafka_node.KafkaNode(
@@ -231,7 +231,8 @@ def run_kafka(directory: Path, *more: str) -> Iterator[Kafka]:
     if more:
         with (directory / "server.properties").open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in more)
-    service = Kafka(node, Process(kafka_node.command(node), directory / "kafka.log"))
+    program, *arguments = kafka_node.command(node)
+    service = Kafka(node, Process([program, *java_options, *arguments], directory / "kafka.log"))
     try:
         service.start()
         yield service

@@ -1,0 +1,36 @@
+"""The files of tests are shared out as tests/sharing_out.py says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import class_archives
+from tests.sharing_out import LONGEST, OWN_SPARK, SPARK, bundle, rank
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", [*LONGEST, *OWN_SPARK])
+def test_what_is_named_is_there(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+def test_tests_that_share_a_spark_session_stay_together_and_other_files_are_bundles_of_their_own() -> None:
+    assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_lane.py::test_two") == SPARK
+    assert bundle(f"{OWN_SPARK[0]}::test_three") == OWN_SPARK[0]
+    assert bundle("tests/log/test_hub.py::test_four") == "tests/log/test_hub.py"
+
+
+def test_the_longest_come_first_and_those_without_services_last() -> None:
+    files = ["tests/log/test_hub.py", "tests/edge/test_agent.py", "tests/story/test_story.py", "tests/analysis/test_late.py"]
+    ordered = sorted(files, key=lambda file: rank(file, {"tests/edge/test_agent.py"}))
+    assert ordered == ["tests/analysis/test_late.py", "tests/story/test_story.py", "tests/edge/test_agent.py", "tests/log/test_hub.py"]
+
+
+@pytest.mark.services
+def test_an_archive_of_classes_that_is_none_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "archive.jsa").write_bytes(b"\0" * 4096)
+    assert not class_archives.fits(tmp_path / "archive.jsa", str(tmp_path))
+    assert not class_archives.fits(tmp_path / "absent.jsa", str(tmp_path))

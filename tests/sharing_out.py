@@ -1,0 +1,51 @@
+"""How the files of tests are shared out to the processes of a run, and in which order.
+
+The longest come first and those that start no service last: what is left at the end is short, so no process works alone for long.
+Tests that share a Spark session stay in one process: a session of each process would load and compile all of Spark again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from xdist.scheduler import LoadFileScheduling
+
+OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process.py")
+"""Files of the analysis whose Spark is a process of its own."""
+SPARK: Final = "tests/analysis/"
+LONGEST: Final = (
+    SPARK,
+    "tests/story/test_story.py",
+    "tests/analysis/test_truth.py",
+    "tests/analysis/test_process.py",
+    "tests/deploy/test_up.py",
+    "tests/page/test_page.py",
+    "tests/bridge/test_slow_parts.py",
+    "tests/sequencer/test_sequencer.py",
+    "tests/push/test_schema.py",
+    "tests/ops/test_schema.py",
+    "tests/access/test_schema.py",
+)
+"""Bundles that take half a minute and more."""
+
+
+def bundle(test: str) -> str:
+    """The files that stay together with a test's: a test or a file as `tests/log/test_hub.py::test_name` → a name."""
+    file = test.split("::", 1)[0]
+    return SPARK if file.startswith(SPARK) and file not in OWN_SPARK else file
+
+
+def rank(file: str, with_services: Collection[str]) -> int:
+    """Files of a lower rank are given out earlier. `with_services`: the files with a test that starts one."""
+    name = bundle(file)
+    if name in LONGEST:
+        return LONGEST.index(name)
+    return len(LONGEST) + (file not in with_services)
+
+
+class BundleScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """`--dist loadfile`, with bundles in place of files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return bundle(nodeid)
