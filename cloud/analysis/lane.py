@@ -58,7 +58,7 @@ class Stopped(Exception):
 
 def source(session: SparkSession, config: AnalysisConfig, topic: str) -> DataFrame:
     """Committed records of a stream, from the earliest on; stops loudly when retention took what was not read yet."""
-    records = (
+    return (
         session.readStream.format("kafka")
         .options(**spark_options(config.kafka.security))
         .option("kafka.bootstrap.servers", config.kafka.bootstrap)
@@ -71,8 +71,6 @@ def source(session: SparkSession, config: AnalysisConfig, topic: str) -> DataFra
         .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
         .load()
     )
-    # With one partition on both sides Spark leaves the shuffle out: one stage and one task instead of two and three.
-    return records.coalesce(1) if config.state_partitions == 1 else records
 
 
 @dataclass

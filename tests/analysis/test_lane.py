@@ -73,6 +73,21 @@ def test_window_sums_equal_those_of_an_independent_oracle(analysis: Analysis, fe
     assert all(row["mean"] == row["total"] / row["n"] and row["readings"] > row["n"] for row in found.values())
 
 
+def test_a_batch_with_one_partition_of_state_is_one_task_without_a_shuffle(analysis: Analysis, feed: Feed) -> None:
+    send_at(feed, T0)
+    queries = registered(
+        *(sql(feed.name, select, MINUTE) for select in (f"{SUMS}", "device, approx_count_distinct(street) AS streets")),
+        streams=[feed.stream],
+    )
+    for query in queries:
+        with analysis.running([query], feed) as lane:
+            assert lane._query is not None
+            plan = lane._query._jsq.explainInternal(False)
+
+            assert "StateStoreSave" in plan
+            assert "Exchange" not in plan
+
+
 def test_queries_of_all_shapes_share_one_spark_query(analysis: Analysis, feed: Feed) -> None:
     """Hopping windows, UNPIVOT, filters, expressions as keys and more aggregates than a tag has slots, side by side."""
     for i in range(30):
