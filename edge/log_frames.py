@@ -74,11 +74,12 @@ class LogFrames:
 
     def _cut_first(self, draft: Draft, stream: StreamState, first: int, last: int, frame_bytes: int) -> None:
         """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
-        _, accepted_at, batch = next(self._rows.sound_batches(stream, first, last))
-        if len(batch.body) <= frame_bytes or batch.count == 1:
-            return
         where = (stream.id, first)
-        (commit,) = self._db.execute("SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where).fetchone()
+        query = "SELECT commit_number, count, length(body) FROM batches WHERE stream = ? AND first = ?"
+        commit, count, size = self._db.execute(query, where).fetchone()
+        if size <= frame_bytes or count == 1:
+            return
+        _, accepted_at, batch = next(self._rows.sound_batches(stream, first, last))
         self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
         draft.stored_bytes -= len(batch.body) + ROW_BYTES
         self._rows.insert_batches(draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at)

@@ -1,13 +1,4 @@
-"""The logging modes of the literature, as flags of the one writer. Pure.
-
-| mode | a reading is durable | what may be lost by a crash |
-| --- | --- | --- |
-| `hml` | soon after it was received, with its group; processing goes on meanwhile | what is not accepted yet |
-| `rbml` | before its source goes on | nothing that was received |
-| `sbml` | when its frame is sent | what was not sent |
-| `rbml+sbml` | as `rbml`, and the frame's bytes once more when it is sent | as `rbml`, also where a page breaks |
-| `none` | never | what is not acknowledged; a gap says how much |
-"""
+"""The logging modes of the literature, as flags of the one writer. Pure. What each promises and costs is in docs/logging.md."""
 
 from __future__ import annotations
 

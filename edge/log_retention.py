@@ -32,8 +32,10 @@ class Retention:
 
     def free_batches(self, draft: Draft, stream: StreamState, first: int, last: int) -> None:
         """The cloud has these positions; what every consumer has passed of them goes."""
-        size = self._rows.batch_bytes(stream.id, first, last)
-        gone = self._rows.delete_batches(stream.id, first, min(last, self.needed_after(draft, stream.name)))
+        passed = min(last, self.needed_after(draft, stream.name))
+        kept = self._rows.batch_bytes(stream.id, first, last) if passed < last else 0
+        gone = self._rows.delete_batches(stream.id, first, passed)
+        size = max(kept, gone)
         draft.framed_bytes -= size
         draft.stored_bytes -= gone
         draft.retained_bytes += size - gone

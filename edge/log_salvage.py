@@ -269,7 +269,7 @@ def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int,
         gap = (row.stream, row.first, row.count, row.reason[:GAP_REASON_CHARS_MAX])
         return db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?, ?, ?)", gap).rowcount > 0
     batch = (row.stream, row.first, row.count, row.commit, row.accepted_at, row.crc, row.body)
-    return row.is_sound and db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", batch).rowcount > 0
+    return row.is_sound and db.execute(_TAKE_BATCH, batch).rowcount > 0
 
 
 def _take_frame(db: sqlite3.Connection, row: FrameRow) -> bool:
@@ -290,6 +290,15 @@ def forget_gaps_of_what_is_there(db: sqlite3.Connection) -> None:
     """A page that was freed still had readings that were given up: they are delivered after all."""
     inside = "SELECT 1 FROM batches WHERE stream = gaps.stream AND first BETWEEN gaps.first AND gaps.first + gaps.count - 1"
     db.execute(f"DELETE FROM gaps WHERE EXISTS ({inside})")  # noqa: S608
+
+
+_TAKE_BATCH: Final = """
+INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, first) DO UPDATE
+SET count = excluded.count, commit_number = excluded.commit_number, accepted_at = excluded.accepted_at, crc = excluded.crc,
+    body = excluded.body
+WHERE excluded.count < count
+"""
+"""Of a batch that was cut, a freed page may still hold the whole: the shorter one holds."""
 
 
 class Salvage:

@@ -129,6 +129,7 @@ def open_for_writing(path: Path, *, version: int = 0, page_bytes: int = PAGE_BYT
         _pragma(db, "journal_mode", "WAL", "wal")
         _pragma(db, "synchronous", "FULL", 2)
         _pragma(db, "mmap_size", "0", 0)
+        _pragma(db, "secure_delete", "OFF", 0)  # some builds write zeros over all that is freed: as much flash again as the readings took
         db.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
         db.execute("PRAGMA wal_autocheckpoint = 0")  # its errors would be swallowed; the writer checkpoints by itself
         migrate(db)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.edge.log_codec import checksum
 from edgewake.edge.log_pages import Pages, rows
-from edgewake.edge.log_salvage import is_damage
+from edgewake.edge.log_salvage import BatchRow, is_damage, take_over
 from edgewake.edge.log_schema import LOG_NAME, LogDamagedError, open_for_writing
 from tests.edge.damage import (
     CONFIG,
@@ -237,3 +238,18 @@ def test_a_file_that_no_agent_wrote_is_never_read_nor_deleted(tmp_path: Path, th
     assert aside.exists() == (theirs != "the same tables")
     if aside.exists():
         assert aside.read_bytes() == before
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_of_a_batch_that_was_cut_the_parts_are_saved_and_not_the_whole(tmp_path: Path, whole_first: bool) -> None:
+    """A page that was freed still holds it, and what is framed has the boundaries of the parts."""
+
+    def row(first: int, count: int) -> BatchRow:
+        return BatchRow(1, first, count, 7, 0, checksum(b"{}", 1, first, count), b"{}")
+
+    found = [row(1, 10), row(1, 5), row(6, 5)]
+    db = open_for_writing(tmp_path / LOG_NAME)
+    for saved in found if whole_first else reversed(found):
+        take_over(db, saved, [(1, 10)])
+    assert db.execute("SELECT first, count FROM batches").fetchall() == [(1, 5), (6, 5)]
+    db.close()

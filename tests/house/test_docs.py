@@ -14,6 +14,7 @@ import pytest
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.deploy.cli import HELP
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.log_mode import LogMode
 from edgewake.protocol import ack, device, frame, record, topics
 from edgewake.protocol.errors import RejectReason
 from tests.house.source import ROOT, files
@@ -88,6 +89,30 @@ def test_commands_in_the_docs_exist(document: Path):
 @pytest.mark.parametrize("example", _blocks("docs/agent.md", "toml"))
 def test_agent_examples_are_configurations(example: str):
     assert AgentConfig.model_validate(tomllib.loads(example)).device
+
+
+@pytest.mark.parametrize("example", _blocks("docs/logging.md", "toml"))
+def test_logging_examples_are_configurations(example: str):
+    assert AgentConfig.model_validate(tomllib.loads(example)).log.mode
+
+
+def test_every_logging_mode_has_its_diagram():
+    parts = re.split(r"^## ", _text("docs/logging.md"), flags=re.MULTILINE)
+    drawn = {part.split(":")[0].strip() for part in parts if "```mermaid\nsequenceDiagram\n" in part}
+    assert {name.split("\n")[0] for name in drawn} == {mode.value for mode in LogMode}
+
+
+@pytest.mark.parametrize(
+    ("document", "diagram"),
+    [(str(document), diagram) for document in DOCUMENTS for diagram in _blocks(str(document), "mermaid") if "sequenceDiagram" in diagram],
+)
+def test_sequence_diagrams_name_their_participants(document: str, diagram: str):
+    """And hold nothing else than these and messages between them, so that they can be drawn."""
+    kind, *lines = diagram.strip().splitlines()
+    participants = {line.split()[1] for line in lines if line.startswith("    participant ")}
+    messages = [re.fullmatch(r"    (\w+)-{1,2}>>(\w+): [^;#]+", line) for line in lines if not line.startswith("    participant ")]
+    assert (kind, all(messages)) == ("sequenceDiagram", True)
+    assert {name for message in messages if message for name in message.groups()} == participants
 
 
 @pytest.mark.parametrize("example", _blocks("docs/queries.md", "sql") + _blocks("README.md", "sql"))
