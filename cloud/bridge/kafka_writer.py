@@ -16,10 +16,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from edgewake.cloud.bridge.ack_ledger import Delivery
 from edgewake.cloud.bridge.gathering import Gathering
 from edgewake.cloud.bridge.records import KafkaRecord
+from edgewake.cloud.kafka.config import UP_BATCH_BYTES
 from edgewake.protocol.errors import LocalError
 
 PRODUCER: Final[dict[str, Any]] = {
     "linger.ms": 2,  # joins what one read of the socket brought; under load records are gathered before (gathering)
+    "batch.size": UP_BATCH_BYTES,
     "message.timeout.ms": 0,  # for ever: the broker's in-flight bound is what ends the waiting
     "queue.buffering.max.messages": 200_000,  # above the in-flight bound, so that it is not the queue that fills
     "queue.buffering.max.kbytes": 256 * 1024,

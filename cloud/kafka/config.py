@@ -11,6 +11,10 @@ from edgewake.protocol.config import Config
 
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
+UP_BATCH_BYTES: Final = 32 * 1024
+"""Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole batches, and a reader of 64 partitions
+with a backlog comes to the last of them after a piece of each other one. With batches of a megabyte, a shard that was taken over waited ten
+seconds for its first record; with pieces of twice this size a round is 4 MiB."""
 METADATA_TIMEOUT_S: Final = 4.0
 """Seconds for one question to Kafka; below the five in which a part must stop."""
 
@@ -24,7 +28,8 @@ class KafkaConfig(Config):
     """[kafka.security]"""
     installation: str = Field(default="edgewake", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """Name of this installation, the same for all of its parts. Topics, groups and transactional ids have fixed names, so a Kafka serves
-    one installation: a part whose installation has another name than the first that came does not start. Give each of yours a name."""
+    one installation: a part whose installation has another name than the first that came does not start. Give each of yours a name. Two on
+    one MQTT broker each get every message, and a device is answered by both; the first answer frees what it sent."""
     partitions: int = Field(default=2, ge=1, le=256)
     """Partitions of every stream when it is made: the unit of parallel work for readers and for the analysis. `ew.up` always has 64."""
     replication: int = Field(default=1, ge=1, le=7)

@@ -21,6 +21,9 @@ class SequencerConfig(Config):
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
     """Address of that port; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
+    session_s: float = Field(default=6.0, ge=0.5, le=600)
+    """Seconds without a sign of life after which the group gives this process's shards to the others: the beginning of every takeover. The
+    default is the least that a Kafka allows unless its `group.min.session.timeout.ms` is lowered, as it is in our compose file."""
     hold_s: float = Field(default=5.0, gt=0, le=3600)
     """Seconds that later frames wait for an earlier one. Then they pass, and the hole is stated open; the frame may still come, late."""
     unknown_s: float = Field(default=2.0, gt=0, le=3600)

@@ -90,12 +90,10 @@ class FrameOrder:
 
     def tick(self, *, now_s: float, now_ms: int, offset: int) -> list[Output]:
         """What passes because it has waited long enough. `offset`: the next record's."""
-        return [] if self.is_replaying else self._ordered.tick(now_s=now_s, now_ms=now_ms, offset=offset)
+        return self._ordered.tick(now_s=now_s, now_ms=now_ms, offset=offset)
 
     def sweep(self, *, now_ms: int, offset: int) -> list[Output]:
         """Count holes that are too old, forget old epochs and what is over the bound. Call it about once a minute."""
-        if self.is_replaying:
-            return []
         out = self._ordered.close_old_holes(now_ms=now_ms, offset=offset)
         return out + self._forget(self._old_epochs(now_ms), offset=offset, now_ms=now_ms)
 
@@ -126,8 +124,6 @@ class FrameOrder:
 
     def block_row(self, block: int, *, through: int) -> bytes:
         """The row of a block as it is now."""
-        if self.is_replaying:
-            through = max(through, self._through[block])
         slots = self.table.block(block)
         holes, wide = self._ordered.holes, self._numbered.wide
         keys = [raw[:20] for raw in slots] if holes or wide else []

@@ -19,8 +19,8 @@ class Lag:
     """Age of the newest record that was passed on, while others wait; 0 where none does."""
 
 
-def lag(*, end: int | None, position: int, received_at: int, now_ms: int) -> Lag:
-    """`end`: offset after the last record (None: not known yet); `received_at`: of the last record that was passed on."""
-    records = 0 if end is None else max(0, end - max(position, 0))
+def lag(*, end: int, position: int, received_at: int, now_ms: int) -> Lag:
+    """`end`: offset after the last record; `received_at`: of the last record that was passed on."""
+    records = max(0, end - max(position, 0))
     is_behind = records > 0 and received_at > 0
     return Lag(records, max(0.0, (now_ms - received_at) / 1000) if is_behind else 0.0)

@@ -1,7 +1,7 @@
 """Which shards this process serves: a Kafka consumer group over the partitions of `ew.sequence`, of which it reads nothing.
 
 Cooperative rebalancing: only shards that move are taken from their process, all others go on. Static membership: a process that is back
-under its name within SESSION_S has its shards again without any rebalance. The group's offsets of `ew.up` are only published, for lag
+under its name within `session_s` has its shards again without any rebalance. The group's offsets of `ew.up` are only published, for lag
 tools and for the bridges; the truth stands on `ew.sequence`.
 
 The newer group protocol (KIP-848) would do, too, but its session time-out is the broker's, 45 s unless the operator changes it, and a
@@ -25,17 +25,16 @@ from edgewake.protocol.topics import SEQUENCER_GROUP
 
 log = logging.getLogger("edgewake.sequencer")
 
-SESSION_S: Final = 6
-"""Seconds without a heartbeat after which a process counts as dead; the least that a broker allows by default."""
+HEARTBEAT_S: Final = 0.5
+"""Seconds between two heartbeats, a third of the session at most. The answer to one tells that shards move, so a heartbeat is also what a
+takeover waits for before it begins."""
 FENCED_S: Final = 3.0
-"""Seconds in which the group tells whether a process of our name joined it: three heartbeats."""
+"""Seconds in which the group tells whether a process of our name joined it: some heartbeats."""
 FORGOTTEN_S: Final = 4.0
-"""Seconds after SESSION_S within which the group has forgotten a member for certain."""
+"""Seconds after the end of a session within which the group has forgotten a member for certain."""
 DESCRIBE_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
 _CONSUMER: Final[dict[str, Any]] = {
-    "session.timeout.ms": SESSION_S * 1000,
-    "heartbeat.interval.ms": 1_000,
     "partition.assignment.strategy": "cooperative-sticky",
     "auto.offset.reset": "latest",
 }
@@ -49,13 +48,29 @@ class Membership:
     """A member of the group; `on_gained` and `on_lost` are called within `poll`."""
 
     def __init__(
-        self, config: KafkaConfig, name: str, *, on_gained: Callable[[Sequence[int]], None], on_lost: Callable[[Sequence[int]], None]
+        self,
+        config: KafkaConfig,
+        name: str,
+        *,
+        session_s: float,
+        on_gained: Callable[[Sequence[int]], None],
+        on_lost: Callable[[Sequence[int]], None],
     ) -> None:
+        """`session_s`: seconds without a heartbeat after which the group takes this process for dead."""
+        self._session_s = session_s
         self._on_gained, self._on_lost = on_gained, on_lost
-        self._consumer = clients.consumer(config, name, group=SEQUENCER_GROUP, **{"group.instance.id": name}, **_CONSUMER)
+        self.is_joined = False
+        """Has the group told us our shards, be it none?"""
+        more = {
+            "group.instance.id": name,
+            "session.timeout.ms": int(session_s * 1000),
+            "heartbeat.interval.ms": int(min(HEARTBEAT_S, session_s / 3) * 1000),
+        }
+        self._consumer = clients.consumer(config, name, group=SEQUENCER_GROUP, **more, **_CONSUMER)
         self._consumer.subscribe([topics.SEQUENCE], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
 
     def _assign(self, consumer: Consumer, gained: list[TopicPartition]) -> None:
+        self.is_joined = True
         gained_partitions = [TopicPartition(topics.SEQUENCE, one.partition, 0) for one in gained]
         consumer.incremental_assign(gained_partitions)
         consumer.pause(gained_partitions)
@@ -66,10 +81,16 @@ class Membership:
         consumer.incremental_unassign(lost)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Take part in the group. Raises NameTaken, KafkaException."""
+        """Take part in the group. Raises NameTaken, KafkaException, or LocalError where Kafka allows no such session."""
         message = self._consumer.poll(timeout_s)
-        if message is not None:
-            check_event(message)
+        if message is None:
+            return
+        if (error := message.error()) is not None and error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            raise LocalError(
+                f"session_s = {self._session_s:g}: expected what Kafka allows, between its group.min.session.timeout.ms (6000 by default) "
+                "and its group.max.session.timeout.ms"
+            )
+        check_event(message)
 
     def raise_if_name_taken(self, clock: Clock) -> None:
         """Another process serves a shard of ours: did the group give it away, or is there one of our own name? Then NameTaken."""
@@ -86,17 +107,17 @@ class Membership:
             log.debug("positions are not published: %s", error.args[0].str())
 
     def close(self) -> None:
-        """Leave; within SESSION_S the shards are kept for a process of our name."""
+        """Leave; until the session ends the shards are kept for a process of our name."""
         self._consumer.close()
 
 
-def is_name_in_use(config: KafkaConfig, name: str, *, clock: Clock, pause: Callable[[float], object]) -> bool:
-    """Does a member of our name live? Call it when we are none: the group forgets one that does not live after SESSION_S.
+def is_name_in_use(config: KafkaConfig, name: str, *, session_s: float, clock: Clock, pause: Callable[[float], object]) -> bool:
+    """Does a member of our name live? Call it when we are none: the group forgets one that does not live after `session_s`.
 
     A Kafka that was killed just after we joined may know us only as we were before, and fences us although nobody took our name.
     """
     admin = clients.admin(config)
-    until_s = clock.monotonic_s() + SESSION_S + FORGOTTEN_S
+    until_s = clock.monotonic_s() + session_s + FORGOTTEN_S
     while clock.monotonic_s() < until_s:
         try:
             group = admin.describe_consumer_groups([SEQUENCER_GROUP], request_timeout=DESCRIBE_TIMEOUT_S)[SEQUENCER_GROUP].result()

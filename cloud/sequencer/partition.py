@@ -1,7 +1,8 @@
 """One partition of `ew.up` from its records to what one transaction writes. No I/O: batches and time in, values out.
 
+After `restore`, `start_at` and `replay` have brought back what the process before knew,
 `step` gives the records and statements to write, the block rows that are due, and the position. All of it belongs into one Kafka
-transaction; should that fail nothing of this object is true any more. `restore` is the way back.
+transaction; should that fail nothing of this object is true any more.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ class Partition:
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to do without records?"""
-        if self.order.is_replaying:
-            return False
         is_waiting = self.order.held > 0 and now_s - self._ticked_s >= TICK_S
         return is_waiting or self._swept_s is None or now_s - self._swept_s >= SWEEP_S
 
@@ -75,6 +74,20 @@ class Partition:
         self.order.advance(self.position.read_from, now_s=now_s)
         return lost
 
+    def replay(self, arrivals: Sequence[Arrival], position: int, *, now_s: float) -> None:
+        """Repeat what these records changed, the last of which ends at `position`. They were passed on before, so nothing comes out."""
+        order = self.order
+        order.changes.now_s = now_s
+        for arrival in arrivals:
+            order.accept(arrival, now_s=now_s)
+        order.outcomes.clear()
+        order.advance(position, now_s=now_s)
+
+    @property
+    def next_offset(self) -> int:
+        """From where records are read that were never passed on."""
+        return max(self.position.read_from, self.position.emitted_before)
+
     def step(self, arrivals: Sequence[Arrival], position: int, *, now_s: float, now_ms: int) -> Step | None:
         """Accept these records, the last of which ends at `position`; and what is due by time. None: there is nothing to write."""
         order = self.order
@@ -85,8 +98,7 @@ class Partition:
             out += accept(arrival, now_s=now_s)
         before = max(self.position.emitted_before, 0)
         emitted_before = max(before, position)
-        order.advance(position, now_s=now_s)
-        if not order.is_replaying and self.is_due(now_s):
+        if self.is_due(now_s):
             self._ticked_s = now_s
             out += order.tick(now_s=now_s, now_ms=now_ms, offset=position)
             out += self._sweep(now_s, now_ms, position)

@@ -1,7 +1,7 @@
 """The sequencer: `ew.up` in, `ew.s.<stream>` out, each frame once and in order per device.
 
-    membership ─ shards gained ─ restored in threads beside the loop ─┐
-    ew.up ─ batch ─ by shard ─ order ─ one transaction per shard ─────┴─ ew.s.*, ew.sequence
+    membership ─ shards gained ─ restored and replayed in threads beside the loop ─┐
+    ew.up ─ batch ─ by shard ─ order ─ one transaction per shard ──────────────────┴─ ew.s.*, ew.sequence
 
 Its processes share 16 shards of four partitions each. A shard that moves stops only itself. After any failure nothing in memory is trusted:
 the session ends, and the next one reads states and positions as Kafka has them. A process that finds another one under its own name ends
@@ -16,7 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 
@@ -27,6 +27,8 @@ from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from edgewake.cloud.sequencer.membership import Membership, NameTaken, is_name_in_use
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
 from edgewake.cloud.sequencer.output_writer import StreamTopics
+from edgewake.cloud.sequencer.partition import Partition
+from edgewake.cloud.sequencer.replay import replay
 from edgewake.cloud.sequencer.shard import Shard
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.protocol import topics
@@ -44,8 +46,23 @@ COMMITS_MAX: Final = 8
 RESTORES_MAX: Final = 4
 """Shards that are restored side by side; the ones that are served go on meanwhile."""
 
-Ranges: TypeAlias = Mapping[int, tuple[int, int]]
-"""Partition → first offset kept, and the next one to be written."""
+
+class Restored(NamedTuple):
+    """A shard that is where the process before left it."""
+
+    shard: Shard
+    ends: Mapping[int, int]
+    """Partition → offset after its last record."""
+    overtaken: int
+    """Records that Kafka deleted before they were passed on."""
+
+
+class Restoring(NamedTuple):
+    """A shard on its way."""
+
+    future: Future[Restored]
+    wanted: threading.Event
+    """Cleared when the shard is taken from us before."""
 
 
 class Sequencer:
@@ -94,13 +111,17 @@ class Sequencer:
                 if session is not None:
                     session.close()
                     session = None
-                if is_name_in_use(self._config.kafka, self._config.name, clock=self._clock, pause=self._stop.wait):
+                if self._is_name_in_use():
                     raise
                 log.warning("fenced, but nobody has our name: %s", error, extra={"event": "sequencer.session_lost"})
             finally:
                 self.metrics.ready = False
                 if session is not None:
                     session.close()
+
+    def _is_name_in_use(self) -> bool:
+        config = self._config
+        return is_name_in_use(config.kafka, config.name, session_s=config.session_s, clock=self._clock, pause=self._stop.wait)
 
     def _on_serving(self, shards: Sequence[int]) -> None:
         self._backoff.reset()
@@ -125,7 +146,7 @@ class Session:
         self._metrics = metrics
         self._on_serving = on_serving
         self._shards: dict[int, Shard] = {}
-        self._restoring: dict[int, Future[tuple[Shard, Ranges]]] = {}
+        self._restoring: dict[int, Restoring] = {}
         self._published_s = float("-inf")
         admin = clients.admin(config.kafka)
         topic_admin.ensure_topics(config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin)
@@ -133,7 +154,7 @@ class Session:
         self._commits = ThreadPoolExecutor(COMMITS_MAX, "commit")
         self._restores = ThreadPoolExecutor(RESTORES_MAX, "restore")
         self._reader = UpReader(config.kafka, config.name)
-        self._membership = Membership(config.kafka, config.name, on_gained=self._gain, on_lost=self._lose)
+        self._membership = Membership(config.kafka, config.name, session_s=config.session_s, on_gained=self._gain, on_lost=self._lose)
 
     def close(self) -> None:
         """Leave; what was not committed is read again."""
@@ -145,11 +166,14 @@ class Session:
     # The group: called within `poll`, when no transaction is open
 
     def _gain(self, shards: Sequence[int]) -> None:
+        self._metrics.ready = False
         for number in shards:
-            self._restoring[number] = self._restores.submit(self._restore, number)
+            wanted = threading.Event()
+            wanted.set()
+            self._restoring[number] = Restoring(self._restores.submit(self._restore, number, wanted.is_set), wanted)
 
-    def _restore(self, number: int) -> tuple[Shard, Ranges]:
-        """In a thread beside the loop: the shard as its rows have it, and which offsets its partitions have."""
+    def _restore(self, number: int, is_wanted: Callable[[], bool]) -> Restored:
+        """In a thread beside the loop: the shard as its rows have it, and then as the records after them left it."""
         started_s = self._clock.monotonic_s()
         shard = Shard.serve(
             number,
@@ -157,20 +181,25 @@ class Session:
             part=self._config.name,
             bounds=self._config.bounds(),
             streams=self._streams,
-            is_wanted=lambda: number in self._restoring,
+            is_wanted=is_wanted,
         )
         ranges = {partition: self._reader.range(partition) for partition in shard.partitions}
+        overtaken = sum(self._start_at(partition, *ranges[partition.number]) for partition in shard.partitions.values())
+        restored_s = self._clock.monotonic_s()
+        count = replay(shard, self._config.kafka, part=self._config.name, clock=self._clock, is_wanted=is_wanted)
+        rows_s, replay_s = restored_s - started_s, self._clock.monotonic_s() - restored_s
         log.info(
-            "restored shard %d: %d states in %.1f s", number, shard.states, self._clock.monotonic_s() - started_s,
-            extra={"event": "sequencer.restored", "shard": number, "states": shard.states},
+            "restored shard %d: %d states in %.1f s, %d records in %.1f s", number, shard.states, rows_s, count, replay_s,
+            extra={"event": "sequencer.restored", "shard": number, "states": shard.states, "records": count},
         )  # fmt: skip
-        return shard, ranges
+        return Restored(shard, {partition: high for partition, (_, high) in ranges.items()}, overtaken)
 
     def _lose(self, shards: Sequence[int]) -> None:
         for number in shards:
-            future, shard = self._restoring.pop(number, None), self._shards.pop(number, None)
-            if future is not None:
-                future.cancel()
+            restoring, shard = self._restoring.pop(number, None), self._shards.pop(number, None)
+            if restoring is not None:
+                restoring.wanted.clear()
+                restoring.future.cancel()
             if shard is not None:
                 self._reader.remove(shard.partitions)
                 shard.close()
@@ -178,34 +207,35 @@ class Session:
         self._metrics.shards = len(self._shards)
 
     def _adopt_restored(self) -> None:
-        """Read the partitions of shards whose states are there."""
-        ready = [number for number, future in self._restoring.items() if future.done()]
+        """Read the partitions of shards that are where they were."""
+        ready = [number for number, one in self._restoring.items() if one.future.done()]
         for number in ready:
-            shard, ranges = self._restoring.pop(number).result()
-            self._reader.add({partition: self._start(shard, partition, *ranges[partition]) for partition in shard.partitions})
+            shard, ends, overtaken = self._restoring.pop(number).future.result()
+            self._metrics.outcomes["overtaken"] += overtaken
+            self._reader.add({partition: one.next_offset for partition, one in shard.partitions.items()}, ends)
             self._shards[number] = shard
         if ready:
             self._metrics.shards = len(self._shards)
             if not self._restoring:
+                self._published_s = float("-inf")  # at once, for somebody may wait for us to be ready
                 self._on_serving(sorted(self._shards))
 
-    def _start(self, shard: Shard, number: int, low: int, high: int) -> int:
-        partition = shard.partitions[number]
+    def _start_at(self, partition: Partition, low: int, high: int) -> int:
+        """Compare its position with the offsets that Kafka has; the number of records that were deleted unread."""
         wanted = partition.position
         lost = partition.start_at(low, high, now_s=self._clock.monotonic_s())
         if lost:
-            self._metrics.outcomes["overtaken"] += lost
             log.error(
                 "partition %d of %s: offset %d is next, but Kafka keeps %d to %d: %d records were deleted before they were sequenced",
-                number, topics.UP, wanted.emitted_before, low, high, lost,
+                partition.number, topics.UP, wanted.emitted_before, low, high, lost,
                 extra={"event": "sequencer.overtaken", "lost_records": lost},
             )  # fmt: skip
         elif wanted.read_from >= 0 and not low <= wanted.emitted_before <= high:
             log.error(
                 "partition %d of %s: offset %d is next, but Kafka has %d to %d: was the topic made anew?",
-                number, topics.UP, wanted.emitted_before, low, high, extra={"event": "sequencer.topic_changed"},
+                partition.number, topics.UP, wanted.emitted_before, low, high, extra={"event": "sequencer.topic_changed"},
             )  # fmt: skip
-        return partition.position.read_from
+        return lost
 
     # One turn
 
@@ -247,7 +277,7 @@ class Session:
         metrics.lags = {
             one.number: self._lag(one.number, one.position.emitted_before, one.position.received_at, now_ms) for one in partitions
         }
-        metrics.ready = not self._restoring and metrics.lag_s <= READY_LAG_S
+        metrics.ready = self._membership.is_joined and not self._restoring and metrics.lag_s <= READY_LAG_S
         if partitions:
             self._membership.publish({one.number: max(one.position.emitted_before, 0) for one in partitions})
 

@@ -66,6 +66,11 @@ class Shard:
             )
         return shard
 
+    def replay(self, number: int, messages: Sequence[Message], *, now_s: float) -> None:
+        """Repeat what these records of a partition changed; they were passed on before."""
+        arrivals = [arrival for message in messages if (arrival := _arrival(message, [])) is not None]
+        self.partitions[number].replay(arrivals, messages[-1].offset() + 1, now_s=now_s)
+
     @property
     def states(self) -> int:
         """Devices, epochs and streams that it knows."""
@@ -112,8 +117,7 @@ class Shard:
                 self._writer.write_row(block_key(number, block), row, now_ms)
             self._note_seen(step)
         for message in foreign:
-            if message.offset() >= self.partitions[message.partition()].order.emitted_before:
-                self._writer.bury(message, now_ms)
+            self._writer.bury(message, now_ms)
         for seen in self._seen.due(now_s):
             self._writer.write_seen(seen, now_ms)
         if steps:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from edgewake.cloud.kafka import clients, offsets
-from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.config import UP_BATCH_BYTES, KafkaConfig
 from edgewake.cloud.sequencer.membership import check_event
 from edgewake.protocol import topics
 
@@ -21,12 +21,12 @@ GATHER_RATE: Final = 2_000
 _CONSUMER: Final[dict[str, Any]] = {
     # A record ends the wait at once; only the empty answers get fewer, and each of those names all partitions.
     "fetch.wait.max.ms": 500,
-    # What lies in this queue is read before anything of a shard that is taken over: a second's work at most, and of every partition a
-    # little, so that all partitions go on in turn when all have a backlog.
-    "queued.max.messages.kbytes": 16_384,
+    # What lies in this queue is read before anything of a shard that is taken over: with 16 MiB those were seconds of work, for small
+    # records half of a takeover at full load. And of every partition a little, so that all go on in turn when all have a backlog.
+    "queued.max.messages.kbytes": 4_096,
     "queued.min.messages": 20_000,
-    "fetch.message.max.bytes": 64 * 1024,
-    "fetch.max.bytes": 4 * 1024 * 1024,
+    "fetch.message.max.bytes": 2 * UP_BATCH_BYTES,
+    "fetch.max.bytes": 2 * UP_BATCH_BYTES * topics.UP_PARTITIONS,
 }
 
 
@@ -38,6 +38,7 @@ class UpReader:
         # A question on a connection where a fetch waits is answered after it: half a second for each of 64 partitions.
         self._asker: Consumer = clients.consumer(config, f"{name}-up-range")
         self._served: set[int] = set()
+        self._ends: dict[int, int] = {}
         self._is_busy = False
         self._read_s = float("-inf")
 
@@ -45,8 +46,9 @@ class UpReader:
         """First offset kept, and the next one to be written. For several threads. Raises Unavailable."""
         return offsets.watermarks(self._asker, topics.UP, partition)
 
-    def add(self, starts: Mapping[int, int]) -> None:
-        """Read these partitions, too, from these offsets on."""
+    def add(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Read these partitions, too, from these offsets on. `ends`: as `range` had them."""
+        self._ends |= ends
         self._consumer.incremental_assign([TopicPartition(topics.UP, partition, start) for partition, start in starts.items()])
         self._served |= starts.keys()
 
@@ -73,10 +75,10 @@ class UpReader:
                 batches[message.partition()].append(message)
         return batches
 
-    def end(self, partition: int) -> int | None:
-        """Offset after the last record, as the last answer of the broker had it; None where there was none yet."""
+    def end(self, partition: int) -> int:
+        """Offset after the last record of a partition that is read, as the last answer of the broker had it."""
         _, high = self._consumer.get_watermark_offsets(TopicPartition(topics.UP, partition), cached=True)
-        return None if high < 0 else int(high)
+        return max(int(high), self._ends[partition])
 
     def close(self) -> None:
         """Leave."""

@@ -1,4 +1,6 @@
-"""Writes `ew.up` as bridges would, as fast as Kafka takes it: `python -m tests.bench.up_writer BOOTSTRAP FIRST COUNT STATES RECEIVED_AT`.
+"""Writes `ew.up` as bridges do, with their settings, as fast as Kafka takes it.
+
+`python -m tests.bench.up_writer BOOTSTRAP FIRST COUNT STATES RECEIVED_AT`
 
 Record i is the next frame of state i mod STATES, so every device sends in turn, which is the worst case for any cache. A state is a device
 and one of STREAMS streams.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
+from edgewake.cloud.bridge.kafka_writer import PRODUCER
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
@@ -30,8 +33,7 @@ def names(state: int) -> tuple[str, str]:
 def main() -> None:
     bootstrap, *numbers = sys.argv[1:]
     first, count, states, received_at = map(int, numbers)
-    more = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "batch.num.messages": 20_000}
-    producer = clients.producer(KafkaConfig(bootstrap=bootstrap), "bench-writer", **more)
+    producer = clients.producer(KafkaConfig(bootstrap=bootstrap), "bench-writer", **PRODUCER, **{"compression.type": "none"})
     for i in range(first, first + count):
         device, stream = names(i % states)
         frame = i // states + 1

@@ -49,8 +49,10 @@ class Order:
         """Forget everything in memory; what is kept in rows is read again, then `ew.up` from the position on."""
         self.partition = Partition.restore(0, self.bounds, position=self.position, blocks=self.rows)
         assert self.partition.start_at(0, len(self.log), now_s=self.now_s) == 0
+        for offset in range(self.partition.position.read_from, self.partition.next_offset):
+            self.partition.replay([arrival(offset, self.log[offset])], offset + 1, now_s=self.now_s)
         out = []
-        for offset in range(self.partition.position.read_from, len(self.log)):
+        for offset in range(self.partition.next_offset, len(self.log)):
             out += self._read(offset)
         return out
 

@@ -19,9 +19,8 @@ def test_lag_is_the_age_of_what_was_passed_on_last_while_others_wait() -> None:
     assert lag(end=10, position=4, received_at=1_000, now_ms=31_000) == Lag(6, 30.0)
 
 
-def test_nothing_waits_or_nothing_is_known_is_no_lag() -> None:
+def test_nothing_waits_is_no_lag() -> None:
     assert lag(end=10, position=10, received_at=1_000, now_ms=31_000) == Lag(0, 0.0)
-    assert lag(end=None, position=4, received_at=1_000, now_ms=31_000) == Lag(0, 0.0)
 
 
 def test_before_the_first_record_passes_only_the_number_is_known() -> None:

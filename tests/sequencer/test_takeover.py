@@ -1,0 +1,149 @@
+"""A shard is served, and a process says that it is ready, when everything that the process before knew is there: rows and replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.sequencer.membership import Membership
+from edgewake.protocol import topics
+from edgewake.protocol.errors import LocalError
+from tests.bridge.running import World, sequenced
+from tests.sequencer.progress import Progress
+from tests.sequencer.test_lag import ready
+from tests.sequencer.test_sequencer import Up
+from tests.services import Process, wait_until
+
+DEVICES = 40 * topics.UP_PARTITIONS
+_streams: dict[str, set[str]] = {}
+"""By Kafka, what was put: the tests of this file share one."""
+
+
+def known(here: World) -> int:
+    """States that the sequencers must know."""
+    return DEVICES * len(_streams[here.node.bootstrap])
+
+
+@contextmanager
+def progress_of(here: World) -> Iterator[Progress]:
+    made = Progress(here.config)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def put_all(here: World, stream: str, *frames: int) -> None:
+    """These frames of each of many devices, over all partitions alike."""
+    _streams.setdefault(here.node.bootstrap, set()).add(stream)
+    up = Up(here, "", stream)
+    for number in frames:
+        for i in range(DEVICES):
+            up.device, up.partition = f"{stream}-{i}", i % topics.UP_PARTITIONS
+            up.put_one(number, flush=False)
+    up.flush()
+
+
+def events(process: Process, event: str, *, after: int = 0) -> list[dict[str, object]]:
+    """Lines of the log with this event, from character `after` on."""
+    return [json.loads(line) for line in process.output()[after:].splitlines() if f'"event":"{event}"' in line]
+
+
+def states(here: World, name: str) -> float:
+    """How many the process says that it knows."""
+    return here.metric(name, "edgewake_sequencer_states")
+
+
+async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no_row_has(here: World) -> None:
+    """Control: the killed one had written next to no rows, so nearly all states come from the records."""
+    process = here.sequencer(batch_records=20)
+    with progress_of(here) as progress:
+        put_all(here, "replayed", 1)
+        wait_until(lambda: progress.waiting() == 0, "all are passed on")
+        wait_until(lambda: states(here, "sequencer-1") == known(here), "all are known")
+        process.kill()
+        before = len(process.output())
+        process.start()
+        wait_until(lambda: _answers(here) and ready(here, "sequencer-1") == 200, "it says that it is ready")
+        assert states(here, "sequencer-1") == known(here)
+    restored = events(process, "sequencer.restored", after=before)
+    assert len(restored) == topics.SHARDS
+    assert sum(int(str(one["records"])) for one in restored) > DEVICES / 2, "something had to be read again"
+
+
+def _answers(here: World) -> bool:
+    try:
+        ready(here, "sequencer-1")
+    except OSError:
+        return False
+    return True
+
+
+async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(here: World) -> None:
+    """Its states are there, those that only records tell of too, while the other is still busy with its own; and no frame passes twice."""
+    victim, survivor = here.sequencer("dies", batch_records=20), here.sequencer("lives", batch_records=20)
+    for name in ("dies", "lives"):
+        wait_until(lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2, "each serves half")
+    with progress_of(here) as progress:
+        put_all(here, "moved", 1)
+        wait_until(lambda: progress.waiting() == 0, "all are passed on")
+        wait_until(lambda: states(here, "dies") + states(here, "lives") == known(here), "all are known")
+        victims, before = states(here, "dies"), len(survivor.output())
+        put_all(here, "moved", *range(2, 42))
+        victim.kill()
+        wait_until(lambda: events(survivor, "sequencer.assigned", after=before), "it serves all")
+        restored = events(survivor, "sequencer.restored", after=before)
+        assert sum(int(str(one["states"])) for one in restored) == victims
+        assert sum(int(str(one["records"])) for one in restored) > 0, "something had to be read again"
+        own = [p for p in progress.positions if topics.shard_of(p) not in {one["shard"] for one in restored}]
+        progress.poll()
+        ends = progress.ends()
+        assert any(progress.positions[p] < ends[p] for p in own), "it was busy with its own"
+        survivor.kill()
+        here.sequencer("fast")
+        wait_until(lambda: progress.waiting() == 0, "all are passed on")
+    for i in (0, 1, DEVICES // 2, DEVICES - 1):
+        assert await sequenced(here, "moved", f"moved-{i}", 41) == list(range(1, 42))
+
+
+async def test_one_that_has_not_heard_from_its_group_is_not_ready_and_one_without_shards_is(here: World) -> None:
+    """Twice as many members as there are partitions of a topic: the group tells those who get none, too."""
+    topic_admin.ensure_topics(here.config, [topics.SEQUENCE])
+    members = [_member(here, f"member-{i}") for i in range(topics.SHARDS + 2)]
+    try:
+        assert not any(member.is_joined for member in members)
+
+        def all_joined() -> bool:
+            for member in members:
+                member.poll(0.01)
+            return all(member.is_joined for member in members)
+
+        wait_until(all_joined, "each knows what it serves, be it nothing")
+    finally:
+        for member in members:
+            member.close()
+
+
+async def test_a_session_that_kafka_does_not_allow_is_an_error_with_its_key(here: World) -> None:
+    """Ours allows one second, and not less."""
+    member = _member(here, "hasty", session_s=0.5)
+    said: list[str] = []
+
+    def refused() -> bool:
+        try:
+            member.poll(0.1)
+        except LocalError as error:
+            said.append(str(error))
+        return bool(said)
+
+    try:
+        wait_until(refused, "Kafka refuses")
+    finally:
+        member.close()
+    assert said[0].startswith("session_s = 0.5: expected what Kafka allows")
+
+
+def _member(here: World, name: str, *, session_s: float = 6.0) -> Membership:
+    return Membership(here.config, name, session_s=session_s, on_gained=lambda _: None, on_lost=lambda _: None)
