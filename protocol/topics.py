@@ -6,7 +6,7 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
-    ew/bridges/<bridge>          beats and last will of a bridge, for the other bridges; no device may read or write here
+    ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device may read or write here
 
 Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
@@ -41,7 +41,6 @@ STATUS_FILTER: Final = f"{ROOT}/+/status"
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
 BRIDGE_PREFIX: Final = "ew/bridges/"
-BRIDGES_FILTER: Final = BRIDGE_PREFIX + "+"
 
 UP: Final = "ew.up"
 DEAD: Final = "ew.dead"
@@ -109,9 +108,9 @@ def status(device: str) -> str:
     return f"{ROOT}/{device}/status"
 
 
-def bridge(name: str) -> str:
-    """MQTT topic of a bridge's beats."""
-    return BRIDGE_PREFIX + name
+def bridge(installation: str, name: str) -> str:
+    """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the installation."""
+    return f"{BRIDGE_PREFIX}{installation}/{name}"
 
 
 def belongs_to(topic: str, device: str) -> bool:

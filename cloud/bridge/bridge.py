@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import mqtt5
@@ -46,8 +46,6 @@ from edgewake.protocol.mqtt import Unreadable
 
 log = logging.getLogger("edgewake.bridge")
 
-SHARED: Final = ("$share/bridge/" + topics.UP_FILTER, "$share/bridge/" + topics.STATUS_FILTER)
-FILTERS: Final = (*SHARED, topics.BRIDGES_FILTER)
 PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a latency."""
 IDLE_S: Final = 0.1
@@ -73,6 +71,7 @@ class Bridge:
         rng: random.Random,
     ) -> None:
         self._config = config
+        self._filters = filters(config.kafka.installation)
         self._register = register
         self._catalogue = catalogue
         self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
@@ -92,9 +91,9 @@ class Bridge:
         self._work = asyncio.Event()
         self.source = MqttSource(
             config.mqtt,
-            client_id=client_id(config.name),
-            filters=FILTERS,
-            will=last_will(config.name),
+            client_id=client_id(config.kafka.installation, config.name),
+            filters=self._filters,
+            will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
             backoff=Backoff(rng),
@@ -102,6 +101,7 @@ class Bridge:
         )
         self.watch = Watch(
             config.name,
+            installation=config.kafka.installation,
             source=self.source,
             register=register,
             new_adoption=self._new_adoption,
@@ -112,8 +112,8 @@ class Bridge:
     def _new_adoption(self, session: str) -> Adoption:
         adoption = Adoption(
             self._config.mqtt,
-            client_id=client_id(session),
-            filters=FILTERS,
+            client_id=client_id(self._config.kafka.installation, session),
+            filters=self._filters,
             receive_max=self._config.inflight_messages_max,
             on_publish=self._on_publish,
             clock=self._clock,
@@ -316,9 +316,15 @@ class Bridge:
         self.source.disconnect()
 
 
-def client_id(bridge: str) -> str:
+def client_id(installation: str, bridge: str) -> str:
     """A bridge's client id: no device can have it, for a device's name holds no colon."""
-    return f"bridge:{bridge}"
+    return f"bridge:{installation}:{bridge}"
+
+
+def filters(installation: str) -> Sequence[str]:
+    """What a bridge subscribes to. The bridges of an installation share the messages among them; those of another one get them, too."""
+    shared = f"$share/bridge-{installation}/"
+    return shared + topics.UP_FILTER, shared + topics.STATUS_FILTER, topics.bridge(installation, "+")
 
 
 def _pubacks(ledger: AckLedger) -> list[bytes]:

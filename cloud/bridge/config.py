@@ -33,8 +33,8 @@ class BridgeConfig(Config):
     """One bridge; any number run side by side under different names."""
 
     name: str = Field(default="bridge-1", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """Name in logs, Kafka and the broker (client id `bridge:<name>`); stable, so that a restart gets back what was not acknowledged. Of two
-    processes of one name the one that started first ends."""
+    """Name in logs, Kafka and the broker (client id `bridge:<installation>:<name>`); stable, so that a restart gets back what was not
+    acknowledged. Of two processes of one name the one that started first ends."""
     mqtt: MqttConfig = MqttConfig()
     """[mqtt]"""
     kafka: KafkaConfig = KafkaConfig()

@@ -19,9 +19,9 @@ from edgewake.protocol.errors import RemoteError
 log = logging.getLogger("edgewake.bridge.watch")
 
 
-def last_will(bridge: str) -> mqtt5.Will:
+def last_will(installation: str, bridge: str) -> mqtt5.Will:
     """What the broker publishes for a bridge whose connection breaks."""
-    return mqtt5.Will(topics.bridge(bridge), payload=Beat(bridge, (bridge,), is_last=True).encode())
+    return mqtt5.Will(topics.bridge(installation, bridge), payload=Beat(bridge, (bridge,), is_last=True).encode())
 
 
 class Watch:
@@ -31,6 +31,7 @@ class Watch:
         self,
         name: str,
         *,
+        installation: str,
         source: MqttSource,
         register: Register,
         new_adoption: Callable[[str], Adoption],
@@ -38,6 +39,7 @@ class Watch:
         clock: Clock,
     ) -> None:
         self._name = name
+        self._topic = topics.bridge(installation, name)
         self._source = source
         self._register = register
         self._new_adoption = new_adoption
@@ -74,7 +76,7 @@ class Watch:
     def _beat(self, *, is_last: bool = False) -> None:
         sessions = (self._name,) if self._adopting is None else (self._name, self._adopting)
         payload = Beat(self._name, sessions, is_last=is_last).encode()
-        self._source.write(mqtt5.PublishPacket(topics.bridge(self._name), payload).write())
+        self._source.write(mqtt5.PublishPacket(self._topic, payload).write())
 
     async def _adopt(self, session: str) -> None:
         log.warning("bridge %s is gone: adopting its session", session, extra={"event": "bridge.adopting", "session": session})

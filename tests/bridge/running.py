@@ -42,19 +42,20 @@ class World:
         """How to reach Kafka."""
         return KafkaConfig(bootstrap=self.node.bootstrap)
 
-    def bridge(self, name: str, *, site: str = "here", **keys: object) -> Process:
+    def bridge(self, name: str, *, site: str = "here", installation: str = "edgewake", **keys: object) -> Process:
         """A bridge that serves. Bridges of one site adopt each other's sessions."""
-        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n', keys)
+        more = f'installation = "{installation}"\n'
+        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n', keys, more)
 
     def sequencer(self, name: str = "sequencer-1", **keys: object) -> Process:
         """A sequencer that serves."""
         return self._part("sequencer", name, "", keys)
 
-    def _part(self, command: str, name: str, more: str, keys: Mapping[str, object]) -> Process:
+    def _part(self, command: str, name: str, more: str, keys: Mapping[str, object], kafka: str = "") -> Process:
         (self.ports[name],) = free_ports(1)
         lines = [f'name = "{name}"', f"metrics_port = {self.ports[name]}", *(f"{key} = {value}" for key, value in keys.items())]
         file = self.folder / f"{name}.toml"
-        file.write_text("\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n')
+        file.write_text("\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n{kafka}')
         process = part(command, file, self.folder / f"{len(self.parts)}-{name}.log")
         self.parts.append(process)
         start(process)

@@ -50,7 +50,7 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
         "ew/v1/dev-a/up/a/b",
         "other",
         "ew/v1/pub/x",
-        "ew/bridges/bridge-1",
+        "ew/bridges/edgewake/bridge-1",
     ],
 )
 def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
@@ -60,9 +60,9 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
 
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
     with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+", "ew/bridges/+"):
+        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+", "ew/bridges/+/+"):
             device.subscribe(topic)
-        bridge.publish("ew/bridges/bridge-1")
+        bridge.publish("ew/bridges/edgewake/bridge-1")
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
         other.publish("ew/v1/dev-b/up/weather")
         bridge.publish("ew/v1/dev-b/ack")
@@ -110,9 +110,9 @@ def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_co
 
 def test_bridges_hear_each_others_beats(site: Site) -> None:
     with Client(site, "bridge-1", "bridges") as one, Client(site, "bridge-17", "bridges") as other:
-        one.subscribe("ew/bridges/+")
-        assert other.publish("ew/bridges/bridge-17") in TAKEN
-        wait_until(lambda: one.topics == ["ew/bridges/bridge-17"], "a beat", timeout_s=60)
+        one.subscribe("ew/bridges/+/+")
+        assert other.publish("ew/bridges/edgewake/bridge-17") in TAKEN
+        wait_until(lambda: one.topics == ["ew/bridges/edgewake/bridge-17"], "a beat", timeout_s=60)
 
 
 def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(site: Site) -> None:
