@@ -12,6 +12,9 @@ Walls, beside it: the broker with a subscriber that only acknowledges, and Kafka
 answers nothing, spread over the 64 partitions of a topic like ew.up. A lone message: one device that sends the next when the last one is
 acknowledged.
 
+Frames: of 100 readings, as a device of 500 readings a second sends them (its log gathers for 200 ms), and as an agent at full load or with
+a backlog forms them, taken from the event log of a real one with its defaults; their size is among the figures.
+
 Rivals: mq-bridge, which checks nothing and answers no device. Fluent Bit is not compared: what ordinary package registries have of it is
 the source of 1.8 in an npm package, and its MQTT input is no subscriber but a server of its own for MQTT 3.1.1, which confirms a QoS 1
 message before it is stored anywhere.
@@ -22,6 +25,7 @@ message before it is stored anywhere.
 from __future__ import annotations
 
 import contextlib
+import statistics
 import subprocess
 import sys
 import time
@@ -41,7 +45,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench import ack_only
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
-from tests.bench.load import READINGS, Load, Message, frame_messages, reading_messages
+from tests.bench.load import Load, Message, agent_messages, frame_messages, reading_messages
 from tests.sequencer.progress import Progress
 from tests.services import Kafka, Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 
@@ -51,7 +55,8 @@ bridge and sequencer share. What two cores carry is 2 s divided by the processor
 sequencer use about two thirds; both spend it in Python, spread over dozens of steps, none of which is more than a tenth. Neither the broker
 nor Kafka is the wall: the broker needs 5 µs for it, and Kafka a tenth of what it takes here where one producer fills its batches. With a
 core each, a bridge passes on about 1 s divided by its own processor time, and further bridges and sequencers share the work.
-A frame of 100 readings costs what inflating, checking and copying 3.6 KB cost, four times.
+A frame of 100 readings costs what inflating, checking and copying 3.6 KB cost, four times; the larger frames of a device at full load cost
+each reading half as much.
 With QoS 1 a message is six packets instead of two, which is the broker's wall: agents may send with `uplink.qos = 0`.
 """
 DEVICES: Final = 50
@@ -60,11 +65,16 @@ READING_MESSAGES: Final = 4000
 LONE_MESSAGES: Final = 500
 WINDOW_FRAMES: Final = 20
 WINDOW_READINGS: Final = 80
+AGENT_FRAMES: Final = 200
+WINDOW_AGENT_FRAMES: Final = 8
+"""Frames in flight of an agent at full load: what `uplink.inflight_bytes_max` allows is a multiple, but 50 of them share one bridge."""
 KAFKA_RECORDS: Final = 1_000_000
 READY: Final = '"event":"part.ready"'
 QOS: Final = {1: "QoS 1, one answer a message", 0: "QoS 0, joined answers"}
 FLOORS: Final = {("messages", 1): 25_000.0, ("frames", 1): 6_000.0}
 """Messages a second that the figures must reach."""
+READINGS_FLOORS: Final = {("agent", 0): 1_500_000.0}
+"""Readings a second in frames."""
 
 
 @dataclass
@@ -84,21 +94,31 @@ class Site:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the devices send."""
+    """What the devices send; `key` as a part of names."""
 
+    key: str
     name: str
     messages: Sequence[Message]
     window: int
-    readings: int
+    unit: str = "frames"
+
+    @property
+    def readings(self) -> int:
+        """What one device sends."""
+        return sum(message.readings for message in self.messages)
 
 
 def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
     kinds = (
-        Kind("messages", reading_messages(READING_MESSAGES), WINDOW_READINGS, 1),
-        Kind("frames", frame_messages(FRAMES), WINDOW_FRAMES, READINGS),
+        Kind("messages", "messages", reading_messages(READING_MESSAGES), WINDOW_READINGS, "messages"),
+        Kind("frames", "frames", frame_messages(FRAMES), WINDOW_FRAMES),
+        Kind("agent", "frames of an agent at full load", agent_messages(folder / "agent", AGENT_FRAMES), WINDOW_AGENT_FRAMES),
     )
+    full = kinds[-1]
+    found[f"{full.name}: readings in one", "readings", None].append(full.readings / len(full.messages))
+    found[f"{full.name}: size of one", "bytes", None].append(statistics.mean(len(message.payload) for message in full.messages))
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(run_mosquitto(folder / "mosquitto"))
         node = stack.enter_context(run_kafka(folder / "kafka"))
@@ -111,11 +131,11 @@ def measure(folder: Path, runs: int) -> Found:
             site = Site(broker, node, config, progress, pids)
             for kind in kinds:
                 for qos in QOS:
-                    _one(site, kind, qos, f"warm{kind.name}{qos}", defaultdict(list))
+                    _one(site, kind, qos, f"warm{kind.key}{qos}", defaultdict(list))
             for i in range(runs):
                 for kind in kinds:
                     for qos in QOS:
-                        _one(site, kind, qos, f"{kind.name}{qos}r{i}", found)
+                        _one(site, kind, qos, f"{kind.key}{qos}r{i}", found)
                 _lone(site, kinds[0], f"lone{i}", found)
             found["bridge: resident memory", "MiB", None].append(rss_mib(bridge.pid))
             found["sequencer: resident memory", "MiB", None].append(rss_mib(sequencer.pid))
@@ -158,9 +178,9 @@ def _one(site: Site, kind: Kind, qos: int, run: str, found: Found) -> None:
     per_device = _sequenced(site.config, topics.stream_topic(load.stream))
     assert per_device == {f"{run}-{i}": len(kind.messages) for i in range(DEVICES)}, "ew.s.* misses a message or has one twice"
     name = f"{kind.name}, {QOS[qos]}"
-    found[name, f"{kind.name}/s", FLOORS.get((kind.name, qos))].append(count / took_s)
-    if kind.readings > 1:
-        found[f"readings in {name}", "readings/s", None].append(count * kind.readings / took_s)
+    found[name, f"{kind.unit}/s", FLOORS.get((kind.key, qos))].append(count / took_s)
+    if kind.unit == "frames":
+        found[f"readings in {name}", "readings/s", READINGS_FLOORS.get((kind.key, qos))].append(DEVICES * kind.readings / took_s)
     for percent in (50, 99):
         found[f"{name}: acknowledged, p{percent}, full window", "ms", None].append(percentile(load.latencies_s, percent) * 1000)
     for who, seconds in used.items():

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import mqtt5
 
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.event_log import EventLog, LogBusyError, OutFrame
 from edgewake.protocol import topics
 from edgewake.protocol.ack import decode_joined
-from edgewake.protocol.frame import Frame, compress, encode
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.frame import Frame, Scalar, compress, encode
 from edgewake.protocol.mqtt import PacketReader
 
 READINGS = 100
+READINGS_MAX = 10_000_000
+"""Readings from which an agent's frames are made at most."""
 T0 = 1_790_000_000_000
 
 
@@ -25,20 +32,47 @@ class Message:
 
     payload: bytes
     content_type: str | None
+    readings: int = 1
 
 
 def frame_messages(count: int) -> list[Message]:
     """Frames 1 to `count` of 100 readings with four fields, as an agent sends them."""
-    return [Message(*compress(encode(_frame(number)))) for number in range(1, count + 1)]
+    return [Message(*compress(encode(_frame(number))), READINGS) for number in range(1, count + 1)]
+
+
+def agent_messages(folder: Path, count: int) -> list[Message]:
+    """Frames as an agent forms them whose source brings readings faster than it can keep them: made by its event log, with its defaults."""
+    frames: list[OutFrame] = []
+    with EventLog(folder, LogConfig(), UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=frames.extend) as events:
+        log = events.stream("bench")
+        events.start_sending()
+        made: list[Message] = []
+        for i in range(READINGS_MAX):
+            if len(made) >= count:
+                return made[:count]
+            reading = T0 + i * 1000, {name: column[0] for name, column in _columns(i, 1).items()}
+            try:
+                log.append(reading)
+            except LogBusyError:
+                log.wait_for_room(timeout_s=10)
+                log.append(reading)
+            while frames:
+                out = frames.pop(0)
+                made.append(Message(out.payload, out.content_type, out.count))
+                events.free(out.key)
+    raise AssertionError(f"{len(made)} frames of {READINGS_MAX} readings: expected {count}")
 
 
 def _frame(number: int) -> Frame:
     seq = (number - 1) * READINGS + 1
-    fields = {
-        name: [round(50 + ((seq + i) * step) % 997 / 10, 2) for i in range(READINGS)]
+    return Frame(1, number, seq, [T0 + (seq + i) * 1000 for i in range(READINGS)], _columns(seq, READINGS))
+
+
+def _columns(seq: int, count: int) -> dict[str, list[Scalar]]:
+    return {
+        name: [round(50 + ((seq + i) * step) % 997 / 10, 2) for i in range(count)]
         for name, step in (("speed", 7), ("lat", 13), ("lon", 29), ("battery", 3))
     }
-    return Frame(1, number, seq, [T0 + (seq + i) * 1000 for i in range(READINGS)], fields)
 
 
 def reading_messages(count: int) -> list[Message]:
