@@ -20,7 +20,7 @@ Contract:
   alert, a relay) waits for `commit` first.
 * **Bounds.** What only consumers still need is kept up to `log.consumer_bytes`; beyond, the oldest goes, and who had not read it gets a
   `Missed` of reason `lagged`. A consumer that is not used any more has to be forgotten (`EventLog.forget_consumer`); until then the same
-  bound holds for it. Derived readings wait for room in their stream's queue like any others.
+  bound holds for it. A state has at most STATE_BYTES_MAX bytes. Derived readings wait for room in their stream's queue like any others.
 * **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise LogRenewedError once: begin again from
   `state`, which is None where it could not be saved.
 
@@ -51,8 +51,11 @@ READ_READINGS: Final = 10_000
 """Readings in a chunk, about."""
 READ_BYTES: Final = 1 << 20
 """Bytes of rows that are read for it at once."""
-TAIL_READINGS_MAX: Final = 20_000
-"""Readings of a stream that wait in memory for a consumer. Beyond, they are forgotten there, and read from the log."""
+TAIL_READINGS_MAX: Final = 5_000
+"""Readings of a stream that wait in memory for a consumer, some MB and the same for all consumers. Beyond, they are forgotten there, and
+read from the log."""
+STATE_BYTES_MAX: Final = 1 << 20
+"""Bytes of a state: it is written whole with each commit."""
 
 
 class LogRenewedError(LocalError):
@@ -183,6 +186,8 @@ class Consumer:
         self._check()
         if not all(cursor[stream] <= self._cursor.get(stream, -1) for stream in cursor):
             raise ValueError(f"{self.name}: commits what it has not read: {cursor}")
+        if state is not None and len(state) > STATE_BYTES_MAX:
+            raise ValueError(f"{self.name}: a state of {len(state)} bytes: expected at most {STATE_BYTES_MAX}")
         if derived and not self._tails.keys().isdisjoint(derived):
             raise ValueError(f"{self.name}: derives a stream that it reads")
         answer = self._writer.commit(Commit(derived or {}, {}, self.name, Passed(dict(cursor), state, self._missed)))

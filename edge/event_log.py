@@ -348,6 +348,7 @@ class EventLog:
     def _renewed(self) -> None:
         for consumer in tuple(self._consumers.values()):
             consumer.renew()
+        self._in_loop(self._wake)
 
     def _done(self, frames: Sequence[OutFrame]) -> None:
         self._in_loop(lambda: self._tell(frames))

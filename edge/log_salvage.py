@@ -58,6 +58,11 @@ def is_damage(error: BaseException) -> bool:
     return code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ) or code & 0xFF not in _ANOTHER_TRY
 
 
+def is_full(error: BaseException) -> bool:
+    """Is the disk full?"""
+    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
 def set_aside(directory: Path) -> None:
     """Rename the log's files, so that a new one can be made. Raises OSError."""
     path = directory / LOG_NAME

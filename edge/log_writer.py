@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -36,7 +35,7 @@ from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_consumers import Passed, Received
 from edgewake.edge.log_queue import Queue, Queues, size_of
 from edgewake.edge.log_reserve import Reserve
-from edgewake.edge.log_salvage import LOG_ERRORS, is_damage
+from edgewake.edge.log_salvage import LOG_ERRORS, is_damage, is_full
 from edgewake.edge.log_schema import CHECKPOINT_BYTES
 from edgewake.edge.log_state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log_store import LogStore
@@ -362,11 +361,13 @@ class LogWriter:
             self.store.salvage()
         except LOG_ERRORS as error:
             self._salvage_from_s = self._clock.monotonic_s() + RETRY_S
-            if not _is_full(error):
+            if not is_full(error):
                 self._open_again(error)
         else:
             if self.store.wal_bytes() >= self._checkpoint_from:
                 self._checkpoint()
+            if not self.store.is_salvaging:
+                self._on_done(())  # consumers wait for it
 
     def _salvage_is_due(self) -> bool:
         return self.store.is_salvaging and self._clock.monotonic_s() >= self._salvage_from_s
@@ -479,7 +480,7 @@ class LogWriter:
         try:
             done = self.store.apply(work)
         except LOG_ERRORS as error:
-            if _is_full(error):
+            if is_full(error):
                 self._on_full_disk(work)
                 return None
             self._open_again(error)
@@ -512,7 +513,7 @@ class LogWriter:
         except LOG_ERRORS as error:
             with self._lock:
                 self._freed = freed + self._freed
-            if not _is_full(error):
+            if not is_full(error):
                 self._open_again(error)
         else:
             self._checkpoint()  # only a checkpoint shortens the file itself
@@ -570,7 +571,7 @@ class LogWriter:
         try:
             done = self.store.checkpoint()
         except LOG_ERRORS as error:
-            if _is_full(error):
+            if is_full(error):
                 return
             self._open_again(error)
             done = True
@@ -590,10 +591,5 @@ class LogWriter:
             if self.store.free_bytes() >= GIVE_BACK_FROM_BYTES:
                 self.store.give_back(GIVE_BACK_BYTES)
         except LOG_ERRORS as error:
-            if not _is_full(error):
+            if not is_full(error):
                 self._open_again(error)
-
-
-def _is_full(error: BaseException) -> bool:
-    """Is the disk full?"""
-    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

@@ -87,6 +87,7 @@ def measure(folder: Path, runs: int) -> Found:
             _lone(place / "lone", mode, found)
             if mode.flags.is_durable and mode.flags.on_receipt:
                 _restart(place / "restart", mode, found)
+        _process(folder / f"process-{i}", found)
     _ratios(found)
     return found
 
@@ -126,6 +127,36 @@ def _give(log: StreamLog, reading: object, mode: LogMode) -> None:
             log.wait_for_room(timeout_s=10)
     if mode.flags.is_synchronous:
         assert log.wait_accepted(ticket, timeout_s=10)
+
+
+def _process(folder: Path, found: Found) -> None:
+    """Hybrid logging with a consumer beside it that derives one reading of each hundred."""
+    readings, cloud, derived = _readings(), Cloud(), READINGS // 100
+    with _open(folder, LogMode.HML, cloud) as events:
+        log, consumer = events.stream("vehicle_position"), events.open_consumer("mean", ["vehicle_position"])
+
+        def consume() -> None:
+            while consumer.cursor["vehicle_position"] < READINGS:
+                before = consumer.cursor["vehicle_position"]
+                chunk = consumer.poll()
+                count = consumer.cursor["vehicle_position"] // 100 - before // 100
+                if chunk.items:
+                    consumer.submit(chunk.cursor, state=b"state", derived={"mean": readings[:1] * count})
+                else:
+                    time.sleep(0.001)
+
+        events.start_sending()
+        cloud.serve(events)
+        thread = threading.Thread(target=consume)
+        wall, cpu = time.perf_counter(), time.process_time()
+        thread.start()
+        for i in range(READINGS):
+            _give(log, readings[i % 1000], LogMode.HML)
+        thread.join()
+        cloud.until(READINGS + derived)
+        found["hml with a consumer: received, derived, acknowledged", "readings/s", None].append(READINGS / (time.perf_counter() - wall))
+        found["hml with a consumer: processor time", "us/reading", None].append((time.process_time() - cpu) / READINGS * 1e6)
+        cloud.end()
 
 
 def _groups(folder: Path, mode: LogMode, found: Found) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from edgewake.edge.config import LogConfig
-from edgewake.edge.consumer import TAIL_READINGS_MAX, Chunk, Consumer, LogRenewedError, Tail
+from edgewake.edge.consumer import STATE_BYTES_MAX, TAIL_READINGS_MAX, Chunk, Consumer, LogRenewedError, Tail
 from edgewake.edge.event_log import Commit, EventLog
 from edgewake.edge.log_consumers import ConsumerState, Missed, Received, outside, passed_by_all
 from edgewake.edge.log_schema import LOG_NAME
@@ -216,14 +218,14 @@ def test_a_program_error_is_refused(tmp_path: Path) -> None:
         mean = events.open_consumer("mean", ["speed"])
         with pytest.raises(ValueError, match="has not read"):
             mean.submit({"speed": 1})
+        with pytest.raises(ValueError, match="expected at most"):
+            mean.submit({}, state=bytes(STATE_BYTES_MAX + 1))
         with pytest.raises(ValueError, match="derives a stream that it reads"):
             mean.submit({}, derived={"speed": [reading()]})
 
 
 async def test_a_consumer_waits_for_more_and_gets_it_while_it_is_being_written(tmp_path: Path) -> None:
     """Processing goes on meanwhile: the writer stands before its commit, and the reading is read."""
-    import threading
-
     reached, go_on = threading.Event(), threading.Event()
 
     def stop(place: str) -> None:
@@ -277,9 +279,38 @@ def test_after_damage_a_consumer_goes_on_from_what_was_saved(tmp_path: Path) -> 
         assert ns(mean.poll()) == list(range(11, 31))
 
 
-def test_damage_while_running_is_said_once(tmp_path: Path) -> None:
-    import sqlite3
+async def test_a_consumer_that_waits_while_a_damaged_log_is_saved_reads_on_when_it_is(tmp_path: Path) -> None:
+    """Nothing new comes: the end of the rescue itself has to wake it."""
+    with opened(tmp_path) as events:
+        put(events, range(1, 31))
+        events.open_consumer("mean", ["speed"])
+    log = (tmp_path / LOG_NAME).read_bytes()
+    (tmp_path / LOG_NAME).write_bytes(bytes(1024) + log[1024:])
+    go_on, arrived = threading.Event(), threading.Event()
 
+    def wait(place: str) -> None:
+        if place == "salvage ends":
+            arrived.set()
+            go_on.wait(30)
+
+    with opened(tmp_path, failpoint=wait) as events:
+        consumer = asyncio.create_task(events.consumer("mean", ["speed"]))
+        await asyncio.to_thread(arrived.wait, 10)
+        assert arrived.is_set(), "the log is not being saved"
+        reading_on = asyncio.create_task(_read_all(consumer, 30))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await asyncio.wait_for(reading_on, 10) == list(range(1, 31))
+
+
+async def _read_all(consumer: asyncio.Task[Consumer], count: int) -> list[object]:
+    found: list[object] = []
+    while len(found) < count:
+        found += ns(await (await consumer).read())
+    return found
+
+
+def test_damage_while_running_is_said_once(tmp_path: Path) -> None:
     armed = list[bool]()
 
     def damage(place: str) -> None:
