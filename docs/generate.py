@@ -9,8 +9,8 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `later` (of the answer), `states` (of a lease), `endpoints FILE…` (routes by their decorators, so that no
-server has to be built). A module is named without the leading `edgewake.`.
+`reasons` (of dead letters), `later` (of the answer), `states` (of a lease), `functions` (of queries), `endpoints FILE…` (routes by their
+decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -249,9 +249,16 @@ def _added_routes(node: ast.AST) -> Iterator[tuple[str, str, str]]:
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
+
+def functions() -> str:
+    """The functions of queries, by name."""
+    names = sorted(_load("cloud.analysis.functions:NAMES"))
+    return "\n".join(textwrap.wrap(", ".join(f"`{name}`" for name in names), 140, break_on_hyphens=False))
+
+
 MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
-    "endpoints": endpoints,
+    "endpoints": endpoints, "functions": functions,
 }  # fmt: skip
 
 

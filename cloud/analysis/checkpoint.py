@@ -80,6 +80,20 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
     return f"{len(torn)} files after batch {last_done} removed" if torn else None
 
 
+def remove_other_format(checkpoint: Path, form: int) -> bool:
+    """Remove a checkpoint whose state has other columns than ours, which Spark would refuse; it is built again from the stream.
+
+    The file `format` says which columns a lane's state has; without it they are those of format 1.
+    """
+    mark = checkpoint / "format"
+    is_other = checkpoint.exists() and (mark.read_text("ascii") if mark.exists() else "1") != str(form)
+    if is_other:
+        shutil.rmtree(checkpoint)
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    mark.write_text(str(form), "ascii")
+    return is_other
+
+
 def remove_unused(folder: Path, *, queried: Container[str], summarised: Container[str]) -> list[str]:
     """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and that are not summed up.
 

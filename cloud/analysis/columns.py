@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
 
-from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal
+from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal
+from edgewake.cloud.analysis.functions import DATE_PATTERN, REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, Kind
 from edgewake.protocol.stream import FieldType
 
 Resolve = Callable[[str], Column]
@@ -26,10 +27,10 @@ def column(expression: Expression, resolve: Resolve) -> Column:
 
 
 def _call(call: Call, resolve: Resolve) -> Column:
-    if call.function == "like":  # Spark's LIKE takes its pattern as text
-        subject, pattern = call.arguments
-        if isinstance(pattern, Literal):
-            return column(subject, resolve).like(str(pattern.value))
+    if call.function in _TAKE_TEXT:
+        subject, *others = call.arguments
+        constants = [other.value if isinstance(other, Literal) else column(other, resolve) for other in others]
+        return _TAKE_TEXT[call.function]([column(subject, resolve), *constants])
     return _FUNCTIONS[call.function]([column(argument, resolve) for argument in call.arguments])
 
 
@@ -40,10 +41,72 @@ def _case(arguments: Sequence[Column]) -> Column:
     return reduce(lambda built, pair: built.when(*pair), others, F.when(*first)).otherwise(default)
 
 
+def _truncated(value: Column) -> Column:
+    return F.when(value < 0, F.ceil(value)).otherwise(F.floor(value)).cast("double")
+
+
 def _finite(value: Column) -> Column:
     """Null for NaN and the infinities, as for every other value that there is not: one of them would spoil a whole window's aggregates."""
     return F.when(value - value == 0, value)
 
+
+def _bounded(text: Column) -> Column:
+    return F.substring(text, 1, TEXT_CHARS_MAX)
+
+
+def _rlike(text: Column, pattern: str) -> Column:
+    return F.when(F.length(text) > REGEX_SUBJECT_CHARS_MAX, F.lit(False)).otherwise(text.rlike(pattern))
+
+
+def _java_pattern(pattern: str) -> str:
+    for directive, letters in DATE_PATTERN.items():
+        pattern = pattern.replace(directive, letters)
+    return pattern.replace("T", "'T'").replace("_", "'_'")
+
+
+def _split_part(text: Column, delimiter: Column, part: Column) -> Column:
+    return F.when(part != 0, F.split_part(text, delimiter, F.when(part != 0, part).otherwise(1).cast("int")))
+
+
+def local(ms: Column, zone: str) -> Column:
+    """A time in ms as a timestamp that shows the zone's wall clock (the session's zone is UTC)."""
+    at = F.timestamp_millis(ms.cast("bigint"))
+    return at if zone == "UTC" else F.from_utc_timestamp(at, zone)
+
+
+def ms_of(at: Column, zone: str) -> Column:
+    """The reverse of `local`."""
+    return F.unix_millis(at if zone == "UTC" else F.to_utc_timestamp(at, zone))
+
+
+def _time_part(part: Callable[[Column], Column]) -> Callable[[Sequence[Any]], Column]:
+    return lambda a: part(local(a[0], a[1])).cast("double")
+
+
+_TAKE_TEXT: Final[Mapping[str, Callable[[Sequence[Any]], Column]]] = {
+    "like": lambda a: a[0].like(a[1]) if isinstance(a[1], str) else F.like(*a),
+    "ilike": lambda a: a[0].ilike(a[1]),
+    "rlike": lambda a: _rlike(a[0], a[1]),
+    **{
+        name: _time_part(part)
+        for name, part in {
+            "year": F.year,
+            "quarter": F.quarter,
+            "month": F.month,
+            "day": F.dayofmonth,
+            "dayofweek": F.dayofweek,
+            "weekday": F.weekday,
+            "dayofyear": F.dayofyear,
+            "weekofyear": F.weekofyear,
+            "hour": F.hour,
+            "minute": F.minute,
+            "second": F.second,
+        }.items()
+    },
+    "date_format": lambda a: F.date_format(local(a[0], a[2]), _java_pattern(a[1])),
+    "date_trunc": lambda a: ms_of(F.date_trunc(a[1], local(a[0], a[2])), a[2]),
+}
+"""Those that take a constant, which was checked, as text: Spark has no other way for them."""
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "+": lambda a: _finite(a[0] + a[1]),
@@ -51,12 +114,14 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "*": lambda a: _finite(a[0] * a[1]),
     "/": lambda a: _finite(a[0] / a[1]),
     "%": lambda a: _finite(a[0] % a[1]),
+    "div": lambda a: _truncated(_finite(a[0] / a[1])),
     "=": lambda a: a[0] == a[1],
     "<>": lambda a: a[0] != a[1],
     "<": lambda a: a[0] < a[1],
     "<=": lambda a: a[0] <= a[1],
     ">": lambda a: a[0] > a[1],
     ">=": lambda a: a[0] >= a[1],
+    "<=>": lambda a: a[0].eqNullSafe(a[1]),
     "and": lambda a: a[0] & a[1],
     "or": lambda a: a[0] | a[1],
     "not": lambda a: ~a[0],
@@ -64,16 +129,47 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "abs": lambda a: F.abs(a[0]),
     "floor": lambda a: F.floor(a[0]),
     "ceil": lambda a: F.ceil(a[0]),
+    "truncate": lambda a: _truncated(a[0]),
     "sqrt": lambda a: _finite(F.sqrt(a[0])),
+    "cbrt": lambda a: F.cbrt(a[0]),
     "ln": lambda a: _finite(F.ln(a[0])),
+    "log": lambda a: _finite(F.ln(a[1]) / F.ln(a[0])),
     "exp": lambda a: _finite(F.exp(a[0])),
     "pow": lambda a: _finite(F.pow(a[0], a[1])),
+    "sign": lambda a: F.signum(a[0]),
+    "sin": lambda a: F.sin(a[0]),
+    "cos": lambda a: F.cos(a[0]),
+    "tan": lambda a: _finite(F.tan(a[0])),
+    "asin": lambda a: _finite(F.asin(a[0])),
+    "acos": lambda a: _finite(F.acos(a[0])),
+    "atan": lambda a: F.atan(a[0]),
+    "atan2": lambda a: F.atan2(a[0], a[1]),
+    "hypot": lambda a: _finite(F.hypot(a[0], a[1])),
+    "radians": lambda a: F.radians(a[0]),
+    "degrees": lambda a: _finite(F.degrees(a[0])),
     "round": lambda a: F.round(a[0], a[1].cast("int")),
     "lower": lambda a: F.lower(a[0]),
     "upper": lambda a: F.upper(a[0]),
     "trim": lambda a: F.trim(a[0]),
+    "ltrim": lambda a: F.ltrim(a[0]),
+    "rtrim": lambda a: F.rtrim(a[0]),
+    "reverse": lambda a: F.reverse(a[0]),
     "length": lambda a: F.length(a[0]),
-    "like": lambda a: F.like(a[0], a[1]),
+    "concat": lambda a: _bounded(F.concat(*a)),
+    "substring": lambda a: F.substring(a[0], a[1].cast("int"), a[2].cast("int")),
+    "left": lambda a: F.left(a[0], a[1].cast("int")),
+    "right": lambda a: F.right(a[0], a[1].cast("int")),
+    "replace": lambda a: _bounded(F.replace(a[0], a[1], a[2])),
+    "split_part": lambda a: _split_part(a[0], a[1], a[2]),
+    "instr": lambda a: F.position(a[1], a[0]),
+    "startswith": lambda a: F.startswith(a[0], a[1]),
+    "endswith": lambda a: F.endswith(a[0], a[1]),
+    "contains": lambda a: F.contains(a[0], a[1]),
+    "text_number": lambda a: _finite(a[0].try_cast("double")),
+    "number_text": lambda a: as_text(a[0], FieldType.NUMBER),
+    "boolean_text": lambda a: a[0].cast("string"),
+    "unix_millis": lambda a: a[0],
+    "unix_seconds": lambda a: F.floor(a[0] / 1000),
     "least": lambda a: F.least(*a) if len(a) > 1 else a[0],
     "greatest": lambda a: F.greatest(*a) if len(a) > 1 else a[0],
     "coalesce": lambda a: F.coalesce(*a),
@@ -83,6 +179,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "case": _case,
 }
 
+
+NAMES: Final = frozenset({*_TAKE_TEXT, *_FUNCTIONS})
+"""Every function that there is a column for."""
 
 ITEM_BYTES_MAX: Final = 256
 """Bytes of a text that a sketch counts. A sketch keeps hundreds of them, so longer ones would make results that no record can hold."""

@@ -37,8 +37,8 @@ def rows(fields: Mapping[str, FieldType]) -> Column:
 def readings(frames: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str]) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, the fields, the columns `keep`.
+    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
     each = frames.select("device", "received_at", "shift", *keep, F.explode(rows(fields)).alias("reading"))
-    return each.select("device", corrected(F.col("reading.t")).alias("t"), *names, *keep)
+    return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", *names, *keep)

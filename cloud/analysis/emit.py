@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from edgewake.cloud.analysis.late import LateWindow
 from edgewake.cloud.analysis.query_plan import Query, Registered
+from edgewake.cloud.analysis.told import Told
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
@@ -48,22 +49,22 @@ class Batch:
     """How far it has come with the batch."""
     complete_from: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → event time, ms: windows that begin before it may lack readings (lane_record)."""
+    told: dict[str, Told] = field(default_factory=dict)
+    """Query (label) → what is remembered of its results, where it needs that."""
+    unknown_to: int | None = None
+    """Windows that begin before it (ms) were perhaps told by a process before this one."""
 
 
 def watermark(query: Query, top: int | None) -> int | None:
-    """Event time in ms up to which every window of the query is final, on the grid of its windows."""
+    """Event time in ms up to which every window of the query is final: the end of one of them."""
     if top is None:
         return None
-    return _on_grid(top - query.lateness_ms, query)
+    return query.window.over(top - query.lateness_ms)
 
 
 def closed(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which the query's windows are closed: final, and not opened again for anything that comes later."""
-    return None if top is None else _on_grid(top - query.kept_ms, query)
-
-
-def _on_grid(time_ms: int, query: Query) -> int:
-    return time_ms - time_ms % query.slide_ms
+    return None if top is None else query.window.over(top - query.kept_ms)
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:

@@ -43,9 +43,5 @@ def progress(before: int | None, tops: Mapping[int, int], behind: Collection[int
 def progress_in_silence(before: int, tops: Mapping[int, int], silent_ms: int, queries: Iterable[Query]) -> int:
     """Event time in ms when nothing is left to read and nothing came for `silent_ms`."""
     latest = max(tops.values(), default=before)
-    all_final = max((_end_of_last_window(query, latest) + query.lateness_ms for query in queries), default=before)
+    all_final = max((query.window.latest(latest)[1] + query.lateness_ms for query in queries), default=before)
     return max(before, min(latest + silent_ms, all_final))
-
-
-def _end_of_last_window(query: Query, time_ms: int) -> int:
-    return time_ms - time_ms % query.slide_ms + query.size_ms

@@ -1,18 +1,40 @@
 """Expressions of query files: from SQL text's tree to a small tree of our own, with types. Nothing else of SQL passes.
 
 What a user writes never reaches Spark as text: `columns` makes Spark columns from this tree, and this tree can only be made of the
-operators and functions listed here. No I/O, no Spark. What is refused goes to the scope's faults, with its place, and NULL stands for it.
+operators and functions of functions.py. No I/O, no Spark. What is refused goes to the scope's faults, with its place; NULL stands for it.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Final, TypeAlias
+from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
+from edgewake.cloud.analysis.functions import (
+    BOOLEAN,
+    DATE_PATTERN,
+    FUNCTIONS,
+    NAMES,
+    NUMBER,
+    READ_AS,
+    READ_BY_NAME,
+    SAME,
+    STRING,
+    TIME,
+    TIME_PARTS,
+    TIME_UNITS,
+    Kind,
+    Signature,
+    TimeKind,
+    check_regex,
+)
 from edgewake.cloud.analysis.query_faults import Faults
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import FieldType
@@ -25,7 +47,7 @@ LIST_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a reading, or `device`."""
+    """A field of a reading, `device` or a time; over results, one of their columns."""
 
     name: str
 
@@ -46,54 +68,17 @@ class Call:
 
 
 Expression: TypeAlias = Field | Literal | Call
-Kind: TypeAlias = FieldType | None
-"""None: not known (no catalogue at hand, or NULL); it fits everywhere."""
+Typed: TypeAlias = tuple[Expression, Kind]
 
-_N, _S, _B = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
-_SAME: Final = "same"
-"""All arguments of one type, whichever."""
+TIMES: Final[Mapping[str, str]] = {"event_time": "t", "received_at": "received_at"}
+"""The times of a reading, as a user writes them → as a reading has them: corrected event time, and when a bridge had it, both in ms."""
 
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What a function takes (the last one repeats when `repeats`) and gives."""
-
-    takes: tuple[FieldType | str, ...]
-    gives: FieldType | str
-    repeats: bool = False
-
-
-FUNCTIONS: Final[Mapping[str, Signature]] = {
-    **dict.fromkeys(("+", "-", "*", "/", "%"), Signature((_N, _N), _N)),
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), Signature((_SAME, _SAME), _B)),
-    **dict.fromkeys(("and", "or"), Signature((_B, _B), _B)),
-    **dict.fromkeys(("negative", "abs", "floor", "ceil", "sqrt", "ln", "exp"), Signature((_N,), _N)),
-    **dict.fromkeys(("lower", "upper", "trim"), Signature((_S,), _S)),
-    **dict.fromkeys(("least", "greatest", "coalesce"), Signature((_SAME,), _SAME, repeats=True)),
-    "not": Signature((_B,), _B),
-    "is_null": Signature((_SAME,), _B),
-    "in": Signature((_SAME,), _B, repeats=True),
-    "between": Signature((_SAME, _SAME, _SAME), _B),
-    "like": Signature((_S, _S), _B),
-    "round": Signature((_N, _N), _N),
-    "pow": Signature((_N, _N), _N),
-    "length": Signature((_S,), _N),
-    "case": Signature((_SAME,), _SAME, repeats=True),  # checked by _case: condition, value, …, default
-}
-
-AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "approx_count_distinct", "approx_percentile", "approx_top_k")
-"""What may stand alone in SELECT; `query_select` reads it."""
-
-_OPERATORS: Final[Mapping[type[exp.Expr], str]] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-    exp.And: "and", exp.Or: "or", exp.Like: "like", exp.Pow: "pow",
-}  # fmt: skip
-_UNARY: Final[Mapping[type[exp.Expr], str]] = {
-    exp.Not: "not", exp.Neg: "negative", exp.Abs: "abs", exp.Sqrt: "sqrt", exp.Ln: "ln", exp.Exp: "exp",
-    exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length",
-}  # fmt: skip
-_LISTS: Final[Mapping[type[exp.Expr], str]] = {exp.Least: "least", exp.Greatest: "greatest", exp.Coalesce: "coalesce"}
+AGGREGATES: Final = (
+    "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop", "corr", "covar_pop", "covar_samp",
+    "regr_slope", "first", "last", "min_by", "max_by", "bool_and", "bool_or", "median", "percentile",
+    "approx_count_distinct", "approx_percentile", "approx_top_k",
+)  # fmt: skip
+"""What stands for all readings of a window and group; `query_aggregates` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +87,13 @@ class Scope:
 
     types: Mapping[str, Kind] | None
     extra: Mapping[str, Kind]
-    """`device`, and the two names of an UNPIVOT."""
+    """`device`, the times, and the two names of an UNPIVOT; over results, their columns."""
     faults: Faults
     """Takes what is refused."""
+    zone: str = "UTC"
+    """Of the functions of time."""
+    special: Callable[[exp.Expr], Typed | None] | None = None
+    """Reads a node before anybody else does, or gives None: over results, aggregates and GROUP BY's expressions."""
 
     def kind(self, name: str) -> Kind:
         """Type of a name; raises QueryError with the nearest names."""
@@ -121,23 +110,25 @@ class Scope:
         )
 
 
-def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> tuple[Expression, Kind]:
+def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Typed:
     """Our tree and its type. `clause` names the place in error texts."""
 
-    def inner(part: exp.Expr) -> tuple[Expression, Kind]:
+    def inner(part: exp.Expr) -> Typed:
         return translate(part, scope, clause, depth + 1)
 
     with scope.faults.within(node):
         if depth > DEPTH_MAX:
             raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
+        if scope.special is not None and (read := scope.special(node)) is not None:
+            return read
         return _translate(node, scope, clause, inner)
     return Literal(None), None
 
 
-Inner: TypeAlias = Callable[[exp.Expr], tuple[Expression, Kind]]
+Inner: TypeAlias = Callable[[exp.Expr], Typed]
 
 
-def _translate(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> tuple[Expression, Kind]:
+def _translate(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed:
     kind = type(node)
     if kind is exp.Paren:
         return inner(node.this)
@@ -145,93 +136,181 @@ def _translate(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> tuple
         return _field(node, scope, clause)
     if kind in (exp.Literal, exp.Boolean, exp.Null):
         return _literal(node)
-    if kind in _OPERATORS:
-        return _call(_OPERATORS[kind], [inner(node.this), inner(node.expression)], clause)
     if kind is exp.Cast or kind is exp.TryCast:
-        raise QueryError(f"{clause}: CAST is not supported; fields keep the type of the catalogue")
-    return _function(node, clause, inner)
-
-
-def _function(node: exp.Expr, clause: str, inner: Inner) -> tuple[Expression, Kind]:
-    kind = type(node)
-    only = _only(node)
-    if kind in _UNARY and only({"this"}):
-        return _call(_UNARY[kind], [inner(node.this)], clause)
-    if kind in _LISTS and only({"this", "expressions", "is_nvl", "ignore_nulls"}):
-        return _call(_LISTS[kind], _all(inner, [node.this, *node.expressions], clause), clause)
-    if kind is exp.In and only({"this", "expressions"}):
-        return _call("in", _all(inner, [node.this, *node.expressions], clause), clause)
-    if kind is exp.Between and only({"this", "low", "high"}):
-        return _call("between", [inner(node.this), inner(node.args["low"]), inner(node.args["high"])], clause)
-    if kind is exp.Is and isinstance(node.expression, exp.Null):
-        return _call("is_null", [inner(node.this)], clause)
-    if kind is exp.Case:
-        return _case(node, clause, inner)
-    if kind in (exp.Floor, exp.Ceil) and only({"this"}):
-        return _call("floor" if kind is exp.Floor else "ceil", [inner(node.this)], clause)
-    if kind is exp.Round and only({"this", "decimals"}):
-        return _call("round", [inner(node.this), _digits(node, clause)], clause)
-    if kind is exp.Trim and only({"this"}):
-        return _call("trim", [inner(node.this)], clause)
+        return _cast(node, scope, clause, inner)
+    if (time := _of_time(node, scope, clause, inner)) is not None:
+        return time
+    if kind in READ_AS:
+        return _known(node, clause, inner)
+    if (rewritten := _rewritten(node, clause, inner)) is not None:
+        return rewritten
     raise refused(node, clause)
 
 
-def _only(node: exp.Expr) -> Callable[[set[str]], bool]:
-    """Does the node carry these arguments and no others? What we do not read must not be dropped silently."""
-    given = {name for name, value in node.args.items() if value not in (None, [], False)}
-    return lambda allowed: given <= allowed
+def _known(node: exp.Expr, clause: str, inner: Inner) -> Typed:
+    name, arguments = READ_AS[type(node)]
+    if not given(node) <= {*arguments, *_HARMLESS} or not all(node.args.get(argument) for argument in arguments):
+        raise refused(node, clause)
+    read = [inner(node.args[argument]) for argument in arguments]
+    if name in ("rlike", "like", "ilike"):
+        _check_pattern(name, read[1][0], clause)
+    return call(name, read, clause)
 
 
-def _digits(node: exp.Expr, clause: str) -> tuple[Expression, Kind]:
+_HARMLESS: Final = ("big_int", "safe", "coalesce", "typed", "is_nvl", "null_if_pos_overflow")
+"""What sqlglot notes of a dialect, and what changes nothing here: of division, that / is never of whole numbers."""
+
+
+def _check_pattern(name: str, pattern: Expression, clause: str) -> None:
+    if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        raise QueryError(f"{clause}: {name.upper()}: expected a pattern in quotes")
+    if name == "rlike":
+        try:
+            check_regex(pattern.value)
+        except QueryError as error:
+            raise QueryError(f"{clause}: {error}") from error
+
+
+def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # noqa: C901  (one line for each form)
+    """What is made of other functions, or takes arguments in a way of its own."""
+    kind = type(node)
+    only = given(node)
+    if kind in _LISTS and only <= {"this", "expressions", "is_nvl", "ignore_nulls", "safe", "coalesce"}:
+        first = [] if node.this is None else [node.this]
+        return call(_LISTS[kind], _all(inner, [*first, *node.expressions], clause), clause)
+    if kind is exp.In and only <= {"this", "expressions"}:
+        return call("in", _all(inner, [node.this, *node.expressions], clause), clause)
+    if kind is exp.Is and isinstance(node.expression, exp.Null):
+        return call("is_null", [inner(node.this)], clause)
+    if kind is exp.Is and isinstance(node.expression, exp.Boolean):
+        return call("<=>", [inner(node.this), inner(node.expression)], clause)
+    if kind is exp.NullSafeNEQ:
+        return call("not", [call("<=>", [inner(node.this), inner(node.expression)], clause)], clause)
+    if kind is exp.Case:
+        return _case(node, clause, inner)
+    if kind is exp.If:
+        return _if(inner(node.this), node.args.get("true"), node.args.get("false"), clause, inner)
+    if kind is exp.Nvl2:
+        is_there = call("not", [call("is_null", [inner(node.this)], clause)], clause)
+        return _if(is_there, node.args.get("true"), node.args.get("false"), clause, inner)
+    if kind is exp.Nullif:
+        value = inner(node.this)
+        return _branches([(call("=", [value, inner(node.expression)], clause), (Literal(None), None))], value, clause)
+    if kind is exp.Round and only <= {"this", "decimals"}:
+        return call("round", [inner(node.this), _digits(node, clause)], clause)
+    if kind is exp.Trim and only <= {"this", "position"}:
+        return call({"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim"), [inner(node.this)], clause)
+    if kind is exp.Substring:
+        length = node.args.get("length")
+        rest = (Literal(_TEXT_LENGTH), NUMBER) if length is None else inner(length)
+        return call("substring", [inner(node.this), inner(node.args["start"]), rest], clause)
+    if kind is exp.Pi:
+        return Literal(math.pi), NUMBER
+    if kind is exp.Anonymous:
+        return _by_name(node, clause, inner)
+    return None
+
+
+_LISTS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Least: "least", exp.Greatest: "greatest", exp.Coalesce: "coalesce", exp.Concat: "concat",
+}  # fmt: skip
+_TEXT_LENGTH: Final = 1_000_000
+"""Longer than any text."""
+
+
+def _by_name(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:
+    name = str(node.this).lower()
+    if name == "isnotnull" and len(node.expressions) == 1:
+        return call("not", [call("is_null", [inner(node.expressions[0])], clause)], clause)
+    if name in READ_BY_NAME:
+        ours = READ_BY_NAME[name]
+        if len(node.expressions) != len(FUNCTIONS[ours].takes):
+            raise QueryError(f"{clause}: {name} takes {len(FUNCTIONS[ours].takes)} arguments")
+        return call(ours, [inner(one) for one in node.expressions], clause)
+    return None
+
+
+def given(node: exp.Expr) -> set[str]:
+    """The arguments that a node carries. What we do not read must not be dropped silently."""
+    return {name for name, value in node.args.items() if value not in (None, [], False)}
+
+
+def _digits(node: exp.Expr, clause: str) -> Typed:
     digits = node.args.get("decimals")
     if digits is None:
-        return Literal(0), _N
+        return Literal(0), NUMBER
     if isinstance(digits, exp.Literal) and not digits.is_string and digits.this.isdigit() and int(digits.this) <= 15:
-        return Literal(int(digits.this)), _N
+        return Literal(int(digits.this)), NUMBER
     raise QueryError(f"{clause}: round(x, digits): expected digits from 0 to 15")
 
 
-def _all(inner: Inner, nodes: Sequence[exp.Expr], clause: str) -> list[tuple[Expression, Kind]]:
+def _all(inner: Inner, nodes: Sequence[exp.Expr], clause: str) -> list[Typed]:
     if len(nodes) > LIST_MAX:
         raise QueryError(f"{clause}: a list of {len(nodes)}: expected at most {LIST_MAX}")
     return [inner(node) for node in nodes]
 
 
+_NO_AGGREGATES: Final[Mapping[type[exp.Expr], str]] = {
+    exp.ArrayUniqueAgg: "collect_set keeps every value for ever more; use approx_top_k(x, k) or approx_count_distinct(x)",
+    exp.ArrayAgg: "collect_list keeps every value for ever more; the readings themselves are in the stream, or use approx_top_k(x, k)",
+}
+_NO_FUNCTIONS: Final[Mapping[str, str]] = {
+    "current_timestamp": "the time of a result would depend on when it is computed; use event_time, or received_at in window(…)",
+    "now": "the time of a result would depend on when it is computed; use event_time, or received_at in window(…)",
+    "rand": "a result must be the same when it is computed again; use a hash-like condition on a field",
+    "uuid": "a result must be the same when it is computed again",
+}
+
+
 def refused(node: exp.Expr, clause: str) -> QueryError:
     """A sentence for what is not allowed."""
-    text = node.sql()[:60]
+    text = sql_of(node)
     if isinstance(node, exp.Subquery | exp.Query) or node.find(exp.Query):
         return QueryError(f"{clause}: {text!r} is a subquery: expected an expression over the fields of one stream")
-    if isinstance(node, exp.AggFunc):
-        return QueryError(f"{clause}: aggregate {text!r} is only possible alone in SELECT")
     if isinstance(node, exp.Window):
-        return QueryError(f"{clause}: {text!r}: OVER is not supported; windows of time are written in GROUP BY")
+        return QueryError(
+            f"{clause}: {text!r}: OVER is not supported; group by window(…) and a key, and use first(x), last(x), min_by(x, y) …"
+        )
     name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(node, exp.Func) else ""
-    allowed = sorted(function for function in FUNCTIONS if function.isidentifier())
+    advice = _NO_AGGREGATES.get(type(node)) or _NO_FUNCTIONS.get(name.lower())
+    if advice is not None:
+        return QueryError(f"{clause}: {text!r} is not possible: {advice}")
+    if isinstance(node, exp.AggFunc):
+        return QueryError(f"{clause}: aggregate {text!r} is only possible in SELECT, HAVING and ORDER BY, and not within another one")
+    if isinstance(node, exp.Interval):
+        return QueryError(
+            f"{clause}: {text!r}: an interval is only possible as the size of a window; times are compared in ms: unix_millis(x)"
+        )
+    allowed = sorted(NAMES)
     close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
     expected = f"did you mean {close[0]}?" if close else f"expected + - * / % comparisons, LIKE, CASE or one of {', '.join(allowed)}"
     return QueryError(f"{clause}: {what}: {expected}")
 
 
-def _field(node: exp.Expr, scope: Scope, clause: str) -> tuple[Expression, Kind]:
-    if set(filter(node.args.get, node.args)) != {"this"} or not isinstance(node.this, exp.Identifier):
-        raise QueryError(f"{clause}: {node.sql()[:60]!r}: expected a plain field name")
+def sql_of(node: exp.Expr) -> str:
+    """A node's text, for error texts."""
+    return node.sql(dialect="spark")[:60]
+
+
+def _field(node: exp.Expr, scope: Scope, clause: str) -> Typed:
+    if given(node) != {"this"} or not isinstance(node.this, exp.Identifier):
+        raise QueryError(f"{clause}: {sql_of(node)!r}: expected a plain field name")
     name = node.this.name
     try:
-        return Field(name), scope.kind(name)
+        return Field(TIMES.get(name, name)), scope.kind(name)
     except QueryError as error:
         raise QueryError(f"{clause}: {error}") from error
 
 
-def _literal(node: exp.Expr) -> tuple[Expression, Kind]:
+def _literal(node: exp.Expr) -> Typed:
     if isinstance(node, exp.Null):
         return Literal(None), None
     if isinstance(node, exp.Boolean):
-        return Literal(bool(node.this)), _B
+        return Literal(bool(node.this)), BOOLEAN
     if node.args.get("is_string"):
-        return Literal(str(node.this)), _S
-    return Literal(number(str(node.this))), _N
+        return Literal(str(node.this)), STRING
+    return Literal(number(str(node.this))), NUMBER
 
 
 def number(text: str) -> float:
@@ -242,37 +321,151 @@ def number(text: str) -> float:
         raise QueryError(f"{text[:40]!r} is not a number") from error
 
 
-def _case(node: exp.Expr, clause: str, inner: Inner) -> tuple[Expression, Kind]:
-    if node.this is not None:
-        raise QueryError(f"{clause}: expected CASE WHEN condition THEN value … ELSE value END")
+def _case(node: exp.Expr, clause: str, inner: Inner) -> Typed:
+    subject = None if node.this is None else inner(node.this)
     branches = node.args.get("ifs") or []
     conditions = [inner(branch.this) for branch in branches]
+    if subject is not None:
+        conditions = [call("=", [subject, condition], clause) for condition in conditions]
     values = [inner(branch.args["true"]) for branch in branches]
     default = node.args.get("default")
-    values.append((Literal(None), None) if default is None else inner(default))
-    _check_kinds("CASE condition", [kind for _, kind in conditions], _B, clause)
-    kind = _one_kind("CASE", [kind for _, kind in values], clause)
-    arguments = [part for pair in zip(conditions, values, strict=False) for part in pair] + [values[-1]]
-    return Call("case", tuple(argument for argument, _ in arguments)), kind
+    return _branches(list(zip(conditions, values, strict=True)), (Literal(None), None) if default is None else inner(default), clause)
 
 
-def _call(function: str, arguments: Sequence[tuple[Expression, Kind]], clause: str) -> tuple[Expression, Kind]:
+def _if(condition: Typed, true: exp.Expr | None, false: exp.Expr | None, clause: str, inner: Inner) -> Typed:
+    if true is None:
+        raise QueryError(f"{clause}: expected if(condition, value, other)")
+    return _branches([(condition, inner(true))], (Literal(None), None) if false is None else inner(false), clause)
+
+
+def _branches(pairs: Sequence[tuple[Typed, Typed]], default: Typed, clause: str) -> Typed:
+    _check_kinds("CASE condition", [condition[1] for condition, _ in pairs], BOOLEAN, clause)
+    kind = _one_kind("CASE", [*(value[1] for _, value in pairs), default[1]], clause)
+    arguments = [part[0] for pair in pairs for part in pair] + [default[0]]
+    return Call("case", tuple(arguments)), kind
+
+
+_CASTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "number": ("DOUBLE", "FLOAT", "DECIMAL"),
+    "whole": ("INT", "BIGINT", "SMALLINT", "TINYINT"),
+    "string": ("TEXT", "VARCHAR", "CHAR"),
+    "time": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"),
+    "date": ("DATE",),
+}
+
+
+def _cast(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed:
+    wanted = str(getattr(node.args["to"].this, "value", node.args["to"].this)).upper()
+    to = next((name for name, types in _CASTS.items() if wanted in types), None)
+    if to == "time" and isinstance(node.this, exp.Literal) and node.this.is_string:
+        return _time_literal(str(node.this.this), scope.zone, clause)
+    value, kind = inner(node.this)
+    if to == "date" and kind in (TIME, None):
+        return _date(value, scope)
+    if to in ("number", "whole"):
+        found = _as_number(value, kind, clause)
+        return (Call("truncate", (found,)), NUMBER) if to == "whole" else (found, NUMBER)
+    if to == "string" and kind is not TIME:
+        name = {NUMBER: "number_text", BOOLEAN: "boolean_text"}.get(kind)  # type: ignore[arg-type]
+        return (value if name is None else Call(name, (value,))), STRING
+    expected = "double, int, string; of a time: date, or date_format(event_time, 'yyyy-MM-dd')"
+    raise QueryError(f"{clause}: {sql_of(node)!r}: a {kind or 'value'} cannot be cast to {wanted}; expected {expected}")
+
+
+def _as_number(value: Expression, kind: Kind, clause: str) -> Expression:
+    if kind is STRING:
+        return Call("text_number", (value,))
+    if kind is BOOLEAN:
+        return Call("case", (value, Literal(1.0), Call("not", (value,)), Literal(0.0), Literal(None)))
+    if kind is TIME:
+        raise QueryError(f"{clause}: a time is no number; use unix_millis(event_time) or unix_timestamp(event_time)")
+    return value
+
+
+def _time_literal(text: str, zone: str, clause: str) -> Typed:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise QueryError(f"{clause}: {text[:40]!r} is no time; expected e.g. TIMESTAMP '2026-09-21 14:00:00'") from error
+    at = at if at.tzinfo is not None else at.replace(tzinfo=ZoneInfo(zone))
+    return Literal(int(at.timestamp() * 1000)), TIME
+
+
+def _of_time(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed | None:
+    """Functions of a time: hour(event_time), date_trunc, date_format …"""
+    kind = type(node)
+    zone: Typed = (Literal(scope.zone), STRING)
+    if kind in TIME_PARTS:
+        return call(TIME_PARTS[kind], [inner(_bare_time(node.this)), zone], clause)
+    if kind is exp.Extract and str(node.this).lower() in TIME_UNITS:
+        part = {"week": "weekofyear"}.get(str(node.this).lower(), str(node.this).lower())
+        return call(part, [inner(node.expression), zone], clause)
+    if kind is exp.Anonymous and str(node.this).lower() == "weekday" and len(node.expressions) == 1:
+        return call("weekday", [inner(node.expressions[0]), zone], clause)
+    if kind is exp.TimestampTrunc:
+        return call("date_trunc", [inner(node.this), (Literal(trunc_unit(node, clause)), STRING), zone], clause)
+    if kind is exp.TsOrDsToDate:
+        return _date(inner(node.this)[0], scope)
+    if kind is exp.TimeToStr:
+        return call("date_format", [inner(_bare_time(node.this)), (Literal(_pattern(node, clause)), STRING), zone], clause)
+    if kind is exp.StrToUnix:
+        return call("unix_seconds", [inner(node.this)], clause)
+    return None
+
+
+def trunc_unit(node: exp.Expr, clause: str) -> str:
+    """The unit of a date_trunc; raises QueryError."""
+    unit = str(node.args["unit"].name).lower()
+    if unit not in TIME_UNITS:
+        raise QueryError(f"{clause}: date_trunc({unit[:40]!r}, …): expected one of {', '.join(TIME_UNITS)}")
+    return unit
+
+
+def _bare_time(node: exp.Expr) -> exp.Expr:
+    """Without the conversions that sqlglot puts around the argument."""
+    while isinstance(node, exp.TsOrDsToDate | exp.TimeStrToTime):
+        node = node.this
+    return node
+
+
+def _date(value: Expression, scope: Scope) -> Typed:
+    return Call("date_format", (value, Literal("%Y-%m-%d"), Literal(scope.zone))), STRING
+
+
+def _pattern(node: exp.Expr, clause: str) -> str:
+    pattern = re.sub(r"(%[mdHMS])strict", r"\1", str(node.args["format"].this))  # sqlglot's mark of two digits
+    if re.fullmatch("(?:" + "|".join(DATE_PATTERN) + r"|[-/:. _T])+", pattern) is None:
+        raise QueryError(f"{clause}: date_format: expected a pattern of yyyy MM dd HH mm ss and - / : . _, e.g. 'yyyy-MM-dd HH:mm'")
+    return pattern
+
+
+def call(function: str, arguments: Sequence[Typed], clause: str) -> Typed:
+    """A call with its type; raises QueryError where an argument has another type."""
     signature = FUNCTIONS[function]
     kinds = [kind for _, kind in arguments]
     same: Kind = None
-    if _SAME in signature.takes:
+    if SAME in signature.takes:
         same = _one_kind(function, kinds, clause)
     else:
-        for taken, kind in zip(signature.takes, kinds, strict=True):
+        for taken, kind in zip(_taken(signature, len(kinds)), kinds, strict=True):
             _check_kinds(function, [kind], taken, clause)
-    gives = same if signature.gives == _SAME else FieldType(signature.gives)
+    gives = same if signature.gives == SAME else _kind(signature.gives)
     return Call(function, tuple(argument for argument, _ in arguments)), gives
 
 
-def _check_kinds(what: str, kinds: Sequence[Kind], expected: FieldType | str, clause: str) -> None:
+def _kind(name: FieldType | TimeKind | str) -> Kind:
+    return TIME if name == TIME else FieldType(name)
+
+
+def _taken(signature: Signature, count: int) -> Sequence[FieldType | TimeKind | str]:
+    return signature.takes * count if signature.repeats else signature.takes
+
+
+def _check_kinds(what: str, kinds: Sequence[Kind], expected: FieldType | TimeKind | str, clause: str) -> None:
     for kind in kinds:
         if kind is not None and kind != expected:
-            raise QueryError(f"{clause}: {what} takes a {expected}, found a {kind}")
+            hint = "; use cast(x AS string)" if expected == STRING and what == "concat" else ""
+            raise QueryError(f"{clause}: {what} takes a {expected}, found a {kind}{hint}")
 
 
 def _one_kind(what: str, kinds: Sequence[Kind], clause: str) -> Kind:

@@ -6,15 +6,20 @@ needs beside its Arrow table is SLICE_ROWS rows, however many it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgewake.cloud.analysis.emit import Batch, Broken, Output, closed, watermark
+from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.analysis.expressions import Field
+from edgewake.cloud.analysis.functions import TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.analysis.told import Place, Ranked, Told
 from edgewake.protocol import result
 from edgewake.protocol.stream import FieldType
 
@@ -23,6 +28,7 @@ NUMBER_DIGITS: Final = 15
 """Digits of a sum or mean that is no whole number: partials are added in any order, which changes the 16th."""
 WHOLE_MAX: Final = 2.0**53
 """Whole numbers below it are exact in a double, so their sums do not depend on the order of adding."""
+_INCOMPLETE: Final = ',"complete":false'
 _PLACE: Final = ("window_start", "window_end", "key")
 
 
@@ -40,19 +46,149 @@ def results(rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float
 
 def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
     query = registered.query
-    before, after = closed(query, batch.top_before), watermark(query, batch.top)
+    before = closed(query, batch.top_before)
     if before is not None:
         rows = rows.filter(pc.greater(rows["window_end"], before))
     parts = _parts(rows, query)
-    ends = _ends(batch, complete_from=batch.complete_from.get(registered.label), final_to=after)
-    text = _template(query)
+    told = None
+    if query.having is not None or query.limit is not None:
+        told = batch.told.setdefault(registered.label, Told(batch.unknown_to))
+        told.forget(before)
+    tell = _Teller(registered, batch, told)
+    changed: set[tuple[int, int]] = set()
     for at in range(0, parts[0].num_rows, SLICE_ROWS):
         slices = [part.slice(at, SLICE_ROWS) for part in parts]
-        columns = [_column(aggregate, slices, ranks) for aggregate in query.aggregates]
-        places = [slices[0][name].to_pylist() for name in _PLACE]
+        for row in _rows(query, slices, ranks):
+            if query.limit is None:
+                yield from tell.row(row)
+            else:
+                tell.put(row)
+                changed.add((row.start, row.end))
+    for window in sorted(changed):
+        yield from tell.window(window)
+
+
+class _Row(NamedTuple):
+    """A row before it is told."""
+
+    start: int
+    end: int
+    key: str
+    passes: bool
+    rank: tuple[Any, ...]
+    values: Sequence[Any]
+    """Of the outputs, as `%s` makes JSON of them."""
+
+
+def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> Iterator[_Row]:
+    by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
+    direct = [by_name.get(output.expression.name) if isinstance(output.expression, Field) else None for output in query.outputs]
+    columns = [None if aggregate is None else _column(aggregate, slices, ranks) for aggregate in direct]
+    places = [slices[0][name].to_pylist() for name in _PLACE]
+    if query.having is None and query.limit is None and all(column is not None for column in columns):
         for start, end, key, *values in zip(*places, *columns, strict=True):
-            value = text % (start, end, "," + key[1:-1] if len(key) > 2 else "", *values, ends(start, end))
-            yield Output(registered.topic, result.result_key(start, end, key), value.encode(), result.KIND_HEADERS)
+            yield _Row(start, end, key, True, (), values)
+        return
+    names = ("window_start", "window_end", *(key.name for key in query.keys), *by_name)
+    at = {name: i for i, name in enumerate(names)}
+    made = [
+        _computed(evaluated(output.expression, at)) if column is None else _shown(column)
+        for output, column in zip(query.outputs, columns, strict=True)
+    ]
+    having = None if query.having is None else evaluated(query.having, at)
+    order = [(evaluated(one.expression, at), one.descending) for one in query.order]
+    raw = [_raw(aggregate, slices, ranks) for aggregate in query.aggregates]
+    for i, (start, end, key) in enumerate(zip(*places, strict=True)):
+        group = orjson.loads(key)
+        row = (start, end, *(group[one.name] for one in query.keys), *(column[i] for column in raw))
+        values = [make(i, row) for make in made]
+        rank = tuple(part for compute, descending in order for part in _rank(compute(row), descending=descending))
+        yield _Row(start, end, key, having is None or having(row) is True, rank, values)
+
+
+def _computed(compute: Evaluated) -> Callable[[int, Row], Any]:
+    return lambda _, row: _json(compute(row))
+
+
+def _shown(column: Sequence[Any]) -> Callable[[int, Row], Any]:
+    return lambda i, _: column[i]
+
+
+def _rank(value: Any, *, descending: bool) -> tuple[bool, Any]:
+    """Sorts as SQL does, but for nulls, which come last in both directions."""
+    if value is None:
+        return True, 0
+    if isinstance(value, str):
+        return False, _Backwards(value) if descending else value
+    return False, -value if descending else value
+
+
+class _Backwards(str):
+    """A text that sorts the other way round."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+class _Teller:
+    """Makes the records of rows, and of rows that are none any more."""
+
+    def __init__(self, registered: Registered, batch: Batch, told: Told | None) -> None:
+        query = registered.query
+        self._query, self._topic, self._told, self._revision = query, registered.topic, told, batch.revision
+        self._complete_from = batch.complete_from.get(registered.label)
+        self._ends = _ends(batch, complete_from=self._complete_from, final_to=watermark(query, batch.top))
+        self._text = _template(query)
+
+    def row(self, row: _Row) -> Iterator[Output]:
+        """The record of a row that changed; none where HAVING lets nothing through and nothing was told."""
+        place = row.start, row.end, row.key
+        if row.passes:
+            if self._told is not None:
+                self._told.tell(place, "told", self._revision)
+            yield self._output(place, self._body(row), self._ends(row.start, row.end))
+        elif self._told is not None and not self._told.stands(place, "", self._revision):
+            yield self._withdrawn(place)
+
+    def put(self, row: _Row) -> None:
+        """Keep a row of a window with LIMIT."""
+        assert self._told is not None
+        self._told.put((row.start, row.end, row.key), Ranked(row.rank, self._body(row)) if row.passes else None)
+
+    def window(self, window: tuple[int, int]) -> Iterator[Output]:
+        """What changed among the first rows of a window with LIMIT."""
+        told, limit = self._told, self._query.limit
+        assert told is not None
+        assert limit is not None
+        first = dict(told.first(window, limit))
+        end = self._ends(*window)
+        if told.is_unknown(window[0]) and _INCOMPLETE not in end:
+            end += _INCOMPLETE
+        for group in told.told_of(window):
+            place = (*window, group)
+            if group not in first and not told.stands(place, "", self._revision):
+                yield self._withdrawn(place)
+        for group, text in first.items():
+            place = (*window, group)
+            if not told.stands(place, text, self._revision):
+                told.tell(place, text, self._revision)
+                yield self._output(place, text, end)
+
+    def _body(self, row: _Row) -> str:
+        return self._text % (row.start, row.end, "," + row.key[1:-1] if len(row.key) > 2 else "", *row.values)
+
+    def _withdrawn(self, place: Place) -> Output:
+        assert self._told is not None
+        self._told.tell(place, "", self._revision)
+        start, end, key = place
+        group = "," + key[1:-1] if len(key) > 2 else ""
+        body = f'{{"query":"{self._query.name}","window_start":{start},"window_end":{end}{group},"withdrawn":true'
+        return self._output(place, body, self._ends(start, end))
+
+    def _output(self, place: Place, body: str, end: str) -> Output:
+        return Output(self._topic, result.result_key(*place), f"{body}{end}}}".encode(), result.KIND_HEADERS)
 
 
 def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
@@ -67,8 +203,8 @@ def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
 
 
 def _template(query: Query) -> str:
-    values = "".join(f',"{aggregate.name}":%s' for aggregate in query.aggregates)
-    return f'{{"query":"{query.name}","window_start":%d,"window_end":%d%s{values}%s}}'
+    values = "".join(f',"{output.name}":%s' for output in query.outputs)
+    return f'{{"query":"{query.name}","window_start":%d,"window_end":%d%s{values}'
 
 
 class _ends:  # noqa: N801  (a function with its constants made once for each query)
@@ -81,7 +217,7 @@ class _ends:  # noqa: N801  (a function with its constants made once for each qu
 
     def __call__(self, start: int, end: int) -> str:
         text = self._final if self._final_to is not None and end <= self._final_to else self._open
-        return text + ',"complete":false' if self._complete_from is not None and start < self._complete_from else text
+        return text + _INCOMPLETE if self._complete_from is not None and start < self._complete_from else text
 
 
 def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
@@ -89,8 +225,8 @@ def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[flo
     function = aggregate.function
     if function == "count_all":
         return _texts(parts[0]["readings"])
-    if function in ("distinct", "quantile", "top_k"):
-        return _sketch_column(aggregate, parts[aggregate.slot], ranks)
+    if function in _OF_A_PART:
+        return _part_column(aggregate, parts[aggregate.slot], ranks)
     part, i = divmod(aggregate.slot, NUMBERS_PER_TAG)
     rows = parts[part]
     if function == "avg":
@@ -100,14 +236,45 @@ def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[flo
     return _sums(column) if function == "sum" else _texts(column)
 
 
-def _sketch_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -> list[Any]:
-    if aggregate.function == "distinct":
+_OF_A_PART: Final = ("distinct", "quantile", "quantiles", "top_k", "variance", "most", "least")
+"""Those of which a part has one."""
+
+
+def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -> list[Any]:
+    function = aggregate.function
+    if function == "distinct":
         return _texts(rows["distinct"])
-    if aggregate.function == "quantile":
-        at = ranks.index(aggregate.parameter)
-        return ["null" if each is None else each[at] for each in rows["quantiles"].to_pylist()]
-    k = int(aggregate.parameter)
+    if function == "variance":
+        return _sums(rows["variance"])
+    if function in ("most", "least"):
+        return [_json(_extreme(value, aggregate.kind)) for value in rows[function].to_pylist()]
+    if function in ("quantile", "quantiles"):
+        at = [ranks.index(rank) for rank in aggregate.parameters]
+        found = [[None] * len(at) if each is None else [each[i] for i in at] for each in rows["quantiles"].to_pylist()]
+        return [_json(each[0] if function == "quantile" else each) for each in found]
+    k = int(aggregate.parameters[0])
     return [orjson.dumps(top_items(items, k, aggregate.kind)).decode() for items in rows["top"].to_pylist()]
+
+
+def _extreme(value: dict[str, Any] | None, kind: Kind) -> str | float | bool | None:
+    if value is None:
+        return None
+    if kind is FieldType.BOOLEAN:
+        return bool(value["text"] == "true")
+    found: str | float = value["text"] if kind is FieldType.STRING else int(value["number"]) if kind is TIME else value["number"]
+    return found
+
+
+def _raw(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
+    """The aggregate's values as an expression takes them: those that a result would show."""
+    return [None if text == "null" else orjson.loads(text) if isinstance(text, str) else text for text in _column(aggregate, parts, ranks)]
+
+
+def _json(value: Any) -> str:
+    """A value as JSON. A number computed from sums has their digits."""
+    if isinstance(value, float):
+        return rounded(value) if isfinite(value) else "null"
+    return orjson.dumps(value).decode()
 
 
 def _texts(values: pa.ChunkedArray) -> list[float | str]:
@@ -125,13 +292,13 @@ def rounded(number: float) -> str:
     return repr(number) if number.is_integer() and -WHOLE_MAX < number < WHOLE_MAX else f"{number:.{NUMBER_DIGITS}g}"
 
 
-def top_items(items: Iterable[dict[str, Any]], k: int, kind: FieldType | None) -> list[dict[str, Any]]:
+def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[str, Any]]:
     """The k most frequent items, [{"item":…,"count":…}], most frequent first; equal ones by their text."""
     known = sorted((item for item in items if item["item"] is not None), key=lambda item: (-item["count"], item["item"]))
     return [{"item": _item(item["item"], kind), "count": item["count"]} for item in known[:k]]
 
 
-def _item(text: str, kind: FieldType | None) -> str | float | bool:
+def _item(text: str, kind: Kind) -> str | float | bool:
     if kind is FieldType.NUMBER:
         number: float = orjson.loads(text)
         return number

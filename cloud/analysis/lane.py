@@ -23,11 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, is_ahead, novelty
 from edgewake.cloud.analysis.batch_range import as_text
-from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, sync_offsets
+from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
+from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
-from edgewake.cloud.analysis.pipeline import Job, LaneKind
+from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, LaneKind
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
+from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.security import spark_options
@@ -105,6 +107,8 @@ class Lane:
     job: Job
     clock: Clock
     counters: Counters = field(default_factory=Counters)
+    told: dict[str, Told] = field(default_factory=dict)
+    """What is remembered of results, query by query, from one start of the lane to the next."""
 
     def __post_init__(self) -> None:
         self.name = f"{self.job.stream}-{self.job.kind}"
@@ -121,6 +125,7 @@ class Lane:
         self._partitions = 1
         self._tops: dict[int, int] = {}
         self._received_at: dict[int, int] = {}
+        self._unknown_to: int | None = None
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -135,10 +140,15 @@ class Lane:
         self._ends = Ends(self.config.kafka, self.topic)
         new = LaneRecord(stream=self.job.stream, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
+        if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
+            log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         self._record = self._begin(record)
         self._tops = dict(self._record.tops)
+        for label in self.told.keys() - {registered.label for registered in self.job.queries}:
+            del self.told[label]
+        self._unknown_to = None if self._record.top is None else self.clock.now_ms() + AHEAD_MS_MAX
         self._partitions = max(1, self._ends.partitions())
         changed = self.job.graph(source(self.session, self.config, self.topic), self._partitions)
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
@@ -282,6 +292,8 @@ class Lane:
             top_before=record.top,
             top=self._progress_of_time(offsets, left) if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
+            told=self.told,
+            unknown_to=self._unknown_to,
         )
         late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)

@@ -18,6 +18,7 @@ from edgewake.cloud.analysis.clock_correction import correct, corrected
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.tags import passes
+from edgewake.cloud.analysis.window_columns import bounds, contains
 from edgewake.protocol.stream import FieldType
 
 OBSERVED: Final = "frames"
@@ -90,12 +91,12 @@ def late_windows(
 
 def _windows(place: int, query: Query, closed: int) -> Column:
     """The closed windows of a reading, as array<struct<place, start, end>>."""
-    t = F.col("t")
-    latest = t - F.pmod(t, F.lit(query.slide_ms).cast("bigint"))
-    starts = [latest - hops * query.slide_ms for hops in range(query.size_ms // query.slide_ms)]
-    windows = F.array(
-        *[F.struct(F.lit(place).alias("place"), start.alias("start"), (start + query.size_ms).alias("end")) for start in starts]
-    )
-    is_late = passes(query, F.col) & (starts[-1] + query.size_ms <= closed)
+    made = []
+    for hops in range(query.window.hops):
+        start, end = bounds(query.window, hops)
+        window, is_in = F.struct(F.lit(place).alias("place"), start.alias("start"), end.alias("end")), contains(query.window, hops)
+        made.append(window if is_in is None else F.when(is_in, window))
+    windows = F.array(*made)
+    is_late = passes(query, F.col) & (bounds(query.window, query.window.hops - 1)[1] <= closed)
     none = F.array().cast("array<struct<place:int,start:bigint,end:bigint>>")
-    return F.when(is_late, F.filter(windows, lambda window: window["end"] <= closed)).otherwise(none)
+    return F.when(is_late, F.filter(windows, lambda window: window.isNotNull() & (window["end"] <= closed))).otherwise(none)

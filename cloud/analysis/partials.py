@@ -25,9 +25,12 @@ TOP_ITEMS_MAX: Final = 1024
 
 
 def aggregate(tagged: DataFrame, *, sketches: bool) -> DataFrame:
-    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, with sketches also hll, kll, top."""
+    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, with sketches also variance, most, least,
+    hll, kll, top.
+    """
     made = [F.count(F.lit(1)).alias("readings"), *numbers()]
     if sketches:
+        made += [F.var_pop("measure").alias("variance"), F.max("extreme").alias("most"), F.min("extreme").alias("least")]
         made += sketch_columns("item", "quantity", "top_item")
     return tagged.groupBy(*TAG_COLUMNS).agg(*made)
 

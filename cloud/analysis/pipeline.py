@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,6 +30,10 @@ class LaneKind(StrEnum):
     PLAIN = "plain"
     SKETCH = "sketch"
     SUMMARY = SUMMARY_LANE
+
+
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 1}
+"""Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
 class Job(Protocol):
@@ -67,12 +71,12 @@ class QueryJob:
     def ranks(self) -> tuple[float, ...]:
         """Ranks of all quantiles, ascending."""
         aggregates = [a for registered in self.queries for a in registered.query.aggregates]
-        return tuple(sorted({a.parameter for a in aggregates if a.function == "quantile"}))
+        return tuple(sorted({rank for a in aggregates if a.function in ("quantile", "quantiles") for rank in a.parameters}))
 
     @property
     def top_k(self) -> int:
         """Largest k of all approx_top_k."""
-        return max((int(a.parameter) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
+        return max((int(a.parameters[0]) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """See Job; out: partials.estimate."""

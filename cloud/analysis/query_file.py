@@ -10,15 +10,16 @@ A file is a comment header and one SELECT over one stream:
     WHERE value IS NOT NULL
     GROUP BY window(event_time, '1 minute'), device, metric
 
-`window(event_time, size[, slide])` is required; windows begin at multiples of the slide since 1970 UTC. Every result has
-`window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError with every fault of the file:
-its line and column, the clause, what was found and what was expected.
+A window is required: `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for the calendar's of the header's
+zone. Every result has `window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError with every
+fault of the file: its line and column, the clause, what was found and what was expected.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -29,7 +30,9 @@ from sqlglot.errors import SqlglotError
 
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream, place_of
 from edgewake.cloud.analysis.query_plan import Query
-from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, duration_ms, table_of
+from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, table_of
+from edgewake.cloud.analysis.query_shape import shaped
+from edgewake.cloud.analysis.query_windows import duration_ms, zone_of
 from edgewake.protocol.errors import QueryError, QueryFault
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
 from edgewake.protocol.query import QUERY_CHARS_MAX
@@ -44,7 +47,14 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone")
+
+
+_OTHER_DIALECTS: Final = {
+    r"\bMATCH_RECOGNIZE\b": "; MATCH_RECOGNIZE: patterns are not available, count what matters with count_if in a short window",
+    r"\bTABLE\s*\(": "; windows are written FROM stream GROUP BY window(event_time, '1 minute')",
+}
+"""What others write and is no Spark SQL (a pattern) → what to write here."""
 
 
 class _Dialect(Spark):
@@ -67,9 +77,13 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     reopen_ms = _header_ms(header.get("reopen", REOPEN_DEFAULT), "reopen", REOPEN_MS_MAX, faults)
     if select is None:
         raise faults.error()
-    check_clauses(select, faults)
+    zone = "UTC"
+    with faults.within():
+        zone = zone_of(header.get("zone", zone))
     try:
-        reader = SelectReader(select, streams, faults)
+        select = shaped(select, faults)
+        check_clauses(select, faults)
+        reader = SelectReader(select, streams, faults, zone)
         query = reader.read(
             name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
         )
@@ -85,7 +99,7 @@ def stream_of(text: str) -> str:
     _, select = _split(text, faults)
     if select is None or faults:
         raise faults.error()
-    return str(table_of(select).name)
+    return str(table_of(shaped(select, faults)).name)
 
 
 def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
@@ -111,12 +125,15 @@ def _select(text: str) -> exp.Select:
     try:
         statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
     except SqlglotError as error:
-        raise QueryError(_syntax_fault(error, text)) from error
+        fault = _syntax_fault(error, text)
+        advice = next((advice for pattern, advice in _OTHER_DIALECTS.items() if re.search(pattern, text, re.IGNORECASE)), "")
+        raise QueryError(replace(fault, detail=fault.detail + advice)) from error
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
-        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}")
+        advice = ": register a query for each SELECT" if isinstance(statements[0] if statements else None, exp.SetOperation) else ""
+        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}{advice}")
     return statements[0]
 
 

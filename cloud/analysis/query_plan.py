@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from edgewake.cloud.analysis.expressions import Expression, Kind, fields_of
+from edgewake.cloud.analysis.expressions import TIMES, Expression, fields_of
+from edgewake.cloud.analysis.functions import Kind
+from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.topics import query_topic
 
 NUMBERS_PER_TAG: Final = 2
@@ -31,17 +33,43 @@ class Unpivot:
 
 
 @dataclass(frozen=True, slots=True)
+class Extreme:
+    """The value of the reading in which `order` is largest or smallest: max_by, min_by, last, first, and max and min of texts."""
+
+    order: Expression
+    value: Expression
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A column of the result. `slot` counts within the list that its function reads: numbers, distinct, quantiles or tops."""
+    """A value that a window and group has. `slot` counts within the list that its function reads, e.g. numbers or quantiles."""
 
     name: str
+    """What outputs call it: `#0`, `#1` …, which no column can be called."""
     function: str
-    """count_all, count, sum, avg, min, max, distinct, quantile or top_k."""
+    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles or top_k."""
     slot: int = 0
-    parameter: float = 0.0
-    """The quantile's rank, or k."""
+    parameters: tuple[float, ...] = ()
+    """The ranks of quantiles, or k."""
     kind: Kind = None
-    """Type of a top_k's items."""
+    """Type of a top_k's items, or of an extreme's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result: an aggregate, or an expression over aggregates, keys and the window's times."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One expression of ORDER BY."""
+
+    expression: Expression
+    descending: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +80,20 @@ class Query:
     description: str
     lateness_ms: int
     stream: str
-    size_ms: int
-    slide_ms: int
+    window: Window
     reopen_ms: int = 0
     unpivot: Unpivot | None = None
     where: Expression | None = None
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    """Rows of a window that are told, of all its groups."""
     numbers: tuple[Expression, ...] = ()
+    moments: tuple[Expression, ...] = ()
+    extremes: tuple[Extreme, ...] = ()
     distinct: tuple[tuple[Expression, Kind], ...] = ()
     quantiles: tuple[Expression, ...] = ()
     tops: tuple[tuple[Expression, Kind], ...] = ()
@@ -67,7 +101,7 @@ class Query:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that its results have of their own."""
-        return ("window_start", "window_end", *(key.name for key in self.keys), *(aggregate.name for aggregate in self.aggregates))
+        return ("window_start", "window_end", *(key.name for key in self.keys), *(output.name for output in self.outputs))
 
     @property
     def kept_ms(self) -> int:
@@ -76,13 +110,17 @@ class Query:
 
     @property
     def has_sketches(self) -> bool:
-        """Does it need HLL, KLL or frequent items?"""
-        return bool(self.distinct or self.quantiles or self.tops)
+        """Does it need more than counts, sums, minima and maxima: sketches, moments or extremes?"""
+        return any(self._lists()[1:])
 
     @property
     def parts(self) -> int:
-        """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one sketch of a kind."""
-        return max(1, -(-len(self.numbers) // NUMBERS_PER_TAG), len(self.distinct), len(self.quantiles), len(self.tops))
+        """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one of each other kind."""
+        numbers, *others = self._lists()
+        return max(1, -(-len(numbers) // NUMBERS_PER_TAG), *map(len, others))
+
+    def _lists(self) -> tuple[tuple[object, ...], ...]:
+        return self.numbers, self.moments, self.extremes, self.distinct, self.quantiles, self.tops
 
     @property
     def fields(self) -> frozenset[str]:
@@ -90,12 +128,13 @@ class Query:
         used = {name for expression in self._expressions() for name in fields_of(expression)}
         if self.unpivot is not None:
             used = used - {self.unpivot.value, self.unpivot.metric} | set(self.unpivot.fields)
-        return frozenset(used - {"device"})
+        return frozenset(used - {"device", *TIMES.values()})
 
     def _expressions(self) -> list[Expression]:
         where = [] if self.where is None else [self.where]
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
-        return [*where, *(key.expression for key in self.keys), *self.numbers, *self.quantiles, *texts]
+        extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
+        return [*where, *(key.expression for key in self.keys), *self.numbers, *self.moments, *extremes, *self.quantiles, *texts]
 
 
 @dataclass(frozen=True, slots=True)

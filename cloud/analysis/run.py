@@ -35,6 +35,7 @@ from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, stat
 from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.summaries import SummaryJob, summarised
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
+from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.retry import Backoff
@@ -69,6 +70,7 @@ class SupervisedLane:
     backoff: Backoff
     lane: Lane | None = None
     counters: Counters = field(default_factory=Counters)
+    told: dict[str, Told] = field(default_factory=dict)
     trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
 
@@ -271,7 +273,7 @@ class Analysis:
             log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
 
     def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
-        lane = Lane(self._session, self._config, job, self._clock, place.counters)
+        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told)
         started_s = self._clock.monotonic_s()
         self._board.hand_over(registered.query.name for registered in job.queries)
         try:

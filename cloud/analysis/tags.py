@@ -7,8 +7,10 @@ UNPIVOT are more tags as well. Tags are fixed when the lane starts; the state's 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -16,10 +18,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
-from edgewake.cloud.analysis.expressions import Call, Expression, Field, Kind, Literal, fields_of, substitute
-from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Query, Registered
+from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal, fields_of, substitute
+from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
+from edgewake.cloud.analysis.window_columns import bounds, contains
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
+SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
+"""What a tag has for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, string, double,
+string."""
 
 Keys = tuple[tuple[str, Expression], ...]
 T = TypeVar("T")
@@ -37,6 +44,8 @@ class Tag:
     where: Expression | None
     keys: Keys
     numbers: tuple[Expression, ...]
+    moment: Expression | None
+    extreme: Extreme | None
     distinct: tuple[Expression, Kind] | None
     quantile: Expression | None
     top: tuple[Expression, Kind] | None
@@ -50,7 +59,7 @@ def tags_of(registered: Registered) -> Iterator[Tag]:
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
         for part in range(query.parts):
             numbers = query.numbers[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]
-            for hops in range(query.size_ms // query.slide_ms):
+            for hops in range(query.window.hops):
                 yield Tag(
                     id=registered.id,
                     part=part,
@@ -59,6 +68,8 @@ def tags_of(registered: Registered) -> Iterator[Tag]:
                     where=where,
                     keys=keys,
                     numbers=tuple(substitute(number, values) for number in numbers),
+                    moment=None if part >= len(query.moments) else substitute(query.moments[part], values),
+                    extreme=None if part >= len(query.extremes) else _substituted(query.extremes[part], values),
                     distinct=_item(query.distinct, part, values),
                     quantile=None if part >= len(query.quantiles) else substitute(query.quantiles[part], values),
                     top=_item(query.tops, part, values),
@@ -79,6 +90,10 @@ def _where(query: Query, values: Mapping[str, Expression]) -> Expression | None:
         return where
     present: Expression = Call("not", (Call("is_null", (values[query.unpivot.value],)),))
     return present if where is None else Call("and", (present, where))
+
+
+def _substituted(extreme: Extreme, values: Mapping[str, Expression]) -> Extreme:
+    return Extreme(substitute(extreme.order, values), substitute(extreme.value, values), extreme.kind)
 
 
 def _item(items: Sequence[tuple[Expression, Kind]], part: int, values: Mapping[str, Expression]) -> tuple[Expression, Kind] | None:
@@ -121,7 +136,7 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
 def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool) -> DataFrame:
     """One row for each tag of each reading.
 
-    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also item, quantity, top_item.
+    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS.
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
@@ -131,15 +146,13 @@ def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], 
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
-    values = [f"x_{i}" for i in range(NUMBERS_PER_TAG)] + (["item", "quantity", "top_item"] if sketches else [])
+    values = [f"x_{i}" for i in range(NUMBERS_PER_TAG)] + (list(SKETCH_INPUTS) if sketches else [])
     return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
 def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:
     query = tag.query
-    t = F.col("t")
-    start = t - F.pmod(t, F.lit(query.slide_ms).cast("bigint")) - tag.hops * query.slide_ms
-    end = start + query.size_ms
+    start, end = bounds(query.window, tag.hops)
     columns = [
         (end + query.kept_ms).alias("expires_ms"),
         F.lit(tag.id).cast("bigint").alias("query"),
@@ -150,9 +163,23 @@ def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:
         *[_double(_at(tag.numbers, i)).alias(f"x_{i}") for i in range(NUMBERS_PER_TAG)],
     ]
     if sketches:
+        columns += [_double(tag.moment).alias("measure"), _extreme(tag.extreme).alias("extreme")]
         columns += [_text(tag.distinct).alias("item"), _double(tag.quantile).alias("quantity"), _text(tag.top).alias("top_item")]
     tag_struct = F.struct(*columns)
-    return tag_struct if tag.where is None else F.when(column(tag.where, F.col), tag_struct)
+    is_in = contains(query.window, tag.hops)
+    conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
+    return F.when(reduce(operator.and_, conditions), tag_struct) if conditions else tag_struct
+
+
+def _extreme(extreme: Extreme | None) -> Column:
+    """Null where the order or the value is, so that such a reading is none."""
+    if extreme is None:
+        return F.lit(None).cast("struct<at: double, number: double, text: string>")
+    at, value = _double(extreme.order), column(extreme.value, F.col)
+    is_number = extreme.kind in (None, NUMBER, TIME)
+    number = value.cast("double") if is_number else F.lit(None).cast("double")
+    text = F.lit(None).cast("string") if is_number else F.substring(value.cast("string"), 1, TEXT_CHARS_MAX)
+    return F.when(at.isNotNull() & value.isNotNull(), F.struct(at.alias("at"), number.alias("number"), text.alias("text")))
 
 
 def _at(items: Sequence[T], i: int) -> T | None:

@@ -167,6 +167,24 @@ class Registry:
             await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
 
+    async def replace(self, name: str, text: str) -> tuple[QueryView, bool]:
+        """Put another text in a registered query's place; (view, was it another?). The new one has a topic and state of its own and
+        begins as a new registration does; the results of the old one can be read for another hour. Raises Problem or Unavailable.
+        """
+        async with self._turn:
+            existing = self.get(name)
+            if (found := self.check(text).name) != name:
+                raise Problem(
+                    422, "query_refused", f"the query file's name is {found!r}, not {name!r}; a new name needs a new registration"
+                )
+            if existing.text == text:
+                return self.view(existing, with_text=True), False
+            now_ms = max(self._clock.now_ms(), existing.registered_at + 1)
+            registration = existing.model_copy(update={"text": text, "registered_at": now_ms})
+            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [registration.topic]))
+            await self._writer.write(topics.QUERIES, name, registration)
+            return self.view(registration, with_text=True), True
+
     async def _claim(self, registration: Registration) -> None:
         """Take the name, or raise Problem(409)."""
         name, now_ms = registration.name, self._clock.now_ms()

@@ -22,7 +22,7 @@ WIDE_COLUMNS: Final = ("name", "state", "stream", "execution", "lag", "readings_
 @api_options
 @click.pass_context
 def query(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
-    """Add, check, look at and remove continuous queries."""
+    """Add, check, replace, look at and remove continuous queries."""
     context.obj = make_api
 
 
@@ -84,6 +84,23 @@ def add(api: OpsApi, file: Path, wait_s: int) -> None:
     response = api.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
     click.echo(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
+    _tell_whether_it_runs(api, found, wait_s)
+
+
+@query.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
+@shows
+def replace(api: OpsApi, file: Path, wait_s: int) -> None:
+    """Put the query in FILE in the place of the registered one of its name, and wait until it runs."""
+    text = _text_of(file)
+    name = api.ask("POST", "/v1/queries:check", body={"text": text}, about=f"{file}: ").json()["name"]
+    found = api.ask("PUT", f"/v1/queries/{name}", body={"text": text}, about=f"{file}: ").json()
+    click.echo(f"{name}: replaced", err=True)
+    _tell_whether_it_runs(api, found, wait_s)
+
+
+def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> None:
     found = _wait(api, found, wait_s)
     if found["state"] != "running":
         fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
@@ -139,4 +156,4 @@ def _advice(found: Mapping[str, Any]) -> str:
         return f"It is registered and runs by itself when that is over; `edgewake query show {name}` tells."
     if found["state"] == "paused":
         return f"`edgewake query resume {name}` lets it go on."
-    return f"Mend the file, `edgewake query remove {name}`, and add it again."
+    return f"Mend the file and `edgewake query replace` it, or give it up with `edgewake query remove {name}`."

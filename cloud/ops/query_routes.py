@@ -53,6 +53,12 @@ def router(services: Services) -> APIRouter:
         """One query, with its text."""
         return registry.view(registry.get(name), with_text=True)
 
+    @routes.put("/v1/queries/{name}", responses=problems(404, 409))
+    async def replace(name: QueryName, body: QueryText) -> QueryView:
+        """Put another text in its place, in one step: its name stays taken, others go on. The same text again changes nothing."""
+        view, _ = await registry.replace(name, body.text)
+        return view
+
     @routes.delete("/v1/queries/{name}", status_code=204, responses=problems(404, 409))
     async def remove(name: QueryName) -> None:
         """Remove a query; its results can be read for another hour."""

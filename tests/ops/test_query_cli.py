@@ -125,6 +125,33 @@ def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_fil
     assert "no query" in missing.stderr
 
 
+def test_a_query_is_replaced_in_one_step_under_its_name(ops: Ops, writer: Writer, query_file: Path) -> None:
+    name = query_file.stem
+    run(ops, "add", str(query_file), "--wait", "0")
+    before = ops.client.get(f"/v1/queries/{name}").json()
+    query_file.write_text(query_file.read_text().replace("avg(speed)", "max(speed)"))
+    assert run(ops, "add", str(query_file), "--wait", "0").returncode == 1, "another text under the name is only taken where it is meant"
+
+    replacing = subprocess.Popen(command(ops, "replace", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["registered_at"] != before["registered_at"])
+    say(writer, name, QueryState.RUNNING)
+    _, err = replacing.communicate(timeout=60)
+    assert (replacing.returncode, "replaced" in err) == (0, True), err
+    after = ops.client.get(f"/v1/queries/{name}").json()
+    assert (after["text"], after["topic"] != before["topic"]) == (query_file.read_text(), True)
+    assert [row["name"] for row in json.loads(run(ops, "list").stdout)].count(name) == 1
+
+
+def test_only_a_registered_query_is_replaced_and_only_by_one_of_its_name(ops: Ops, query_file: Path) -> None:
+    missing = run(ops, "replace", str(query_file))
+    assert (missing.returncode, "no query" in missing.stderr) == (1, True)
+    run(ops, "add", str(query_file), "--wait", "0")
+    other = query_file.read_text().replace(f"-- name: {query_file.stem}", "-- name: another_one")
+    answer = ops.client.put(f"/v1/queries/{query_file.stem}", json={"text": other})
+    assert answer.status_code == 422
+    assert "'another_one'" in answer.json()["detail"]
+
+
 def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake query` where no system runs and no key is set."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}

@@ -1,0 +1,88 @@
+"""What a lane remembers of results it told, for queries whose results can become untrue as rows: HAVING, and ORDER BY … LIMIT.
+
+A row that was told and passes no more is *withdrawn*: told once more without values, as `"withdrawn": true`. Memory is lost with the
+process. Of windows that began before, every row that does not pass may have been told, so it is withdrawn when it changes: once too often
+does no harm. Of LIMIT it is not known which other groups such a window has: its rows say `"complete": false`.
+
+Pure, but for what it remembers. A batch that is computed again leaves it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import Any, Final
+
+ROWS_MAX: Final = 200_000
+"""Rows remembered for each query, about 100 bytes each (of LIMIT 500). Beyond it: HAVING withdraws all that does not pass, LIMIT leaves the
+oldest window as it is."""
+
+Place = tuple[int, int, str]
+"""Window's start and end (ms), and the group as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A row in the order of its window."""
+
+    rank: tuple[Any, ...]
+    text: str
+
+
+@dataclass
+class Told:
+    """Of one query."""
+
+    unknown_to: int | None = None
+    """Windows that begin before it (ms) were perhaps told by a process before this one."""
+    rows: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    """What was said last of a row: its text, or "" where it was withdrawn, and the revision. A revision may be tried again, so what was
+    said under it counts as not known."""
+    windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
+    """Of LIMIT: all rows of each window that is not closed."""
+
+    def is_unknown(self, start: int) -> bool:
+        """May rows of this window have been told that are not remembered?"""
+        return self.unknown_to is not None and start < self.unknown_to
+
+    def tell(self, place: Place, text: str, revision: int) -> None:
+        """The row is told now ("": withdrawn)."""
+        if place not in self.rows and len(self.rows) >= ROWS_MAX:
+            self.unknown_to = max(place[0] + 1, self.unknown_to or 0)
+        else:
+            self.rows[place] = text, revision
+
+    def stands(self, place: Place, text: str, revision: int) -> bool:
+        """Is this what was said last of the row, in a revision before?"""
+        known = self.rows.get(place)
+        if known is None:
+            return text == "" and not self.is_unknown(place[0])
+        return known[0] == text and known[1] < revision
+
+    def put(self, place: Place, row: Ranked | None) -> None:
+        """A row of a window with LIMIT changed; None: it does not pass HAVING."""
+        start, end, group = place
+        rows = self.windows.setdefault((start, end), {})
+        if row is None:
+            rows.pop(group, None)
+        else:
+            rows[group] = row
+        if len(rows) > 1 and sum(map(len, self.windows.values())) > ROWS_MAX:
+            del self.windows[min(self.windows)]
+
+    def told_of(self, window: tuple[int, int]) -> list[str]:
+        """Groups of a window of which something was said."""
+        return [group for start, end, group in self.rows if (start, end) == window]
+
+    def first(self, window: tuple[int, int], limit: int) -> Iterator[tuple[str, str]]:
+        """Group and text of the first rows of a window."""
+        rows = self.windows.get(window, {})
+        for group, row in nsmallest(limit, rows.items(), key=lambda item: (item[1].rank, item[0])):
+            yield group, row.text
+
+    def forget(self, closed: int | None) -> None:
+        """Windows that end by then take nothing any more."""
+        if closed is not None:
+            self.rows = {place: said for place, said in self.rows.items() if place[1] > closed}
+            self.windows = {window: rows for window, rows in self.windows.items() if window[1] > closed}

@@ -1,0 +1,29 @@
+"""The windows of windows.py as Spark columns over a reading."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.columns import local, ms_of
+from edgewake.cloud.analysis.windows import Window
+
+_LENGTHS: Final = {"day": {"days": 1}, "week": {"weeks": 1}, "month": {"months": 1}, "quarter": {"months": 3}, "year": {"years": 1}}
+
+
+def bounds(window: Window, hops: int) -> tuple[Column, Column]:
+    """Start and end (ms) of the window that began `hops` windows before the latest one of a reading (columns t and received_at)."""
+    time = F.col(window.time)
+    if window.unit is None:
+        start = time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint")) - hops * window.slide_ms
+        return start, start + window.size_ms
+    begin = F.date_trunc(window.unit, local(time, window.zone))
+    end = begin + F.make_interval(**{name: F.lit(count) for name, count in _LENGTHS[window.unit].items()})
+    return ms_of(begin, window.zone), ms_of(end, window.zone)
+
+
+def contains(window: Window, hops: int) -> Column | None:
+    """Is the reading in that window? None where it always is."""
+    return None if window.divides or hops < window.hops - 1 else F.col(window.time) < bounds(window, hops)[1]

@@ -1,0 +1,63 @@
+"""Windows of time, as values: where they begin and end, and up to where they are over. Pure; window_columns.py makes them in Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from edgewake.cloud.analysis.evaluate import begin_of, local, ms_of
+
+CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
+"""Windows whose length the calendar of a zone decides. Weeks begin on Mondays."""
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One kind of window. A reading is in each window with start <= time < end.
+
+    Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the days, weeks … of a zone.
+    """
+
+    size_ms: int
+    """Of a calendar window: its longest."""
+    slide_ms: int
+    offset_ms: int = 0
+    unit: str | None = None
+    """One of CALENDAR_UNITS; None where windows are fixed."""
+    zone: str = "UTC"
+    time: str = "t"
+    """Which time of a reading counts: t (event time, corrected) or received_at."""
+
+    @property
+    def hops(self) -> int:
+        """In how many windows a reading may be."""
+        return 1 if self.unit is not None else -(-self.size_ms // self.slide_ms)
+
+    @property
+    def divides(self) -> bool:
+        """Does the slide divide the size? Then a reading is always in `hops` windows, else in one fewer at times."""
+        return self.size_ms % self.slide_ms == 0
+
+    def latest(self, time_ms: int) -> tuple[int, int]:
+        """Start and end of the window that began last at this time."""
+        if self.unit is None:
+            start = time_ms - (time_ms - self.offset_ms) % self.slide_ms
+            return start, start + self.size_ms
+        start_local = begin_of(self.unit, local(time_ms, self.zone))
+        return ms_of(start_local), ms_of(after(self.unit, start_local))
+
+    def over(self, time_ms: int) -> int:
+        """The latest time not after `time_ms` at which a window ends: all windows that end there or earlier are over."""
+        if self.unit is None:
+            return time_ms - (time_ms - self.offset_ms - self.size_ms) % self.slide_ms
+        return self.latest(time_ms)[0]
+
+
+def after(unit: str, begin: datetime) -> datetime:
+    """When the next unit of the calendar begins, in the same zone."""
+    if unit in _MONTHS:
+        month = begin.month - 1 + _MONTHS[unit]
+        return begin.replace(year=begin.year + month // 12, month=month % 12 + 1)
+    return begin + timedelta(days=7 if unit == "week" else 1)
