@@ -17,15 +17,19 @@ _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", Field
 def decode(records: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
     """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
 
-    In: partition, value (protocol/record.py). Out: partition, device, shift, received_at (by a clock that is right), t array<bigint>,
-    fields struct<name: array>.
+    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right), t
+    array<bigint>, fields struct<name: array>.
     """
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
     schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields struct<{columns or '`-`:string'}>"
     body = F.from_json(F.col("value").cast("string"), schema)
-    frames = records.select("partition", body.alias("body")).select("partition", "body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
+    frames = (
+        records.select("partition", "offset", body.alias("body"))
+        .select("partition", "offset", "body.*")
+        .where(F.col("t").isNotNull() & (F.size("t") > 0))
+    )
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
-    return frames.select("partition", "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
+    return frames.select("partition", "offset", "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
 
 
 def rows(fields: Mapping[str, FieldType]) -> Column:
@@ -34,11 +38,14 @@ def rows(fields: Mapping[str, FieldType]) -> Column:
     return F.arrays_zip(F.col("t").alias("t"), *[column.alias(name) for name, column in zip(sorted(fields), columns, strict=True)])
 
 
-def readings(frames: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str]) -> DataFrame:
+def readings(frames: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str], *, numbered: bool = False) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`.
+    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`, and where
+    they are `numbered` the number in the frame, from 0.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
-    each = frames.select("device", "received_at", "shift", *keep, F.explode(rows(fields)).alias("reading"))
+    each_of = F.posexplode(rows(fields)).alias("number", "reading") if numbered else F.explode(rows(fields)).alias("reading")
+    each = frames.select("device", "received_at", "shift", *keep, each_of)
+    keep = (*keep, "number") if numbered else keep
     return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", *names, *keep)

@@ -26,8 +26,9 @@ from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
-from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, LaneKind
+from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
@@ -401,7 +402,7 @@ class Lane:
                     stream=record.stream,
                     registered_at=registered.registered_at,
                     state=QueryState.RUNNING,
-                    keys=tuple(key.name for key in registered.query.keys),
+                    keys=registered.query.key_names,
                     batch=record.revision,
                     watermark=emit.watermark(registered.query, record.top),
                     offsets=offsets,

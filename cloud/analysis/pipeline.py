@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -17,22 +16,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, finish, late, partials, tags
-from edgewake.cloud.analysis.checkpoint import SUMMARY_LANE
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.protocol.stream import FieldType
 
-
-class LaneKind(StrEnum):
-    """Queries without sketches must not pay for sketches, and summaries must delay neither: each lane is a Spark query of its own."""
-
-    PLAIN = "plain"
-    SKETCH = "sketch"
-    SUMMARY = SUMMARY_LANE
-
-
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 1}
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 1, LaneKind.ROWS: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -114,16 +105,24 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
     return frames.withColumns(made) if made else frames, list(made)
 
 
-def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueryJob]:
+def jobs_of(
+    registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]
+) -> Mapping[tuple[str, LaneKind], QueryJob | RowsJob]:
     """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
-        kind = LaneKind.SKETCH if each.query.has_sketches else LaneKind.PLAIN
-        lanes.setdefault((each.query.stream, kind), []).append(each)
+        lanes.setdefault((each.query.stream, _kind(each)), []).append(each)
     return {(stream, kind): _job(stream, kind, queries, fields[stream]) for (stream, kind), queries in lanes.items()}
 
 
-def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob:
+def _kind(registered: Registered) -> LaneKind:
+    if registered.query.is_rows:
+        return LaneKind.ROWS
+    return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
+
+
+def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob | RowsJob:
     used = sorted({name for each in queries for name in each.query.fields})
-    return QueryJob(stream, kind, tuple((name, types[name]) for name in used), tuple(queries))
+    fields = tuple((name, types[name]) for name in used)
+    return RowsJob(stream, fields, tuple(queries)) if kind is LaneKind.ROWS else QueryJob(stream, kind, fields, tuple(queries))

@@ -101,7 +101,17 @@ class Query:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that its results have of their own."""
-        return ("window_start", "window_end", *(key.name for key in self.keys), *(output.name for output in self.outputs))
+        return ("window_start", "window_end", *self.key_names, *(output.name for output in self.outputs))
+
+    @property
+    def is_rows(self) -> bool:
+        """Is each reading a row of its own, without aggregates? Its window is then the millisecond that the reading is of."""
+        return not self.aggregates
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Columns that tell a window's rows apart."""
+        return ("device", "reading") if self.is_rows else tuple(key.name for key in self.keys)
 
     @property
     def kept_ms(self) -> int:
@@ -134,7 +144,8 @@ class Query:
         where = [] if self.where is None else [self.where]
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
-        return [*where, *(key.expression for key in self.keys), *self.numbers, *self.moments, *extremes, *self.quantiles, *texts]
+        rows = [output.expression for output in self.outputs] if self.is_rows else []
+        return [*rows, *where, *(key.expression for key in self.keys), *self.numbers, *self.moments, *extremes, *self.quantiles, *texts]
 
 
 @dataclass(frozen=True, slots=True)

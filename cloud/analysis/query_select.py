@@ -100,6 +100,17 @@ class SelectReader:
 
     def read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         """The query."""
+        if self._is_rows():
+            where, rows = self._where(), self._rows()
+            return Query(
+                name=name,
+                description=description,
+                lateness_ms=lateness_ms,
+                stream=self._stream,
+                window=Window(size_ms=1, slide_ms=1),
+                where=where,
+                outputs=tuple(rows),
+            )
         window, groups = self._group()
         with self._faults.within(self._select.args.get("group")):
             if window.hops * len(self._unpivot.fields if self._unpivot else "1") > TAGS_MAX:
@@ -163,6 +174,36 @@ class SelectReader:
             return {}
         kind = None if self._types is None else self._types.get(self._unpivot.fields[0])
         return {self._unpivot.value: kind, self._unpivot.metric: STRING}
+
+    def _is_rows(self) -> bool:
+        """Is each reading a row of its own?"""
+        clauses = [self._select.args.get(clause) for clause in ("group", "having", "order", "limit")]
+        columns = [node for column in self._select.expressions for node in column.walk()]
+        return not any(clauses) and not any(is_aggregate(node) for node in columns)
+
+    def _rows(self) -> list[Output]:
+        """The columns of a query without aggregates."""
+        outputs: list[Output] = []
+        with self._faults.within(self._select.args.get("from_")):
+            if self._unpivot is not None:
+                raise QueryError("UNPIVOT: only with aggregates; name the fields in SELECT")
+        for column in self._select.expressions:
+            with self._faults.within(column):
+                if (found := self._row_column(column)) is not None:
+                    outputs.append(found)
+        with self._faults.within(self._select):
+            _check_outputs(len(self._select.expressions), ["device", "reading", *(output.name for output in outputs)])
+        return outputs
+
+    def _row_column(self, column: exp.Expr) -> Output | None:
+        node = column.this if isinstance(column, exp.Alias) else column
+        if isinstance(node, exp.Star):
+            raise QueryError("SELECT *: expected the names of fields, so that a field that comes later changes no query")
+        expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
+        name = column.alias or (node.name if isinstance(node, exp.Column) else _slug(node))
+        if expression == Field("device") and name == "device":
+            return None
+        return Output(_name(name, "SELECT"), expression)
 
     def _group(self) -> tuple[Window, Sequence[exp.Expr]]:
         """The window, and the nodes of the keys."""

@@ -29,7 +29,8 @@ from edgewake.cloud.analysis.checkpoint import offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Counters, Lane, cause_of, fault_of, source
-from edgewake.cloud.analysis.pipeline import Job, LaneKind, jobs_of
+from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.status_board import StatusBoard

@@ -25,7 +25,8 @@ from edgewake.cloud.analysis import emit, late, partials
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import as_text
 from edgewake.cloud.analysis.decode import decode, readings
-from edgewake.cloud.analysis.pipeline import LaneKind, with_event_time
+from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.pipeline import with_event_time
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.stream import FieldType

@@ -194,13 +194,15 @@ def test_windows_of_the_calendar_follow_their_zone(analysis: Analysis, feed: Fee
     assert lengths == {23 * 3_600_000, 24 * 3_600_000, 25 * 3_600_000}
 
 
-def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_receipt(analysis: Analysis, feed: Feed) -> None:
+def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_the_time_at_the_bridge(
+    analysis: Analysis, feed: Feed
+) -> None:
     fill(feed)
-    odd, offset, receipt = unique("q"), unique("q"), unique("q")
+    odd, offset, received = unique("q"), unique("q"), unique("q")
     groups = {
         odd: "window(event_time, '1 minute', '7 seconds')",
         offset: "window(event_time, '1 minute', '1 minute', '17 seconds')",
-        receipt: "window(received_at, '100 milliseconds')",
+        received: "window(received_at, '100 milliseconds')",
     }
     texts = [f"-- name: {name}\nSELECT count(*) AS n FROM {feed.name} GROUP BY {group}" for name, group in groups.items()]
     analysis.run(registered(*texts, streams=[feed.stream]), feed)
@@ -217,7 +219,7 @@ def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_
 
     assert told(odd) == counted(MINUTE, 7_000, 0)
     assert told(offset) == counted(MINUTE, MINUTE, 17_000)
-    assert told(receipt) == {T0 + 5 * MINUTE: len(feed.sent)}
+    assert told(received) == {T0 + 5 * MINUTE: len(feed.sent)}
 
 
 def test_having_withdraws_what_it_let_through_before(analysis: Analysis, feed: Feed) -> None:
@@ -267,3 +269,28 @@ def test_limit_gives_the_first_rows_of_each_window(analysis: Analysis, feed: Fee
     finally:
         lane.stop()
     assert all(row.get("complete", True) for row in results(feed.config, name))
+
+
+def test_a_query_without_aggregates_gives_each_reading_that_passes_once(analysis: Analysis, feed: Feed) -> None:
+    fast, all_of = unique("q"), unique("q")
+    texts = [
+        f"-- name: {fast}\nSELECT v.device, speed, upper(street) AS street, hour(event_time) FROM {feed.name} v WHERE speed > 50 AND `on`",
+        f"-- name: {all_of}\nSELECT round(load * 2, 3) AS twice FROM {feed.name}",
+    ]
+    queries = registered(*texts, streams=[feed.stream])
+    fill(feed)
+    analysis.run(queries, feed)
+    feed.send([T0 - 86_400_000], device="late", speed=[99.0], street=['a"b'], on=[True])
+    feed.send([T0, T0], device="twins", speed=[51.0, 51.0], on=[True, True])
+    analysis.run(queries, feed)
+
+    rows = [(row["window_start"], row["device"], row["speed"], row["street"], row["hour_event_time"]) for row in results(feed.config, fast)]
+    expected = [
+        (r["t"], r["device"], r["speed"], r["street"].upper() if "street" in r else None, r["t"] // 3_600_000 % 24)
+        for r in feed.sent
+        if r.get("speed", 0) > 50 and r.get("on")
+    ]
+    assert sorted(map(str, rows)) == sorted(map(str, expected))
+    assert len({(row["device"], row["reading"]) for row in results(feed.config, all_of)}) == len(feed.sent)
+    assert all(row["final"] and row["window_end"] == row["window_start"] + 1 for row in results(feed.config, all_of))
+    assert sorted(row["twice"] or 0 for row in results(feed.config, all_of)) == sorted(round(r.get("load", 0) * 2, 3) for r in feed.sent)

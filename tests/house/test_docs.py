@@ -117,7 +117,7 @@ def test_sequence_diagrams_name_their_participants(document: str, diagram: str):
 
 @pytest.mark.parametrize("example", _blocks("docs/queries.md", "sql") + _blocks("README.md", "sql"))
 def test_query_examples_are_queries(example: str):
-    assert parse(example).aggregates
+    assert parse(example).outputs
 
 
 @pytest.mark.parametrize(
