@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from edgewake.cloud.analysis.preview import preview
+from edgewake.protocol.clock import SystemClock
 from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, truth, unique
 
 MINUTE = 60_000
@@ -294,3 +296,23 @@ def test_a_query_without_aggregates_gives_each_reading_that_passes_once(analysis
     assert len({(row["device"], row["reading"]) for row in results(feed.config, all_of)}) == len(feed.sent)
     assert all(row["final"] and row["window_end"] == row["window_start"] + 1 for row in results(feed.config, all_of))
     assert sorted(row["twice"] or 0 for row in results(feed.config, all_of)) == sorted(round(r.get("load", 0) * 2, 3) for r in feed.sent)
+
+
+def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analysis: Analysis, feed: Feed) -> None:
+    fill(feed)
+    feed.flush()
+    name = unique("q")
+    text = f"-- name: {name}\nSELECT device, count(*) AS n, stddev(speed) AS sd FROM {feed.name} GROUP BY {W}, device HAVING n > 5"
+    kafka, now_ms = analysis.config.kafka, SystemClock().now_ms()
+    found = list(preview(analysis.session, kafka, text, feed.stream, since_ms=now_ms - 600_000, now_ms=now_ms))
+    assert results(feed.config, name) == []
+    assert {row.pop("complete") for row in found} == {False}, "its windows are of a time long before"
+
+    queries = registered(text, streams=[feed.stream])
+    analysis.run(queries, feed)
+    told = truth(results(feed.config, name), "device")
+    values = ("n", "sd", "window_start", "window_end")
+    assert {place: [row[v] for v in values] for place, row in truth(found, "device").items()} == {
+        place: [row[v] for v in values] for place, row in told.items()
+    }
+    assert list(preview(analysis.session, kafka, text, feed.stream, since_ms=now_ms + 600_000, now_ms=now_ms)) == []

@@ -1,0 +1,74 @@
+"""A query's results over what a stream received in the last minutes: one batch without state, which writes nothing and disturbs nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import KafkaException, TopicPartition
+from pyspark.sql import SparkSession
+
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.batch_range import records
+from edgewake.cloud.analysis.pipeline import jobs_of
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_count
+from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.protocol import topics
+from edgewake.protocol.stream import Stream
+
+RECORDS_MAX: Final = 100_000
+"""Records (frames) of a preview, of all partitions together, the latest ones: about as much as five micro-batches."""
+
+
+Range = dict[int, tuple[int, int]]
+"""Partition → first offset and the one after the last."""
+
+
+def preview(
+    session: SparkSession, kafka: KafkaConfig, text: str, stream: Stream, *, since_ms: int, now_ms: int
+) -> Iterator[dict[str, Any]]:
+    """Results, one for each window and group, or for each reading that passes. Raises QueryError, Unavailable.
+
+    `since_ms`: when Kafka had the first record that counts. Windows that may have had readings before say `"complete": false`.
+    """
+    query = replace(parse(text, {stream.name: stream}), reopen_ms=0)
+    registered = Registered(query, now_ms)
+    topic = topics.stream_topic(stream.name)
+    found = recent(kafka, topic, since_ms)
+    if not found:
+        return
+    types = {stream.name: {name: info.type for name, info in stream.fields.items()}}
+    (job,) = jobs_of([registered], types).values()
+    starts, ends = ({topic: {p: bounds[i] for p, bounds in found.items()}} for i in (0, 1))
+    rows = job.graph(records(session, kafka, starts, ends), len(found)).toArrow()
+    step = emit.Batch(revision=1, top_before=None, top=None, complete_from={registered.label: since_ms})
+    broken: emit.Broken = {}
+    for output in job.outputs(rows, step, broken):
+        if output.topic == registered.topic and output.headers.get("kind") == b"result":
+            yield orjson.loads(output.value)
+    for why in broken.values():
+        raise ValueError(why)
+
+
+def recent(kafka: KafkaConfig, topic: str, since_ms: int) -> Range:
+    """What each partition received since then, at most RECORDS_MAX in all; without the partitions that received nothing."""
+    with closing(clients.consumer(kafka, "analysis-preview")) as consumer:
+        partitions = range(partition_count(consumer, topic))
+        asked = [TopicPartition(topic, partition, since_ms) for partition in partitions]
+        try:
+            firsts = consumer.offsets_for_times(asked, timeout=METADATA_TIMEOUT_S) if asked else []
+        except KafkaException as error:
+            raise clients.away(kafka, error.args[0]) from error
+        found: Range = {}
+        for first in firsts:
+            low, end = watermarks(consumer, topic, first.partition)
+            if first.offset >= 0:
+                found[first.partition] = max(low, first.offset, end - RECORDS_MAX // len(partitions)), end
+        return {partition: bounds for partition, bounds in found.items() if bounds[0] < bounds[1]}
