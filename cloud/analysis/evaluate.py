@@ -221,7 +221,7 @@ STRICT: Final[Mapping[str, Callable[..., Any]]] = {
     "/": operator.truediv,
     "%": _remainder,
     "div": lambda a, b: _whole(math.trunc(a / b)),
-    "pow": lambda a, b: None if isinstance(value := a**b, complex) else value,
+    "pow": lambda a, b: None if isinstance(value := float(a) ** float(b), complex) else value,
     "log": lambda base, a: math.log(a) / math.log(base),
     "atan2": math.atan2,
     "hypot": math.hypot,

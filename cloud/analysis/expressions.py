@@ -31,8 +31,8 @@ from edgewake.cloud.analysis.functions import (
     TIME_PARTS,
     TIME_UNITS,
     Kind,
+    OtherKind,
     Signature,
-    TimeKind,
     check_regex,
 )
 from edgewake.cloud.analysis.query_faults import Faults
@@ -164,6 +164,8 @@ _HARMLESS: Final = ("big_int", "safe", "coalesce", "typed", "is_nvl", "null_if_p
 def _check_pattern(name: str, pattern: Expression, clause: str) -> None:
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise QueryError(f"{clause}: {name.upper()}: expected a pattern in quotes")
+    if name != "rlike" and re.search(r"(?<!\\)(?:\\\\)*\\(?![%_\\])", pattern.value):
+        raise QueryError(f"{clause}: {name.upper()}: expected %, _ or \\ after a \\ in the pattern")
     if name == "rlike":
         try:
             check_regex(pattern.value)
@@ -453,15 +455,15 @@ def call(function: str, arguments: Sequence[Typed], clause: str) -> Typed:
     return Call(function, tuple(argument for argument, _ in arguments)), gives
 
 
-def _kind(name: FieldType | TimeKind | str) -> Kind:
+def _kind(name: FieldType | OtherKind | str) -> Kind:
     return TIME if name == TIME else FieldType(name)
 
 
-def _taken(signature: Signature, count: int) -> Sequence[FieldType | TimeKind | str]:
+def _taken(signature: Signature, count: int) -> Sequence[FieldType | OtherKind | str]:
     return signature.takes * count if signature.repeats else signature.takes
 
 
-def _check_kinds(what: str, kinds: Sequence[Kind], expected: FieldType | TimeKind | str, clause: str) -> None:
+def _check_kinds(what: str, kinds: Sequence[Kind], expected: FieldType | OtherKind | str, clause: str) -> None:
     for kind in kinds:
         if kind is not None and kind != expected:
             hint = "; use cast(x AS string)" if expected == STRING and what == "concat" else ""

@@ -18,16 +18,19 @@ from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import FieldType
 
 
-class TimeKind(StrEnum):
-    """The type of `event_time` and of what is computed from it. No field of a reading has it."""
+class OtherKind(StrEnum):
+    """Types that no field of a reading has: of `event_time` and what is computed from it, and of approx_top_k and several quantiles."""
 
     TIME = "time"
+    LIST = "list"
 
 
-Kind: TypeAlias = FieldType | TimeKind | None
+Kind: TypeAlias = FieldType | OtherKind | None
 """None: not known (no catalogue at hand, or NULL); it fits everywhere."""
 
-NUMBER, STRING, BOOLEAN, TIME = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN, TimeKind.TIME
+NUMBER, STRING, BOOLEAN, TIME, LIST = (
+    FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN, OtherKind.TIME, OtherKind.LIST,
+)  # fmt: skip
 SAME: Final = "same"
 """All arguments of one type, whichever."""
 
@@ -43,8 +46,8 @@ TEXT_CHARS_MAX: Final = 8_192
 class Signature:
     """What a function takes (the last one repeats when `repeats`) and gives."""
 
-    takes: tuple[FieldType | TimeKind | str, ...]
-    gives: FieldType | TimeKind | str
+    takes: tuple[FieldType | OtherKind | str, ...]
+    gives: FieldType | OtherKind | str
     repeats: bool = False
 
 

@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.expressions import (
     sql_of,
     translate,
 )
-from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
+from edgewake.cloud.analysis.functions import BOOLEAN, LIST, NUMBER, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_plan import Aggregate, Extreme
 from edgewake.protocol.errors import QueryError
 
@@ -255,7 +255,7 @@ class _One:
             if not 1 <= len(rank.expressions) <= RANKS_MAX:
                 raise QueryError(f"{self._clause}: approx_percentile(x, array(…)): expected 1 to {RANKS_MAX} ranks")
             ranks = tuple(_constant(one, self._clause, "approx_percentile(x, array(rank, …))", 0, 1) for one in rank.expressions)
-            return self._slots.value("quantiles", slot, ranks), None
+            return self._slots.value("quantiles", slot, ranks), LIST
         return self._slots.value("quantile", slot, (_constant(rank, self._clause, "approx_percentile(x, rank)", 0, 1),)), NUMBER
 
     def within(self, node: exp.Expr) -> Typed:
@@ -270,7 +270,7 @@ class _One:
             raise QueryError(f"{self._clause}: approx_top_k takes two arguments")
         items = self._value(node.this)
         k = _constant(node.args.get("expression") or exp.Literal.number(5), self._clause, "approx_top_k(x, k)", 1, TOP_K_MAX)
-        return self._slots.value("top_k", _place(self._slots.tops, items), (int(k),), items[1]), None
+        return self._slots.value("top_k", _place(self._slots.tops, items), (int(k),), items[1]), LIST
 
 
 _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {

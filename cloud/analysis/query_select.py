@@ -13,7 +13,7 @@ from typing import Final
 from sqlglot import exp
 
 from edgewake.cloud.analysis.expressions import AGGREGATES, TIMES, Call, Expression, Field, Literal, Scope, Typed, translate
-from edgewake.cloud.analysis.functions import BOOLEAN, STRING, TIME, Kind
+from edgewake.cloud.analysis.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
@@ -316,7 +316,10 @@ class SelectReader:
         order = self._select.args.get("order")
         found: list[Order] = []
         for one in order.expressions if order is not None else []:
-            expression, _ = translate(one.this, self._over_results("ORDER BY", aliases=True), "ORDER BY")
+            expression, kind = translate(one.this, self._over_results("ORDER BY", aliases=True), "ORDER BY")
+            with self._faults.within(one):
+                if kind is LIST:
+                    raise QueryError("ORDER BY: a list has no order; expected a number, text or time")
             found.append(Order(expression, bool(one.args.get("desc"))))
         with self._faults.within(order):
             if found and self._select.args.get("limit") is None:

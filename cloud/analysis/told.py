@@ -36,9 +36,9 @@ class Told:
 
     unknown_to: int | None = None
     """Windows that begin before it (ms) were perhaps told by a process before this one."""
-    rows: dict[Place, tuple[str, int]] = field(default_factory=dict)
-    """What was said last of a row: its text, or "" where it was withdrawn, and the revision. A revision may be tried again, so what was
-    said under it counts as not known."""
+    said: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
+    """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and the revision. A revision may be tried
+    again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
     """Of LIMIT: all rows of each window that is not closed."""
 
@@ -48,16 +48,19 @@ class Told:
 
     def tell(self, place: Place, text: str, revision: int) -> None:
         """The row is told now ("": withdrawn)."""
-        if place not in self.rows and len(self.rows) >= ROWS_MAX:
-            self.unknown_to = max(place[0] + 1, self.unknown_to or 0)
+        start, end, group = place
+        rows = self.said.setdefault((start, end), {})
+        if group not in rows and sum(map(len, self.said.values())) >= ROWS_MAX:
+            self.unknown_to = max(start + 1, self.unknown_to or 0)
         else:
-            self.rows[place] = text, revision
+            rows[group] = text, revision
 
     def stands(self, place: Place, text: str, revision: int) -> bool:
         """Is this what was said last of the row, in a revision before?"""
-        known = self.rows.get(place)
+        start, end, group = place
+        known = self.said.get((start, end), {}).get(group)
         if known is None:
-            return text == "" and not self.is_unknown(place[0])
+            return text == "" and not self.is_unknown(start)
         return known[0] == text and known[1] < revision
 
     def put(self, place: Place, row: Ranked | None) -> None:
@@ -73,7 +76,7 @@ class Told:
 
     def told_of(self, window: tuple[int, int]) -> list[str]:
         """Groups of a window of which something was said."""
-        return [group for start, end, group in self.rows if (start, end) == window]
+        return list(self.said.get(window, {}))
 
     def first(self, window: tuple[int, int], limit: int) -> Iterator[tuple[str, str]]:
         """Group and text of the first rows of a window."""
@@ -84,5 +87,5 @@ class Told:
     def forget(self, closed: int | None) -> None:
         """Windows that end by then take nothing any more."""
         if closed is not None:
-            self.rows = {place: said for place, said in self.rows.items() if place[1] > closed}
+            self.said = {window: rows for window, rows in self.said.items() if window[1] > closed}
             self.windows = {window: rows for window, rows in self.windows.items() if window[1] > closed}

@@ -44,7 +44,7 @@ export class Windows {
   }
 
   get newest() {
-    return [...this.rows.values()].sort((a, b) => b.window_end - a.window_end).slice(0, ROWS_MAX);
+    return [...this.rows.values()].filter((row) => !row.withdrawn).sort((a, b) => b.window_end - a.window_end).slice(0, ROWS_MAX);
   }
 }
 

@@ -33,13 +33,14 @@ def test_spark_corrects_as_the_reference_does_and_flags_the_frame(spark: SparkSe
     rows = [
         (
             0,
+            0,
             orjson.dumps(
                 {"device": name, "shift": shift, "kept_at": kept_at, "received_at": received_at, "t": [t, t], "fields": {"x": [1, 2]}}
             ),
         )
         for name, (t, shift, received_at, kept_at, _, _) in CASES.items()
     ]
-    frames = correct(decode(spark.createDataFrame(rows, "partition int, value binary"), {"x": FieldType.NUMBER}))
+    frames = correct(decode(spark.createDataFrame(rows, "partition int, offset bigint, value binary"), {"x": FieldType.NUMBER}))
     found = frames.select("device", "clock_flag", "top", corrected(F.element_at("t", 1)).alias("t")).collect()
     assert {row.device: (row.t, row.clock_flag) for row in found} == {name: case[4:] for name, case in CASES.items()}
     assert all(row.top <= (CASES[row.device][3] or CASES[row.device][2]) for row in found)

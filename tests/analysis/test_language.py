@@ -288,7 +288,7 @@ def test_a_query_without_aggregates_gives_each_reading_that_passes_once(analysis
 
     rows = [(row["window_start"], row["device"], row["speed"], row["street"], row["hour_event_time"]) for row in results(feed.config, fast)]
     expected = [
-        (r["t"], r["device"], r["speed"], r["street"].upper() if "street" in r else None, r["t"] // 3_600_000 % 24)
+        (r["t"], r["device"], r["speed"], r["street"].upper() if "street" in r else None, float(r["t"] // 3_600_000 % 24))
         for r in feed.sent
         if r.get("speed", 0) > 50 and r.get("on")
     ]

@@ -24,7 +24,7 @@ def frame_of(readings: Sequence[tuple[int, float | None, float | None]], device:
 
 
 def records(spark: SparkSession, *frames: dict[str, Any]) -> DataFrame:
-    return spark.createDataFrame([(0, orjson.dumps(one)) for one in frames], "partition int, value binary")
+    return spark.createDataFrame([(0, i, orjson.dumps(one)) for i, one in enumerate(frames)], "partition int, offset bigint, value binary")
 
 
 def told(found: Sequence[LateWindow]) -> dict[tuple[int, int | None, int | None], int]:

@@ -110,6 +110,12 @@ REFUSED = {
     "regex of a field": (query("count(*) AS n", where="WHERE zone RLIKE zone"), "RLIKE: expected a pattern in quotes"),
     "many open repeats": (query("count(*) AS n", where="WHERE zone RLIKE 'a.*b.*c'"), "more open repeats"),
     "pattern of a date": (query("date_format(event_time, 'EEEE') AS d, count(*) AS n", group=f"{MINUTE}, d"), "expected a pattern of yyyy"),
+    "order of a list": (
+        query("approx_percentile(cpu, array(0.5, 0.9)) AS p", group=f"{MINUTE} ORDER BY p LIMIT 2"),
+        "ORDER BY: a list has no order",
+    ),
+    "list compared": (query("approx_top_k(zone, 3) AS p", group=f"{MINUTE} HAVING p > 3"), "compares a list with a number"),
+    "escape of nothing": (query("count(*) AS n", where=r"WHERE zone LIKE 'a\\x'"), "after a \\ in the pattern"),
     "random": (query("count(*) AS n", where="WHERE rand() < 0.5"), "a result must be the same when it is computed again"),
     "subquery that groups": (query("count(*) AS n", source="(SELECT cpu FROM host GROUP BY cpu)"), "may only filter"),
     "limit": (query("count(*) AS n", group=f"{MINUTE} LIMIT 1"), "LIMIT: results are a stream and have no end"),

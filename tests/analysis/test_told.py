@@ -41,7 +41,7 @@ def test_beyond_its_bound_everything_counts_as_perhaps_told(monkeypatch: pytest.
     memory = Told()
     memory.tell(PLACE, "x", 1)
     memory.tell((60, 120, "{}"), "x", 1)
-    assert len(memory.rows) == 1
+    assert [len(rows) for rows in memory.said.values()] == [1, 0]
     assert not memory.stands((60, 120, "{}"), "", 2)
     assert memory.stands((120, 180, "{}"), "", 2)
 
@@ -51,9 +51,9 @@ def test_closed_windows_are_forgotten() -> None:
     memory.tell(PLACE, "x", 1)
     memory.put(PLACE, Ranked((1,), "x"))
     memory.forget(59)
-    assert (list(memory.rows), list(memory.windows)) == ([PLACE], [(0, 60)])
+    assert (list(memory.said), list(memory.windows)) == ([(0, 60)], [(0, 60)])
     memory.forget(60)
-    assert (memory.rows, memory.windows) == ({}, {})
+    assert (memory.said, memory.windows) == ({}, {})
 
 
 def test_the_first_of_a_window_are_those_of_the_smallest_rank() -> None:

@@ -37,7 +37,7 @@ def measure(folder: Path, runs: int) -> Found:
     )
     try:
         body = {"device": "d", "received_at": T0, "t": [T0 + i * 1000 for i in range(READINGS)], "fields": {"speed": [1.5] * READINGS}}
-        frame = session.createDataFrame([(0, orjson.dumps(body))], "partition int, value binary")
+        frame = session.createDataFrame([(0, 0, orjson.dumps(body))], "partition int, offset bigint, value binary")
         queries = [parse(QUERY.format(window)) for window in WINDOWS]
         for i in range(5 + runs):
             before_s = cpu_s(jvm_pid(session))
