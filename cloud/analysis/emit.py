@@ -51,8 +51,8 @@ class Batch:
     """Query (label) → event time, ms: windows that begin before it may lack readings (lane_record)."""
     told: dict[str, Told] = field(default_factory=dict)
     """Query (label) → what is remembered of its results, where it needs that."""
-    unknown_to: int | None = None
-    """Windows that begin before it (ms) were perhaps told by a process before this one."""
+    unknown_to: Mapping[str, int] = field(default_factory=dict)
+    """Query (label) → windows that begin before it (ms) were perhaps told by a process before this one."""
 
 
 def watermark(query: Query, top: int | None) -> int | None:

@@ -52,7 +52,7 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
     parts = _parts(rows, query)
     told = None
     if query.having is not None or query.limit is not None:
-        told = batch.told.setdefault(registered.label, Told(batch.unknown_to))
+        told = batch.told.setdefault(registered.label, Told(batch.unknown_to.get(registered.label)))
         told.forget(before)
     tell = _Teller(registered, batch, told)
     changed: set[tuple[int, int]] = set()

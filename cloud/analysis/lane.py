@@ -126,7 +126,7 @@ class Lane:
         self._partitions = 1
         self._tops: dict[int, int] = {}
         self._received_at: dict[int, int] = {}
-        self._unknown_to: int | None = None
+        self._unknown_to: dict[str, int] = {}
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -149,7 +149,7 @@ class Lane:
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
-        self._unknown_to = None if self._record.top is None else self.clock.now_ms() + AHEAD_MS_MAX
+        self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
         self._partitions = max(1, self._ends.partitions())
         changed = self.job.graph(source(self.session, self.config, self.topic), self._partitions)
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
