@@ -45,8 +45,8 @@ def test_each_closed_window_of_each_query_is_counted_with_examples(spark: SparkS
     passes = [lambda _: True, lambda r: r[1] is not None and r[1] > 5, lambda r: r[1] is not None or r[2] is not None]
     for place, query in enumerate((hopping, fast, both)):
         for reading in filter(passes[place], readings):
-            for start in range(T0 - 60_000, T0 + 180_000, query.slide_ms):
-                end = start + query.size_ms
+            for start in range(T0 - 60_000, T0 + 180_000, query.window.slide_ms):
+                end = start + query.window.size_ms
                 if start <= reading[0] < end <= (closed[place] or 0):
                     expected[place, start, end] += 1
     assert told(found) == expected
