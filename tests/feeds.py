@@ -17,10 +17,10 @@ from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import Stream
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 NOW_MS = 1_790_000_000_000
-DEADLINE_S = 30.0
+DEADLINE_S = PATIENCE_S
 
 
 def unique(prefix: str) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from edgewake.deploy import jars, java, kafka_node, mosquitto
 
-START_S = 120.0
+PATIENCE_S = 120.0
+"""Until a test gives up what does not come. Long: a busy machine is slow, and no test that passes waits it out."""
 STOP_S = 15.0
 QUICK = "EDGEWAKE_QUICK"
 """Set by `make quick`."""
@@ -51,7 +52,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = START_S) -> None:
+def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
     """Poll a condition until it holds; AssertionError naming `what` after the time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -132,7 +133,7 @@ class Process:
                 self._child.wait(STOP_S)
         return self._child.returncode
 
-    def wait_for(self, text: str, *, timeout_s: float = START_S) -> None:
+    def wait_for(self, text: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the log holds `text`; AssertionError with the log's end when the child ends before or time is up."""
         deadline = time.monotonic() + timeout_s
         while text not in self.output():

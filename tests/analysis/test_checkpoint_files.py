@@ -24,8 +24,8 @@ def test_snapshots_of_the_state_are_uploaded_and_replace_the_changelogs(analysis
 
     with one_each.running([query], feed) as lane:
         assert lane.finished >= BATCHES
-        wait_until(lambda: _files(lane.checkpoint, ".zip") > 0, "a snapshot is uploaded", timeout_s=30)
-        wait_until(lambda: _files(lane.checkpoint, ".changelog") < CHANGELOGS_MAX, "old changelogs are removed", timeout_s=30)
+        wait_until(lambda: _files(lane.checkpoint, ".zip") > 0, "a snapshot is uploaded")
+        wait_until(lambda: _files(lane.checkpoint, ".changelog") < CHANGELOGS_MAX, "old changelogs are removed")
         assert _files(lane.checkpoint, ".crc") == 0
         assert lane.failure() is None
     assert [row["n"] for row in truth(results(feed.config, query.query.name), "device").values()] == [BATCHES]

@@ -96,7 +96,7 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
     feed.flush()
     with process:
         process.wait_for(READY, timeout_s=120)
-        wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result", timeout_s=60)
+        wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result")
         assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
         assert progress(feed.config, "top_streets")["detail"].startswith("waits for stream 'vehicle_position'")
 
@@ -144,7 +144,7 @@ def test_a_batch_that_was_committed_before_kill_9_is_never_emitted_again(process
         i += 1
         time.sleep(0.01)
         assert i < 10_000, "the failpoint was never reached"
-    wait_until(lambda: is_gone(jvm), "the JVM is gone with its driver", timeout_s=15)
+    wait_until(lambda: is_gone(jvm), "the JVM is gone with its driver")
     committed = len(results(feed.config, name))
     assert committed > 0
     process._env = None

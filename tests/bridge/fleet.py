@@ -59,7 +59,7 @@ class Fleet:
     async def all_arrived(self) -> None:
         """Every frame is acknowledged and every confirmed reading is in Kafka."""
         await until(lambda: self.unacknowledged() == 0, "every frame is acknowledged")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.missing():
                 await asyncio.sleep(0.2)
 

@@ -20,7 +20,7 @@ from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
-from tests.services import Kafka, Mosquitto, Process, free_ports, part, wait_until
+from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
 T0 = 1_790_000_000_000
@@ -127,7 +127,7 @@ class Device(asyncio.Protocol):
 
     async def send(self, count: int, *, until: Callable[[], object] | None = None) -> None:
         """Send frames 1 to `count` until each is acknowledged, or until the condition holds."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.acks) < count and not (until and until()):
                 await self._turn(count)
                 await asyncio.sleep(0.005)
@@ -169,27 +169,27 @@ class Device(asyncio.Protocol):
 
     async def connected(self) -> None:
         """Connect and subscribe, once."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not self._subscribed:
                 await self._turn(0)
                 await asyncio.sleep(0.005)
 
     async def answered(self, number: int) -> Ack:
         """Wait for the answer with correlation data `number`."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while number not in self.acks:
                 await asyncio.sleep(0.005)
         return self.acks[number]
 
     async def confirms(self, packet_id: int) -> None:
         """Wait until the broker has a publish."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while packet_id not in self.confirmed:
                 await asyncio.sleep(0.005)
 
     async def told_later(self, number: int) -> Later:
         """Wait for the answer `later` with correlation data `number`."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while number not in self.postponed:
                 await asyncio.sleep(0.005)
         return self.postponed[number]
@@ -270,7 +270,7 @@ def numbers(messages: Sequence[Message]) -> list[int]:
 
 async def sequenced(world: World, stream: str, device: str, count: int) -> list[int]:
     """Frame numbers of a device on `ew.s.<stream>` once `count` are there."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await asyncio.to_thread(read, world.config, topics.stream_topic(stream), device=device)
             if len(found) >= count:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import mqtt5
 import psutil
@@ -22,7 +23,7 @@ from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE
 from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
 from tests.bridge.test_admit import REFUSED
-from tests.services import Kafka, Mosquitto, wait_until
+from tests.services import PATIENCE_S, Kafka, Mosquitto, part, wait_until
 
 ACKED = 'edgewake_bridge_messages_total{outcome="acked"}'
 
@@ -45,7 +46,7 @@ async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_m
         device.publish(
             frame(number), content_type=FRAME_TYPE, correlation=b"joined|1|%d" % number, packet_id=0, response_topic=topics.acks("joined-1")
         )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while len(device.joined) < 400:
             await asyncio.sleep(0.01)
     assert {data: answer.rejected for data, answer in device.joined.items()} == {b"joined|1|%d" % n: None for n in range(1, 401)}
@@ -120,13 +121,13 @@ async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto
     await device.connected()
     for i in range(1, 101):
         device.publish(b"%d" % i, topic="control/up", packet_id=i)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(came) < 100:
             await asyncio.sleep(0.01)
     await consumer.close()
     await HalfStored(here, stored, came, puback=puback).connected()
     device.publish(b"101", topic="control/up", packet_id=101)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while b"101" not in stored:
             await asyncio.sleep(0.01)
     assert len(stored) == (51 if puback == "on arrival" else 101)
@@ -215,7 +216,7 @@ async def test_a_device_of_ours_that_sends_ten_megabytes_is_told_by_the_broker(h
     await huge.connected()
     huge.publish(b"x" * (10 << 20), packet_id=1)
     await good.send(10)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while huge._transport is not None:
             await asyncio.sleep(0.01)
 
@@ -313,7 +314,7 @@ async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: 
 async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages(here: World) -> None:
     with _bound_of_a_record(here, 65_536):
         bridge = _unready_bridge(here, "max.message.bytes is 65536, expected at least 2097152")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while bridge.is_running():
                 await asyncio.sleep(0.05)
     here.parts.remove(bridge)
@@ -336,16 +337,15 @@ def _up_setting(here: World, name: str, value: int, *, usual: int) -> Iterator[N
         client.incremental_alter_configs([resource])[resource].result(10)
 
     alter(value)
-    wait_until(lambda: metadata.topic_configs(client, topics.UP)[name] == str(value), "the setting is in force", timeout_s=20)
+    wait_until(lambda: metadata.topic_configs(client, topics.UP)[name] == str(value), "the setting is in force")
     try:
         yield
     finally:
         alter(usual)
 
 
-def test_a_wrong_configuration_is_said_in_one_line_with_exit_2(tmp_path) -> None:
-    from tests.services import part
-
+@pytest.mark.services
+def test_a_wrong_configuration_is_said_in_one_line_with_exit_2(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('naem = "x"\n')
     process = part("bridge", tmp_path / "bad.toml", tmp_path / "bad.log").start()
     with pytest.raises(AssertionError):

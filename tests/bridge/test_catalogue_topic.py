@@ -12,6 +12,7 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream
 from tests.bridge.running import Device, World, read
+from tests.services import PATIENCE_S
 
 DEVICES = 20
 
@@ -37,7 +38,7 @@ async def fleet(world: World, name: str, stream: str, count: int = DEVICES) -> l
 
 async def one_answer(device: Device, number: int) -> Ack | None:
     """Wait for the first answer; the acknowledgement, or None where it was `later`."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while number not in device.acks and number not in device.postponed:
             await asyncio.sleep(0.005)
     return device.acks.get(number)
@@ -71,7 +72,7 @@ async def test_a_device_that_was_told_later_is_accepted_after_an_operator_change
     assert "expected a string, found a number" in later.detail
     assert sent_of(here, [honest]) == []
     declare(here, Stream(name="change", fields={"v": FieldInfo(type=FieldType.NUMBER, revision=1)}))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         number = 2
         while number - 1 not in honest.acks:
             honest.publish(b'{"v":1}', correlation=b"%d" % number, packet_id=number)
@@ -89,7 +90,7 @@ async def test_a_device_that_asks_for_no_answer_gets_a_dead_letter_where_others_
     device.publish(b'{"v":3}', correlation=b"9", packet_id=9)
     assert (await device.answered(9)).rejected is None
     assert sent_of(here, [device]) == [1, 2, 3]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (letters := read(here.config, topics.DEAD, device=device.name)):  # another topic: it may be confirmed later
             await asyncio.sleep(0.05)
     (letter,) = letters

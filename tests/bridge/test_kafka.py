@@ -16,7 +16,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
-from tests.services import Kafka, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def transactional(config: KafkaConfig) -> Producer:
     return producer
 
 
-def rows(config: KafkaConfig, table: str, *, timeout_s: float = 30.0) -> dict[str, bytes | None]:
+def rows(config: KafkaConfig, table: str, *, timeout_s: float = PATIENCE_S) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
     try:

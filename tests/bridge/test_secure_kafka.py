@@ -120,7 +120,7 @@ async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(
             one.wait_for('"event":"part.ready"', timeout_s=120)
         await device.send(3)
         events = f"http://127.0.0.1:{access}/v1/streams/secured/events?from=earliest"
-        wait_until(lambda: has_event(events, b'"device":"secure-1"'), "a client gets the reading", timeout_s=60)
+        wait_until(lambda: has_event(events, b'"device":"secure-1"'), "a client gets the reading")
         fields = httpx.get(f"http://127.0.0.1:{ops}/v1/streams/secured", headers={"X-API-Key": "k" * 32}).json()["fields"]
         assert fields["speed"]["type"] == "number"
         wait_until(lambda: httpx.get(f"http://127.0.0.1:{push}/readyz").status_code == 200, "push has its shards and its leases")

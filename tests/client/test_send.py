@@ -18,7 +18,7 @@ from paho.mqtt.properties import Properties
 
 from edgewake.protocol import installation
 from edgewake.protocol.installation import Installation
-from tests.services import Mosquitto, free_ports
+from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +53,7 @@ def cloud(broker: Mosquitto, answer: dict[str, object] | None) -> Iterator[list[
     client.subscribe("ew/v1/+/up/+", 1)
     client.loop_start()
     try:
-        assert subscribed.wait(10)
+        assert subscribed.wait(PATIENCE_S)
         yield taken
     finally:
         client.loop_stop()

@@ -12,6 +12,7 @@ from pathlib import Path
 from edgewake.deploy.part import Floor, Part
 from edgewake.deploy.supervisor import STOP_S, Supervisor
 from edgewake.protocol.clock import Clock, SystemClock
+from tests.services import PATIENCE_S
 
 READY = """print('{"event":"part.ready"}', flush=True)"""
 
@@ -56,7 +57,7 @@ def supervisor(tmp_path: Path, *parts: Part, clock: Clock | None = None, stop_s:
     return Supervisor(parts, tmp_path, clock=clock or SystemClock(), rng=random.Random(1), stop_s=stop_s)
 
 
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+async def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Wait for a condition without holding the event loop up."""
     async with asyncio.timeout(timeout_s):
         while not condition():

@@ -67,8 +67,8 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
         other.publish("ew/v1/dev-b/up/weather")
         bridge.publish("ew/v1/dev-b/ack")
         bridge.publish("ew/v1/dev-a/ack")
-        wait_until(lambda: device.topics, "its own answer arrives", timeout_s=60)
-        wait_until(lambda: bridge.topics, "the bridge hears", timeout_s=60)
+        wait_until(lambda: device.topics, "its own answer arrives")
+        wait_until(lambda: bridge.topics, "the bridge hears")
     assert set(device.topics) == {"ew/v1/dev-a/ack"}
     assert bridge.topics == ["ew/v1/dev-b/up/weather"]
 
@@ -79,7 +79,7 @@ def test_a_denied_publish_of_an_old_client_reaches_nobody_although_nothing_tells
         bridge.subscribe("ew/v1/+/up/+")
         assert old.publish("ew/v1/dev-b/up/weather") == SUCCESS
         assert old.publish("ew/v1/dev-a/up/weather") == SUCCESS
-        wait_until(lambda: bridge.topics, "the allowed one arrives", timeout_s=60)
+        wait_until(lambda: bridge.topics, "the allowed one arrives")
     assert bridge.topics == ["ew/v1/dev-a/up/weather"]
 
 
@@ -93,7 +93,7 @@ def test_a_new_bridge_needs_no_change_of_the_rules(site: Site) -> None:
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
         assert device.publish("ew/v1/dev-a/up/weather") == SUCCESS
         assert bridge.publish("ew/v1/dev-a/ack") in TAKEN
-        wait_until(lambda: bridge.topics, "it hears the device", timeout_s=60)
+        wait_until(lambda: bridge.topics, "it hears the device")
 
 
 def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_confirmed_to_devices(site: Site) -> None:
@@ -105,14 +105,14 @@ def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_co
         for _ in range(3):
             assert device.publish("ew/v1/dev-a/up/weather") in TAKEN
     with Client(site, "bridge-17", "bridges", client_id="bridge:dead", session_s=1000) as heir:
-        wait_until(lambda: len(heir.topics) == 3, "what was kept for the dead bridge", timeout_s=60)
+        wait_until(lambda: len(heir.topics) == 3, "what was kept for the dead bridge")
 
 
 def test_bridges_hear_each_others_beats(site: Site) -> None:
     with Client(site, "bridge-1", "bridges") as one, Client(site, "bridge-17", "bridges") as other:
         one.subscribe("ew/bridges/+/+")
         assert other.publish("ew/bridges/edgewake/bridge-17") in TAKEN
-        wait_until(lambda: one.topics == ["ew/bridges/edgewake/bridge-17"], "a beat", timeout_s=60)
+        wait_until(lambda: one.topics == ["ew/bridges/edgewake/bridge-17"], "a beat")
 
 
 def test_no_certificate_of_a_device_opens_the_door_of_the_bridges_nor_the_other_way_round(site: Site) -> None:

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_everything_the_next_start_goes_on_and_kill_9_leaves_nothing
         below = descendants(process.pid)
         assert len(below) >= 2
         os.kill(process.pid, signal.SIGKILL)
-        wait_until(lambda: not any(map(lives, below)), "all are gone", timeout_s=30)
+        wait_until(lambda: not any(map(lives, below)), "all are gone")
     assert run(data, base, "--only", "mosquitto", "--for", "0.1").returncode == 0
 
 

@@ -127,7 +127,7 @@ def live_on(directory: Path, life: FirstLife, *, failpoint: Callable[[str], None
             queue = events.stream(stream)
             assert queue.wait_accepted(queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=20)
         events.start_sending()
-        wait_until(lambda: _drained(events, sent), "drained", timeout_s=30)
+        wait_until(lambda: _drained(events, sent), "drained")
         for out in sent:
             cloud.take(out)
     assert not list(directory.glob("*.damaged-*")), "a damaged log stays for ever"

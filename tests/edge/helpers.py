@@ -43,7 +43,7 @@ class Sent(list[OutFrame]):
 
     def until(self, count: int) -> list[Frame]:
         """Wait for so many frames."""
-        wait_until(lambda: len(self) >= count, f"{count} frames", timeout_s=10)
+        wait_until(lambda: len(self) >= count, f"{count} frames")
         return [frame_of(out) for out in self]
 
     def acknowledge(self, events: EventLog) -> bool:

@@ -13,6 +13,7 @@ import mqtt5
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken, joined
 from edgewake.protocol.mqtt import PacketReader
+from tests.services import PATIENCE_S
 
 Answer: TypeAlias = mqtt5.PubAckReasonCode | mqtt5.DisconnectReasonCode | None
 """To a publish: a PUBACK, a DISCONNECT, or (None) nothing."""
@@ -33,7 +34,7 @@ class OddBroker:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     transports: set[asyncio.Transport] = field(default_factory=set)
 
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
         """Wait for a condition over what came."""
         async with asyncio.timeout(timeout_s):
             while not condition():

@@ -13,6 +13,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken, Later, joined
 from edgewake.protocol.mqtt import PacketReader
 from tests.edge.foreign_frame import ForeignFrame, inflate, parse
+from tests.services import PATIENCE_S
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Peer(asyncio.Protocol):
         self._transport.close()
         await asyncio.wait_for(self.closed.wait(), 10)
 
-    async def until(self, condition: Callable[[], object], *, timeout_s: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
         """Wait for a condition over what came."""
         async with asyncio.timeout(timeout_s):
             while not condition():

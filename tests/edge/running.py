@@ -16,6 +16,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from tests.edge.helpers import reading
 from tests.edge.peer import Peer
+from tests.services import PATIENCE_S
 
 
 class Running:
@@ -61,7 +62,7 @@ async def running(directory: Path, port: int, device: str, *, mqtt: BrokerConfig
 
 async def drained(one: Running) -> None:
     """Wait until the cloud has acknowledged everything."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await one.events.ask_status()).backlog_readings:
             await asyncio.sleep(0.01)
 

@@ -32,7 +32,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     events = EventLog(directory, CONFIG, UPLINK, clock=SystemClock(), rng=random.Random(left), boot_id="boot", failpoint=die)
-    wait_until(lambda: not events._writer.store.is_salvaging, "saved", timeout_s=30)
+    wait_until(lambda: not events._writer.store.is_salvaging, "saved")
     events.close()
 
 

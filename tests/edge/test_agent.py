@@ -17,7 +17,7 @@ from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
-from tests.services import Mosquitto, Process, free_ports, part, wait_until
+from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
 RESIDENT_MIB_MAX = 45
@@ -90,7 +90,7 @@ async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquit
         await peer.until(lambda: [row["n"] for row in peer.kept.readings("agent-3", "lines")] == [1, 2])
         agent.stdin.close()
         agent.terminate()
-        assert agent.wait(5) == 0
+        assert agent.wait(PATIENCE_S) == 0
 
 
 def test_without_a_broker_it_accepts_and_waits(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_log_that_is_no_database_is_set_aside_and_the_agent_measures_on(tmp_pa
     (tmp_path / "data" / "events.db").write_bytes(b"this is not SQLite " * 100)
     with part("agent", path, tmp_path / "out") as agent:
         agent.wait_for(READY)
-        wait_until(lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures", timeout_s=30)
+        wait_until(lambda: read_log(tmp_path / "data", now_ms=0)["backlog_readings"] >= 3, "it measures")
         assert agent.stop() == 0
     assert (tmp_path / "data" / "events.db.foreign-1").read_bytes() == b"this is not SQLite " * 100
 

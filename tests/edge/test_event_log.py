@@ -24,7 +24,7 @@ from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import UPLINK, Sent, frame_of, opened, put, reading
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -108,10 +108,10 @@ def test_readings_of_another_type_get_a_frame_of_their_own(tmp_path: Path) -> No
     with opened(tmp_path, sent=sent) as events:
         log = events.stream("speed")
         log.append_all([(1, {"v": 1.5}), (2, {"v": None}), (3, {"v": "fast"}), (4, {"v": 2})])
-        assert log.wait_accepted(4, timeout_s=10)
+        assert log.wait_accepted(4, timeout_s=PATIENCE_S)
         events.start_sending()
-        wait_until(lambda: events.all_framed, "framed", timeout_s=10)
-        wait_until(lambda: sum(out.count for out in sent) == 4, "all sent", timeout_s=10)
+        wait_until(lambda: events.all_framed, "framed")
+        wait_until(lambda: sum(out.count for out in sent) == 4, "all sent")
     columns = [frame_of(out).fields["v"] for out in sent]
     assert ["fast"] in columns
     assert [value for column in columns for value in column] == [1.5, None, "fast", 2]
@@ -122,19 +122,19 @@ def test_a_full_queue_refuses_and_accepts_again_after_the_commit(tmp_path: Path)
 
     def wait(place: str) -> None:
         if place == "received":
-            go.wait(10)
+            go.wait(2 * PATIENCE_S)
 
     with opened(tmp_path, config=LogConfig(linger_ms=0, queue_readings_max=5, reserve_bytes=0), failpoint=wait) as events:
         log = events.stream("speed")
         log.append(reading(0))
-        wait_until(lambda: log.waiting == 1 and not log._queue.pending, "the writer took it", timeout_s=10)
+        wait_until(lambda: log.waiting == 1 and not log._queue.pending, "the writer took it")
         for n in range(1, 6):
             log.append(reading(n))
         with pytest.raises(LogBusyError):
             log.append(reading(6))
         go.set()
-        assert log.wait_for_room(timeout_s=10)
-        assert log.wait_accepted(log.append(reading(6)), timeout_s=10)
+        assert log.wait_for_room(timeout_s=PATIENCE_S)
+        assert log.wait_accepted(log.append(reading(6)), timeout_s=PATIENCE_S)
 
 
 def test_a_closed_log_takes_nothing_and_has_written_what_it_took(tmp_path: Path) -> None:
@@ -186,11 +186,11 @@ async def test_a_writer_that_waits_for_its_disk_does_not_stop_the_loop(tmp_path:
     def wait(place: str) -> None:
         if place == "inserted":
             entered.set()
-            stuck.wait(30)
+            stuck.wait(2 * PATIENCE_S)
 
     with opened(tmp_path) as events:
         log = events.stream("speed")
-        assert log.wait_accepted(log.append_all([reading()], position=("tail", "5")), timeout_s=10)
+        assert log.wait_accepted(log.append_all([reading()], position=("tail", "5")), timeout_s=PATIENCE_S)
     events = EventLog(tmp_path, LogConfig(linger_ms=0, reserve_bytes=0), UPLINK, clock=SystemClock(), rng=random.Random(1), failpoint=wait)
     try:
         events.stream("speed").append(reading())
@@ -233,7 +233,7 @@ def test_at_the_quota_the_oldest_go_and_the_cloud_is_told_how_many(tmp_path: Pat
         status = events.status()
         assert status.stored_bytes <= 1 << 20
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 60_000 or sent.acknowledge(events), "drained", timeout_s=20)
+        wait_until(lambda: sum(out.count for out in sent) == 60_000 or sent.acknowledge(events), "drained")
     frames = [frame_of(out) for out in sent]
     assert frames[0].gap == Gap("quota", status.lost_readings)
     assert sent.ns() == list(range(status.lost_readings, 60_000))
@@ -251,7 +251,7 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
         with pytest.raises(LogBusyError):
             log.append(reading(kept))
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) >= kept or sent.acknowledge(events), "drained", timeout_s=20)
+        wait_until(lambda: sum(out.count for out in sent) >= kept or sent.acknowledge(events), "drained")
         assert events.status().lost == {}
     assert sent.ns() == list(range(kept))
 
@@ -262,13 +262,13 @@ def test_the_file_shrinks_again_after_a_backlog(tmp_path: Path) -> None:
     with opened(tmp_path, sent=sent, config=LogConfig(linger_ms=0, reserve_bytes=0), uplink=UplinkConfig(frame_readings_max=100)) as events:
         log = events.stream("speed")
         for n in range(10_000):
-            assert log.wait_for_room(timeout_s=10)
+            assert log.wait_for_room(timeout_s=PATIENCE_S)
             log.append(reading(n, wide=f"{n}{wide}"))
-        wait_until(lambda: size() > 30 << 20, "a backlog on the disk", timeout_s=20)
+        wait_until(lambda: size() > 30 << 20, "a backlog on the disk")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 10_000 or sent.acknowledge(events), "drained", timeout_s=30)
+        wait_until(lambda: sum(out.count for out in sent) == 10_000 or sent.acknowledge(events), "drained")
         sent.acknowledge(events)
-        wait_until(lambda: size() < 25 << 20, "the space is given back", timeout_s=30)
+        wait_until(lambda: size() < 25 << 20, "the space is given back")
 
 
 def test_a_damaged_batch_becomes_a_gap_with_its_exact_count(tmp_path: Path) -> None:
@@ -369,10 +369,10 @@ def test_no_frame_of_a_later_epoch_is_sent_before_the_earlier_ones_are_acknowled
         events.start_sending()
         for count in (2, 4, 6, 8, 10):
             sent.until(count)
-            wait_until(lambda: events._writer.ask(lambda store: not store.can_frame()).result(), "no more may be sent", timeout_s=10)
+            wait_until(lambda: events._writer.ask(lambda store: not store.can_frame()).result(), "no more may be sent")
             assert len(sent) == count
             sent.acknowledge(events)
-        wait_until(lambda: events.status().backlog_readings == 0, "all is acknowledged", timeout_s=10)
+        wait_until(lambda: events.status().backlog_readings == 0, "all is acknowledged")
     assert sent.ns() == list(range(75))
     assert len({out.key.epoch for out in sent}) == 5
 
@@ -395,7 +395,7 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
     again = Sent()
     with opened(tmp_path / "b", sent=again) as events:
         events.start_sending()
-        wait_until(lambda: again.acknowledge(events) or len(again) == 3, "all are sent", timeout_s=10)
+        wait_until(lambda: again.acknowledge(events) or len(again) == 3, "all are sent")
         frames = again.until(3)
         new = events.epoch
     assert again[0] == sent[0]
@@ -416,7 +416,7 @@ def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_pa
         assert events.position("tail") == "100"
         assert events.epoch > 2174758222201
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sent.ns() == list(range(10, 105))
     assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [(2174758222201, frame) for frame in (2, 3, 4, 5)]
 
@@ -430,7 +430,7 @@ def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: P
         put(events, range(100, 105))
         assert events.position("tail") == "100"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sent.ns() == [*range(10, 20), *range(30, 105)]
     assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [(2, 10, None), (4, 10, None), (5, 10, None), (6, 3, "queue_full")]
     assert {out.key.epoch for out in sent[:4]} == {2174866032201}
@@ -445,7 +445,7 @@ def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the
     with opened(tmp_path, sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sent.ns() == [*range(10, 20), *range(30, 100)]
     assert sum(out.count for out in sent if out.gap) == 3
 
@@ -479,9 +479,9 @@ def _fill_and_free(disk: Path) -> None:
         stored = log.accepted_through
         assert 0 < stored < ticket
         ballast.unlink()
-        assert log.wait_accepted(ticket, timeout_s=5), "accepts again within 5 s"
+        assert log.wait_accepted(ticket, timeout_s=PATIENCE_S), "accepts again"
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) >= ticket or sent.acknowledge(events), "drained", timeout_s=20)
+        wait_until(lambda: sum(out.count for out in sent) >= ticket or sent.acknowledge(events), "drained")
     assert sent.ns() == list(range(ticket))
 
 
@@ -502,7 +502,7 @@ def test_an_io_error_reopens_the_log_and_the_commit_number_decides(tmp_path: Pat
         assert next(failures, None) is None, "the fault did not fire"
         put(events, range(11, 16))
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 15, "sent", timeout_s=10)
+        wait_until(lambda: sum(out.count for out in sent) == 15, "sent")
     assert sent.ns() == list(range(1, 16))
 
 
@@ -522,8 +522,8 @@ def test_a_reader_that_holds_the_log_stops_intake_at_the_bound_and_loses_nothing
         assert wal.stat().st_size < 12 << 20
         assert not log.wait_accepted(ticket, timeout_s=0.6)
         reader.close()
-        assert log.wait_accepted(ticket, timeout_s=5)
-        wait_until(lambda: wal.stat().st_size <= 5 << 20, "the write-ahead log shrinks", timeout_s=5)
+        assert log.wait_accepted(ticket, timeout_s=PATIENCE_S)
+        wait_until(lambda: wal.stat().st_size <= 5 << 20, "the write-ahead log shrinks")
 
 
 # kill -9

@@ -17,7 +17,7 @@ from edgewake.edge.log_schema import LOG_NAME
 from edgewake.edge.log_state import LogClosedError
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.edge.test_event_log import edit
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 FEW = LogConfig(linger_ms=0, reserve_bytes=0, consumer_bytes=2_000)
 
@@ -49,7 +49,7 @@ def batches(events: EventLog) -> int:
 def drain(events: EventLog, sent: Sent) -> None:
     """Until the cloud has all."""
     events.start_sending()
-    wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "drained", timeout_s=20)
+    wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "drained")
 
 
 def test_a_consumer_reads_what_was_received_and_goes_on_after_its_last_commit(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_consumers_passed_before_goes_with_the_acknowledgement_also_out_of_
         assert batches(events) == 2, "only what is not acknowledged stays"
         events.free(sent[0].key)
         events.free(sent[2].key)
-        wait_until(lambda: batches(events) == 0, "all passed", timeout_s=10)
+        wait_until(lambda: batches(events) == 0, "all passed")
 
 
 def test_a_forgotten_consumer_holds_nothing(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_the_cloud_is_told_is_lost_is_told_to_consumers_too(tmp_path: Path)
     with opened(tmp_path) as events:
         put(events, range(1, 31))
         events.stream("speed").lose(5, "queue_full")
-        wait_until(lambda: events.status().backlog_readings == 35, "said", timeout_s=10)
+        wait_until(lambda: events.status().backlog_readings == 35, "said")
         put(events, range(31, 41))
     edit(tmp_path, "UPDATE batches SET body = CAST(body || ' ' AS BLOB) WHERE first = 11")
     with opened(tmp_path) as events:
@@ -231,7 +231,7 @@ async def test_a_consumer_waits_for_more_and_gets_it_while_it_is_being_written(t
     def stop(place: str) -> None:
         if place == "inserted" and reached.is_set() is False and armed:
             reached.set()
-            go_on.wait(30)
+            go_on.wait(2 * PATIENCE_S)
 
     armed = list[bool]()
     with opened(tmp_path, failpoint=stop) as events:
@@ -275,7 +275,7 @@ def test_after_damage_a_consumer_goes_on_from_what_was_saved(tmp_path: Path) -> 
         assert events.epoch_began == "damaged"
         mean = events.open_consumer("mean", ["speed"])
         assert mean.state is None
-        wait_until(lambda: not events._writer.store.is_salvaging, "saved", timeout_s=20)
+        wait_until(lambda: not events._writer.store.is_salvaging, "saved")
         assert ns(mean.poll()) == list(range(11, 31))
 
 
@@ -328,7 +328,7 @@ def test_damage_while_running_is_said_once(tmp_path: Path) -> None:
         with pytest.raises(LogRenewedError):
             mean.poll()
         assert mean.state == b"ten", "its table could still be read"
-        wait_until(lambda: not events._writer.store.is_salvaging, "saved", timeout_s=20)
+        wait_until(lambda: not events._writer.store.is_salvaging, "saved")
         assert everything(mean, 20) == list(range(11, 21))
 
 

@@ -141,7 +141,7 @@ def test_a_log_of_larger_pages_that_lost_its_header_is_saved_too(tmp_path: Path)
     with opened(tmp_path, sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sent.ns() == list(range(10, 100))
 
 
@@ -164,7 +164,7 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
         )
         assert events.epoch > epoch, "the fault did not fire"
         assert log.wait_accepted(log.append(reading(20_000)), timeout_s=20)
-        wait_until(lambda: sent.ns()[-1:] == [20_000], "the newest is sent", timeout_s=20)
+        wait_until(lambda: sent.ns()[-1:] == [20_000], "the newest is sent")
     arrived = sent.ns()
     assert len(arrived) == len(set(arrived))
     said = sum(out.count for out in {out.key: out for out in sent}.values() if out.gap)

@@ -51,7 +51,7 @@ def live(directory: Path, numbers: range, cloud: Cloud | None, *, boot: str, see
         if cloud is None:
             return
         events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=20)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
         for out in sent:
             cloud.take(out)
 

@@ -12,6 +12,7 @@ from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_schema import LOG_NAME
 from tests.edge.helpers import Sent, opened, put, reading
+from tests.services import PATIENCE_S
 
 
 def test_an_urgent_reading_does_not_wait_for_those_that_linger(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_an_urgent_reading_does_not_wait_for_those_that_linger(tmp_path: Path) -
         ticket = normal.append(reading(1))
         assert not normal.wait_accepted(ticket, timeout_s=0.3), "it was to linger"
         put(events, range(100, 101), stream="alarm")
-        assert normal.wait_accepted(ticket, timeout_s=10)
+        assert normal.wait_accepted(ticket, timeout_s=PATIENCE_S)
 
 
 def test_at_the_quota_the_lowest_lane_goes_first(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ async def test_a_question_that_nobody_waits_for_any_more_harms_nobody(tmp_path: 
 
     def first(_: object) -> None:
         busy.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE_S)
 
     with opened(tmp_path) as events:
         answer = events._writer.ask(first)

@@ -20,7 +20,7 @@ from edgewake.edge.log_schema import LOG_NAME
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, opened, put, reading
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 QUEUE_BYTES = 8 << 20
 
@@ -33,7 +33,7 @@ def test_a_loss_is_a_gap_at_its_place_with_count_and_reason(tmp_path: Path) -> N
         log.lose(3, "queue_full")
         log.lose(4, "queue_full")
         assert events.status().lost == {"queue_full": 7}
-        wait_until(lambda: events.status().backlog_readings == 12, "the loss has its place", timeout_s=10)
+        wait_until(lambda: events.status().backlog_readings == 12, "the loss has its place")
         put(events, range(6, 9))
         events.start_sending()
         frames = sent.until(3)
@@ -58,7 +58,7 @@ def test_what_a_full_queue_drops_reaches_the_cloud_as_gaps(tmp_path: Path) -> No
 
     def wait(place: str) -> None:
         if place == "received":
-            stuck.wait(30)
+            stuck.wait(2 * PATIENCE_S)
 
     config = LogConfig(linger_ms=0, reserve_bytes=0, queue_readings_max=100)
     with opened(tmp_path, sent=sent, config=config, failpoint=wait) as events:
@@ -72,9 +72,9 @@ def test_what_a_full_queue_drops_reaches_the_cloud_as_gaps(tmp_path: Path) -> No
         assert intake.check({"v": float("nan")}) is None
         assert intake.dropped > 1_000, "the fault did not fire"
         stuck.set()
-        wait_until(lambda: events.status().lost.get("queue_full") == intake.dropped, "counted", timeout_s=10)
+        wait_until(lambda: events.status().lost.get("queue_full") == intake.dropped, "counted")
         events.start_sending()
-        wait_until(lambda: sum(out.count for out in sent) == 2_001 or sent.acknowledge(events), "all is said", timeout_s=20)
+        wait_until(lambda: sum(out.count for out in sent) == 2_001 or sent.acknowledge(events), "all is said")
     assert len(sent.ns()) == intake.taken
     said = {out.gap: out.count for out in sent if out.gap}
     assert said == {"queue_full": intake.dropped, "refused": 1}

@@ -18,7 +18,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.edge.test_event_log import NOTHING, crash_runner, edit
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 DURABLE = [mode for mode in LogMode if mode.flags.is_durable]
 KILLS = 60
@@ -125,7 +125,7 @@ def test_a_mode_may_be_changed_between_two_starts(tmp_path: Path, before: LogMod
     with opened(tmp_path, sent=sent, config=config(after)) as events:
         events.start_sending()
         put(events, range(21, 31))
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=10)
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sorted({n for out in sent for n in frame_of(out).fields["n"]}) == list(range(1, 31))  # type: ignore[type-var]
 
 
@@ -141,14 +141,14 @@ def test_while_nobody_sends_a_sender_based_log_waits_in_memory_up_to_its_bound(t
             log.append(reading(21))
         assert events.status().stored_bytes == 0
         events.start_sending()
-        assert log.wait_accepted(ticket, timeout_s=10)
+        assert log.wait_accepted(ticket, timeout_s=PATIENCE_S)
         sent.until(2)
         for n in range(21, 200):
             sent.acknowledge(events)
-            assert log.wait_for_room(timeout_s=10)
+            assert log.wait_for_room(timeout_s=PATIENCE_S)
             ticket = log.append(reading(n))
-        wait_until(lambda: sent.acknowledge(events) or log.accepted_through >= ticket, "all are logged", timeout_s=10)
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged", timeout_s=10)
+        wait_until(lambda: sent.acknowledge(events) or log.accepted_through >= ticket, "all are logged")
+        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
     assert sent.ns() == list(range(1, 200))
 
 

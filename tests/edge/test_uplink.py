@@ -20,7 +20,7 @@ from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import json_of, reading
 from tests.edge.peer import Peer, Taken
 from tests.edge.running import drained, ns, running
-from tests.services import Mosquitto, free_ports, run_mosquitto
+from tests.services import PATIENCE_S, Mosquitto, free_ports, run_mosquitto
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_a_publish_that_nobody_subscribed_is_sent_again_until_somebody_doe
     """PUBACK 0x10 is not delivery."""
     async with running(tmp_path / "log", broker.port, "up-4", ack_timeout_s=0.2, ack_timeout_max_s=0.4) as one:
         await one.put(range(25))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while one.uplink.session.refused_by_broker < 3:
                 await asyncio.sleep(0.01)
         async with Peer(broker.port) as peer:
@@ -269,16 +269,16 @@ async def test_a_name_server_that_is_silent_does_not_hold_up_the_stop(tmp_path: 
 
     def silent(*_: object, **__: object) -> list[object]:
         reached.set()
-        answer.wait(60)
+        answer.wait(2 * PATIENCE_S)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     async with running(tmp_path, 1, "up-14", mqtt=BrokerConfig(host="broker.example")) as one:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not reached.is_set():
                 await asyncio.sleep(0.01)
         one.uplink.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not one.uplink.session.stopped:
                 await asyncio.sleep(0.01)
     assert not answer.is_set()

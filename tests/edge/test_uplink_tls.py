@@ -12,6 +12,7 @@ from edgewake.protocol.broker import BrokerConfig
 from tests.edge.mtls import broker_with_mtls, certificates
 from tests.edge.peer import Peer
 from tests.edge.running import ns, running
+from tests.services import PATIENCE_S
 
 
 async def test_a_renewed_certificate_is_used_at_the_next_connection_without_a_restart(
@@ -29,7 +30,7 @@ async def test_a_renewed_certificate_is_used_at_the_next_connection_without_a_re
         mqtt = BrokerConfig(host="localhost", port=tls_port, **files)
         async with Peer(port) as peer, running(tmp_path / "log", tls_port, "bench", mqtt=mqtt) as one:
             await one.put(range(3))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while caplog.text.count("offline:") < 2:
                     await asyncio.sleep(0.02)
             assert not peer.taken, "the wrong certificate opened the door"

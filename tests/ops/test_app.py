@@ -45,7 +45,7 @@ def eventually(ask: Callable[[], httpx.Response], wanted: Callable[[Any], bool] 
         bodies[0] = response.json()
         return response.status_code == 200 and wanted(bodies[0])
 
-    wait_until(there, "the answer is as wanted", timeout_s=20)
+    wait_until(there, "the answer is as wanted")
     return bodies[0]
 
 

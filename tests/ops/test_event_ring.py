@@ -8,10 +8,11 @@ from sse_starlette import ServerSentEvent
 
 from edgewake.cloud.ops.event_ring import CLIENTS_MAX, RING_EVENTS, EventRing
 from edgewake.cloud.web import Problem
+from tests.services import PATIENCE_S
 
 
 async def take(stream: AsyncIterator[ServerSentEvent], count: int) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         return [(await anext(stream)).encode().decode() for _ in range(count)]
 
 

@@ -12,12 +12,12 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import Unavailable
 from tests.ops.conftest import Writer
-from tests.services import free_ports
+from tests.services import PATIENCE_S, free_ports
 
 
 async def test_a_slow_lookup_keeps_no_other_waiting(writer: Writer, kafka_config: KafkaConfig) -> None:
     lookup, end = KafkaLookup(kafka_config, SystemClock(), timeout_s=60), threading.Event()
-    slow = [asyncio.ensure_future(lookup.run(lambda _: end.wait(120))) for _ in range(AT_ONCE_MAX - 1)]
+    slow = [asyncio.ensure_future(lookup.run(lambda _: end.wait(2 * PATIENCE_S))) for _ in range(AT_ONCE_MAX - 1)]
     try:
         async with asyncio.timeout(60):
             assert (await lookup.run(lambda session: session.range(topics.DEAD, 0)))[0] == 0
@@ -30,7 +30,7 @@ async def test_a_slow_lookup_keeps_no_other_waiting(writer: Writer, kafka_config
 
 async def test_lookups_under_way_are_bounded_also_when_their_callers_leave(kafka_config: KafkaConfig) -> None:
     lookup, end = KafkaLookup(kafka_config, SystemClock(), timeout_s=60), threading.Event()
-    left = [asyncio.ensure_future(lookup.run(lambda _: end.wait(120))) for _ in range(AT_ONCE_MAX)]
+    left = [asyncio.ensure_future(lookup.run(lambda _: end.wait(2 * PATIENCE_S))) for _ in range(AT_ONCE_MAX)]
     waiting = [asyncio.ensure_future(lookup.run(lambda _: True)) for _ in range(WAITING_MAX - AT_ONCE_MAX)]
     await asyncio.sleep(0)
     for one in left:

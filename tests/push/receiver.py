@@ -13,6 +13,8 @@ from typing import Any
 
 from standardwebhooks.webhooks import Webhook
 
+from tests.services import PATIENCE_S
+
 Answer = tuple[int, dict[str, str]]
 
 
@@ -77,7 +79,7 @@ class Receiver:
             self.open.discard(writer)
             writer.close()
 
-    async def got(self, count: int, *, timeout_s: float = 20.0) -> list[Received]:
+    async def got(self, count: int, *, timeout_s: float = PATIENCE_S) -> list[Received]:
         """Wait for so many calls."""
         async with asyncio.timeout(timeout_s):
             while len(self.calls) < count:

@@ -20,7 +20,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
-from tests.services import Process, free_ports, part, wait_until
+from tests.services import PATIENCE_S, Process, free_ports, part, wait_until
 
 RECEIVED_AT = 1_790_000_000_000
 
@@ -86,7 +86,7 @@ class Service:
     url: str
     process: Process
 
-    def until_ready(self, *, timeout_s: float = 40) -> None:
+    def until_ready(self, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until /readyz says so."""
         wait_until(self._is_ready, f"{self.url} is ready", timeout_s=timeout_s)
 
@@ -120,7 +120,7 @@ class Reader:
 
     async def read(self, *, until: int, start: str = "latest") -> None:
         """Read, from the cursor on, until `n` = `until` of every reading was seen or 20 s are over."""
-        async with asyncio.timeout(20), self._blocks(start) as blocks:
+        async with asyncio.timeout(PATIENCE_S), self._blocks(start) as blocks:
             async for block in blocks:
                 self._take(block)
                 if len(self.seen) >= until:
@@ -128,7 +128,7 @@ class Reader:
 
     async def stand(self) -> None:
         """Connect, take the first cursor, and leave."""
-        async with asyncio.timeout(20), self._blocks("latest") as blocks:
+        async with asyncio.timeout(PATIENCE_S), self._blocks("latest") as blocks:
             async for block in blocks:
                 self._take(block)
                 if self.cursor is not None:

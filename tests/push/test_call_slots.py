@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 
 from edgewake.cloud.push.call_slots import CallSlots
+from tests.services import PATIENCE_S
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)
 

@@ -17,6 +17,7 @@ from edgewake.cloud.push.peers import Peers
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.lease_record import PARTITIONS, Lease
 from tests.push.builders import lease
+from tests.services import PATIENCE_S
 
 CLOCK = SystemClock()
 SESSION_S = 3.0
@@ -39,7 +40,7 @@ class Owner:
         self.losses.append(partition)
         self.leases.pop(partition), self.writers.pop(partition)
 
-    async def has(self, count: int, *, timeout_s: float = 30) -> None:
+    async def has(self, count: int, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until it has so many partitions."""
         async with asyncio.timeout(timeout_s):
             while len(self.writers) != count:

@@ -32,6 +32,7 @@ from edgewake.protocol.lease_read import LeaseRead, hash_token
 from edgewake.protocol.lease_record import PARTITIONS, Lease, LeaseState
 from tests.push.builders import ManualClock, lease, random_bytes, request, sealer
 from tests.push.receiver import Receiver, receiving
+from tests.services import PATIENCE_S
 
 
 @dataclass
@@ -154,7 +155,8 @@ class World:
 
 
 def calls(clock: Clock) -> Caller:
-    return Caller(clock, allow_hosts=["127.0.0.1", "localhost"])
+    # A call that hangs does so for longer than a test waits: what must not wait for it would never end.
+    return Caller(clock, allow_hosts=["127.0.0.1", "localhost"], timeout_s=2 * PATIENCE_S)
 
 
 @asynccontextmanager
@@ -202,7 +204,7 @@ def kept(world: World) -> Lease:
 
 
 async def until(condition: Any, what: str = "the condition holds") -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -212,7 +214,7 @@ async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) 
     clock, tending = w.clock, w.proxy._tending
     assert isinstance(clock, ManualClock)
     end = clock.monotonic_s() + within_s
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await settle(w)
         while not condition():
             at = tending._agenda.next_at()
@@ -470,7 +472,7 @@ async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
         w.log.add()
         await w.receiver.got(CALLS_PER_HOST_MAX)
         await w.proxy.grant(request(url=healthy.url.replace("127.0.0.1", "localhost"), cursor="c0"))
-        await healthy.got(1, timeout_s=5)
+        await healthy.got(1)
         assert w.receiver.connections == CALLS_PER_HOST_MAX
 
 
@@ -519,7 +521,7 @@ async def test_a_lease_can_be_ended_while_its_call_hangs() -> None:
         granted = await w.grant()
         w.log.add()
         await w.receiver.got(1)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):
             await w.proxy.end(granted.lease.id, granted.endpoint.token)
 
 
@@ -712,7 +714,7 @@ async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_sa
         async with proxying(log, store, clock, caller) as first:
             granting = asyncio.create_task(first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0})))
             log.add()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while not store.dead.is_set():
                     clock.advance(5)
                     await asyncio.sleep(0.01)
@@ -724,7 +726,7 @@ async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_sa
                 assert not granted  # then the client was answered nothing, and does not sleep
                 return
             (only,) = store.leases.values()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while store.leases[only.id].wakes < 2:
                     clock.advance(5)
                     await asyncio.sleep(0.01)

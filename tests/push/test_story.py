@@ -18,7 +18,7 @@ from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import lease_record, topics
 from tests.push.receiver import receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import Kafka, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
 async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until the lease looks so; how it looks."""
     headers = {"Authorization": f"Bearer {lease['token']}"}
-    async with asyncio.timeout(20), httpx.AsyncClient(timeout=20) as client:
+    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=20) as client:
         while True:
             found: dict[str, Any] = (await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)).json()
             if is_so(found):

@@ -22,6 +22,7 @@ from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
 from tests.push.service import Readings, readings
+from tests.services import PATIENCE_S
 
 CODEC = CursorCodec(CursorKeys({1: b"k" * 32}, 1))
 WHERES = [None, "device = 'dev-0'", "device = 'dev-1' AND n > 100", "n > 50"]
@@ -49,7 +50,7 @@ async def watching(config: KafkaConfig) -> AsyncIterator[Watchers]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(is_so: Callable[[], bool], *, timeout_s: float = 30) -> None:
+async def until(is_so: Callable[[], bool], *, timeout_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():
             await asyncio.sleep(0.02)
@@ -66,7 +67,7 @@ def counter(stream: Readings, where: str | None = None, **more: Any) -> Counter:
 async def live_cursor(watchers: Watchers, stream: Readings) -> str:
     """The cursor of the stream's end."""
     plan = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while plan is None:
             with contextlib.suppress(Unavailable):  # Kafka's first answer may take its time
                 plan = await watchers._hub.open(Subscription(streams=(stream.stream,)))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.simulators.clients import Event, Follower, Server, SseReader
+from tests.services import PATIENCE_S
 
 STREAM = b": hello\n\nid: 1\ndata: {}\n\nid: 2\n\nevent: gap\nid: 3\ndata: a\ndata: b\n\nretry: 10\n\ndata: cut off\n"
 
@@ -82,7 +83,7 @@ async def test_a_client_resumes_on_another_server_with_its_cursor():
     async with server(first) as one, server(second) as two:
         client = Follower("x", [one, two], ["raw"], on_event)
         client.wake()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await done.wait()
         await client.sleep()
     assert shown == ["1", "2"]
@@ -104,7 +105,7 @@ async def test_a_sleeping_client_keeps_its_cursor_and_wakes_elsewhere():
         for _ in range(2):
             shown.clear()
             client.wake(on_next_server=True)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await shown.wait()
             await client.sleep()
     assert (client.cursor, client.sleeps) == ("c1", 2)
@@ -118,7 +119,7 @@ async def test_a_refusal_is_kept_and_tried_again_elsewhere():
     async with server(lambda _: b"HTTP/1.1 503 No\r\n\r\nlater") as one, server(lambda _: body(b"data: x\n\n")) as two:
         client = Follower("x", [one, two], ["raw"], lambda *_: shown.set())
         client.wake()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await shown.wait()
         await client.sleep()
     assert client.refusals == ["503 for /v1/events?stream=raw&from=earliest: later"]

@@ -187,7 +187,7 @@ def test_a_fleet_loses_nothing_when_its_bridge_is_killed(tmp_path, mosquitto, br
         bridge.start()
         wait_until(lambda: len(mine(up)) > before + 60, "the fleet goes on")
         fleet.signal(signal.SIGTERM)
-        wait_until(lambda: not fleet.is_running(), "the fleet stops", timeout_s=5)
+        wait_until(lambda: not fleet.is_running(), "the fleet stops")
         assert fleet.stop() == 0
     for (device, _), numbers in seqs(mine(up)).items():
         assert sorted(set(numbers)) == list(range(1, max(numbers) + 1)), device

@@ -12,7 +12,7 @@ import pytest
 from edgewake.protocol.clock import SystemClock
 from edgewake.simulators.outbox import Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
-from tests.services import Mosquitto, run_mosquitto
+from tests.services import PATIENCE_S, Mosquitto, run_mosquitto
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def ends(name: str, port: int, turns: int, *, from_connected: bool = True)
     )
     running = asyncio.create_task(device.run())
     if from_connected:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await connected.wait()
     for _ in range(turns):
         device.offer(name, "s", b'{"a":1}')

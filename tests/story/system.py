@@ -22,7 +22,7 @@ from edgewake.protocol.query import Registration
 from edgewake.simulators import faults
 from edgewake.simulators.clients import Server
 from edgewake.simulators.faults import Fault
-from tests.services import Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
+from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, port_is_open, run_kafka, run_mosquitto
 
 READY = '"event":"part.ready"'
 OPS_KEY = "story-key-0123456789abcdef"
@@ -30,7 +30,7 @@ READY_S = 240.0
 """Spark starts in 10 s on two idle cores and in minutes on busy ones; the bound only says when to give up."""
 
 
-async def until(condition: Callable[[], object], what: str, *, timeout_s: float = 60.0, every_s: float = 0.02) -> None:
+async def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
     """Poll a condition while everything else goes on; AssertionError naming `what` after the time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -107,7 +107,7 @@ class System:
         for process in running:
             process.stop()
 
-    async def until(self, condition: Callable[[], object], what: str, *, timeout_s: float = 60.0, every_s: float = 0.02) -> None:
+    async def until(self, condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
         """Poll a condition; AssertionError also when a part that nobody killed or stopped has ended."""
 
         def holds() -> object:

@@ -21,6 +21,7 @@ from edgewake.edge.sources.follower import Follower
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent
+from tests.services import PATIENCE_S
 
 
 class Tail:
@@ -31,7 +32,7 @@ class Tail:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition over what was taken."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.events.until(lambda: (self.sent.acknowledge(self.events), condition())[1])
 
 
@@ -141,7 +142,7 @@ async def test_start_at_the_end_takes_new_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "in.log"
     path.write_text(lines(range(5)))
     async with tailing(tmp_path / "log", path, start="end") as tail:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not tail.source.looked:
                 await asyncio.sleep(0.01)
         with path.open("a") as file:
@@ -154,7 +155,7 @@ async def test_what_is_added_while_away_is_taken_although_nothing_was_taken_befo
     path = tmp_path / "in.log"
     path.write_text(lines(range(5)))
     async with tailing(tmp_path / "log", path, start="end") as tail:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while tail.events.position(f"file_tail:{path}") is None:
                 await asyncio.sleep(0.01)
     with path.open("a") as file:
@@ -204,7 +205,7 @@ async def test_a_fifo_is_refused_and_freezes_nothing(tmp_path: Path) -> None:
     os.mkfifo(path)
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
     with pytest.raises(LocalError, match="no regular file"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock()))
 
 
@@ -213,12 +214,12 @@ async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tm
 
     def hang(*_: object) -> None:
         reached.set()
-        never.wait(60)
+        never.wait(2 * PATIENCE_S)
 
     monkeypatch.setattr(Follower, "read", hang)
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=tmp_path / "x"), SystemClock(), position=lambda _: None)
     task = asyncio.create_task(source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock())))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not reached.is_set():
             await asyncio.sleep(0.01)
         task.cancel()
@@ -244,7 +245,7 @@ async def test_a_big_file_leaves_the_loop_its_turns(tmp_path: Path) -> None:
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
     intake = Intake("tail", OneWaySink(lambda readings: taken.append(turns)), source.policy, SystemClock())
     task = asyncio.create_task(source.run(intake))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while intake.taken < 40_000:
             await asyncio.sleep(0.01)
     for each in (task, other):
