@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -30,6 +31,11 @@ GROUP = 100
 GROUPS = 300
 LONE = 100
 BACKLOG = 200_000
+
+LIMITS: Final = """The call, the writer and the acknowledgements share one interpreter, so what `none` saves is a part of one core, and the
+figures of a busy machine differ by half. A synchronous mode pays a commit for each reading: the wait for the disk, and ten pages of flash.
+A lone reading waits two milliseconds for company in `hml` and `none`, and not in the others. `sbml` writes as much as `hml` while the link
+is up: frames are boundaries, so there is no second copy to be spared."""
 
 
 class Cloud:
@@ -223,9 +229,9 @@ def _ratios(found: Found) -> None:
     pairs = zip(of(LogMode.HML, per_reading, "readings/s"), of(LogMode.RBML, per_reading, "readings/s"), strict=True)
     found["hml against rbml, reading by reading", "times", 50].extend(hybrid / receiver for hybrid, receiver in pairs)
     both = zip(of(LogMode.NONE, "processor time", "us/reading"), of(LogMode.HML, "processor time", "us/reading"), strict=True)
-    found["hml over none, processor time", "percent", None].extend((hybrid / nothing - 1) * 100 for nothing, hybrid in both)
+    found["hml against none, processor time per reading", "×", None].extend(hybrid / nothing for nothing, hybrid in both)
     speeds = zip(of(LogMode.NONE, per_reading, "readings/s"), of(LogMode.HML, per_reading, "readings/s"), strict=True)
-    found["hml over none, time", "percent", None].extend((nothing / hybrid - 1) * 100 for nothing, hybrid in speeds)
+    found["hml against none, time per reading", "×", 1.25].extend(nothing / hybrid for nothing, hybrid in speeds)
 
 
 def _written_bytes() -> int:
