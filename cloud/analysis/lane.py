@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late
+from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late, pace
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, is_ahead, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
@@ -44,6 +44,8 @@ log = logging.getLogger("edgewake.analysis")
 FETCH_WAIT_MS: Final = 10
 """How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
 consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
+SUMMARY_LOOK_MS: Final = 5_000
+"""How often Spark looks for readings to sum up on a stream that had none for longer than the interval of summaries."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 CAUSE_CHARS_MAX: Final = 2000
@@ -119,6 +121,8 @@ class Lane:
         self._started = threading.Event()
         self._turn = threading.Lock()
         self._pause = threading.Event()
+        self._stopped = threading.Event()
+        self._next_ms = 0
         self._failure: Failure | None = None
         self._stopping = False
         self._batches_before = self.counters.batches
@@ -158,7 +162,7 @@ class Lane:
             .foreachBatch(self._process)
             .option("checkpointLocation", str(self.checkpoint))
             .outputMode("update")
-            .trigger(processingTime=f"{self._trigger_ms()} milliseconds")
+            .trigger(processingTime=f"{self._look_ms()} milliseconds")
             .start()
         )
         self._started.set()
@@ -180,8 +184,10 @@ class Lane:
             now_ms=self.clock.now_ms(),
         )
 
-    def _trigger_ms(self) -> int:
-        return self.config.summary_interval_s * 1000 if self.job.kind is LaneKind.SUMMARY else self.config.trigger_ms
+    def _look_ms(self) -> int:
+        """How often Spark looks whether there is anything new; after a batch not before `_rest` has ended."""
+        is_summary = self.job.kind is LaneKind.SUMMARY
+        return min(SUMMARY_LOOK_MS, self.config.summary_interval_s * 1000) if is_summary else self.config.trigger_ms // 2
 
     def say_running(self) -> None:
         """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
@@ -210,6 +216,7 @@ class Lane:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
         with self._turn:
             self._stopping = True
+        self._stopped.set()
         self._started.set()  # a batch that waits for a start that failed must see that it is over
         if self._query is not None:
             self._await_note()
@@ -245,15 +252,26 @@ class Lane:
             except Exception as error:
                 self._failure = Failure(fault_of(error), cause_of(error), self._reached(batch), batch)
                 raise
+        self._rest()
+
+    def _rest(self) -> None:
+        """Until the next batch is worth its cost (pace). Spark notes the end of this one afterwards; a stop ends the rest."""
+        # No longer than ever, however far the clock is set back meanwhile.
+        longest_ms = max(self.config.trigger_ms, self.config.calm_trigger_ms, self.config.summary_interval_s * 1000)
+        self._stopped.wait(min(self._next_ms - self.clock.now_ms(), longest_ms) / 1000)
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
-        self._batch = batch
+        self._batch, self._next_ms = batch, 0
+        began_ms = self.clock.now_ms()
         rows = changed.toArrow()  # runs the batch
         reached = offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
             sync_offsets(self.checkpoint, batch)
-            self._emit(rows, self._observed(), reached, new)
+            observed = self._observed()
+            rate, left = self._rate(observed), self._left(reached)
+            self._emit(rows, observed, reached, new, rate, left)
+            self._next_ms = self._next_look(began_ms, observed, rate, left)
         self._tell_spark()
         if not is_ahead(self._record.offsets, reached):
             self.job.committed(rows, self._record.revision)
@@ -281,11 +299,29 @@ class Lane:
         )
         return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops, received_at)
 
-    def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> None:
-        record, queries = self._record, self.job.queries
+    def _left(self, reached: Offsets) -> dict[int, int] | None:
         assert self._ends is not None
+        return self._ends.left(reached.get(self.topic, {}))
+
+    def _next_look(self, began_ms: int, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
+        waits = None if left is None else sum(left.values())
+        if self.job.kind is LaneKind.SUMMARY:
+            is_behind = waits is not None and waits >= self.config.batch_records_max
+            return began_ms if is_behind else pace.next_summary_ms(began_ms, self.config.summary_interval_s * 1000)
+        return pace.next_ms(
+            began_ms,
+            {registered.query.window for registered in self.job.queries},
+            least_ms=self.config.trigger_ms,
+            calm_ms=self.config.calm_trigger_ms,
+            busy=pace.is_busy(rate, read=observed.readings, left=waits),
+            oldest_ms=observed.oldest,
+        )
+
+    def _emit(
+        self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty, rate: float, left: Mapping[int, int] | None
+    ) -> None:
+        record, queries = self._record, self.job.queries
         offsets = reached.get(self.topic, {})
-        left = self._ends.left(offsets)
         for known, latest in ((self._tops, observed.tops), (self._received_at, observed.received_at)):
             known |= {partition: max(at, known.get(partition, at)) for partition, at in latest.items()}
         step = emit.Batch(
@@ -307,7 +343,7 @@ class Lane:
                 "late": record.late | {label: record.late.get(label, 0) + count for label, count in late_readings.items()},
             }
         )
-        progress = self._progress(after, self._rate(observed), left)
+        progress = self._progress(after, rate, left)
         now_ms = self.clock.now_ms()
         results = 0
 

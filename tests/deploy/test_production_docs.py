@@ -81,6 +81,7 @@ def test_the_readme_s_figures_are_the_code_s() -> None:
     from edgewake.deploy.lifecycle import QUICK_MAX, SLOW_S
 
     assert f"every {AnalysisConfig.model_fields['trigger_ms'].default} ms by default (`trigger_ms`)" in README
+    assert f"every {AnalysisConfig.model_fields['calm_trigger_ms'].default} ms (`calm_trigger_ms`)" in README
     assert f"Java {java.VERSION_MIN} to {java.VERSION_MAX}" in README
     assert (QUICK_MAX, SLOW_S) == (5, 30)
     assert "Five quick starts, then one every 30 to 60 s" in README

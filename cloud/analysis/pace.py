@@ -1,0 +1,74 @@
+"""When a lane looks for new readings again, so that a small stream costs little and its windows are told soon after their ends. Pure.
+
+A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets its batches when they are worth most: one
+soon after each window's end, more while readings of windows that ended still come, and between them only so many that the rows of a window
+that is still open stay fresh. A busy stream, and one with a backlog, gets a batch each `least_ms`; that, too, a little after windows' ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from edgewake.cloud.analysis.windows import Window
+
+SETTLE_MS: Final = 150
+"""After a window's end its last readings are still on their way through device, broker, bridge and sequencer."""
+SUMMARY_SETTLE_MS: Final = 5_000
+"""The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves."""
+SECOND_LOOK_MS: Final = 700
+"""After the first look at a window that ended: the next one, for what took longer."""
+NEAR_MS: Final = 1_000
+"""A look so short before that at a window's end is left to it."""
+GAP_MS: Final = SETTLE_MS
+"""At least from the beginning of one batch to the next; less would only bring what the first of them missed by an instant. No more than
+SETTLE_MS, so that there is always a look at the next end to wait for."""
+BUSY_PER_S: Final = 1_000
+"""Readings a second from which a stream is busy: then a longer wait saves little and makes a batch large."""
+BACKLOG: Final = 100
+"""Records that wait, from which, and where they are more than the last batch had, a stream is busy as well."""
+FRESH: Final = 2
+"""Batches, at least, while a window is open."""
+
+
+def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
+    """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not say."""
+    return readings_per_s >= BUSY_PER_S or (left is not None and left > max(read, BACKLOG))
+
+
+def next_ms(
+    began_ms: int, windows: Collection[Window], *, least_ms: int, calm_ms: int, busy: bool = False, oldest_ms: int | None = None
+) -> int:
+    """When to look next, ms: after a batch that began at `began_ms`, for these kinds of windows.
+
+    `least_ms`, `calm_ms`: from one batch to the next, of a busy and of a calm stream; with 0 at once. `oldest_ms`: event time of the
+    batch's oldest reading. Where that is of a window that ended before the last look, more of them may be on their way.
+    """
+    if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
+        return _next_on_grid(began_ms, least_ms, SETTLE_MS)
+    rest_ms = began_ms + max(least_ms, min(calm_ms, min(window.slide_ms for window in windows) // FRESH))
+    looks = [look for window in windows for look in _looks(began_ms, window, least_ms)]
+    first = min(look for look in looks if look >= began_ms + min(GAP_MS, least_ms))
+    ended_ms = max(window.over(began_ms) for window in windows)
+    if oldest_ms is not None and oldest_ms < ended_ms <= began_ms - SETTLE_MS - SECOND_LOOK_MS:
+        return min(first, began_ms + least_ms)
+    return first if first <= rest_ms + NEAR_MS else rest_ms
+
+
+def next_summary_ms(began_ms: int, interval_ms: int) -> int:
+    """When to look next for readings to sum up, ms."""
+    return _next_on_grid(began_ms, interval_ms, SUMMARY_SETTLE_MS)
+
+
+def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
+    """A little after the next full step, where windows end; with 0 at once."""
+    return began_ms - (began_ms - settle_ms) % step_ms + step_ms if step_ms else began_ms
+
+
+def _looks(began_ms: int, window: Window, least_ms: int) -> list[int]:
+    """At the window that ended last, and at the next one to end."""
+    ended_ms = window.over(began_ms)
+    ends_ms = ended_ms + window.slide_ms if window.unit is None else window.latest(began_ms)[1]
+    looks = [ended_ms + SETTLE_MS, ends_ms + SETTLE_MS]
+    # Where windows end as often as batches are made, the next end's look is the second one.
+    return looks if ends_ms - ended_ms < 2 * least_ms else [*looks, ended_ms + SETTLE_MS + SECOND_LOOK_MS]

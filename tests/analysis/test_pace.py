@@ -1,0 +1,147 @@
+"""When the next batch begins: soon after windows end, seldom between, and at full pace where there is much to do."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from edgewake.cloud.analysis.checkpoint import is_done
+from edgewake.cloud.analysis.lane import Lane
+from edgewake.cloud.analysis.pace import SETTLE_MS, is_busy, next_ms, next_summary_ms
+from edgewake.cloud.analysis.windows import Window
+from edgewake.protocol.clock import SystemClock
+from tests.analysis.support import Analysis, Feed, catch_up, registered, results, sql
+from tests.services import wait_until
+
+END = 1_790_000_040_000
+"""Of a minute, and of all shorter windows."""
+MINUTE = 60_000
+HOUR_END = END - END % 3_600_000
+
+
+class StandingClock(SystemClock):
+    """It is always the same time of day."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+def calm_lane(analysis: Analysis, feed: Feed, *, now_ms: int) -> Lane:
+    """With one reading to compute; half an hour from one batch to the next, where no window ends."""
+    (query,) = registered(sql(feed.name, "device, count(*) AS n", "window(event_time, '1 hour'), device"), streams=[feed.stream])
+    lane = analysis.with_config(trigger_ms=1_000, calm_trigger_ms=3_600_000).lane([query], [feed.stream])
+    lane.clock = StandingClock(now_ms)
+    feed.send([END], speed=[1.0])
+    return lane
+
+
+def each(slide_ms: int) -> Window:
+    return Window(size_ms=slide_ms, slide_ms=slide_ms)
+
+
+def begins(
+    *slides_ms: int, until_s: float, began_ms: int = END + SETTLE_MS, busy: bool = False, calm_ms: int = 5_000, least_ms: int = 1_000
+) -> list[float]:
+    """Seconds from END to the begin of each batch, where a batch begins 10 ms after its time."""
+    found = []
+    while began_ms < END + until_s * 1000:
+        found.append((began_ms - END) / 1000)
+        began_ms = next_ms(began_ms + 10, [each(slide_ms) for slide_ms in slides_ms], least_ms=least_ms, calm_ms=calm_ms, busy=busy)
+    return found
+
+
+def test_a_calm_stream_has_two_batches_after_a_window_s_end_and_one_before_the_next() -> None:
+    assert begins(10_000, until_s=20) == [0.15, 0.85, 5.86, 10.15, 10.85, 15.86]
+
+
+@pytest.mark.parametrize(
+    ("began", "oldest", "then"), [(0.16, -1, 0.85), (0.86, -1, 1.86), (5.87, -1, 6.87), (9.87, -1, 10.15), (0.86, 0, 5.86)]
+)
+def test_while_readings_of_windows_that_ended_come_there_is_a_batch_each_second(began: float, oldest: int, then: float) -> None:
+    began_ms = END + round(began * 1000)
+    assert next_ms(began_ms, [each(10_000)], least_ms=1_000, calm_ms=5_000, oldest_ms=END + oldest) == END + round(then * 1000)
+
+
+def test_a_long_window_is_told_every_calm_interval() -> None:
+    assert begins(MINUTE, until_s=20) == [0.15, 0.85, 5.86, 10.87, 15.88]
+
+
+def test_a_batch_that_would_come_just_before_a_window_s_end_is_left_to_that() -> None:
+    assert begins(MINUTE, began_ms=END + 54_500, until_s=60.5) == [54.5, 60.15]
+
+
+def test_windows_of_several_lengths_are_all_told_at_their_ends() -> None:
+    assert {10.15, 15.15, 20.15, 30.15} <= set(begins(10_000, 15_000, MINUTE, until_s=31))
+
+
+def test_windows_that_do_not_begin_with_the_minute_and_days_of_a_zone_are_told_at_their_ends() -> None:
+    shifted = Window(size_ms=MINUTE, slide_ms=MINUTE, offset_ms=7_000)
+    assert next_ms(END + 6_500, [shifted], least_ms=1_000, calm_ms=5_000) == END + 7_150
+    midnight = 1_790_028_000_000  # in Berlin, 22:00 UTC
+    day = Window(size_ms=25 * 3_600_000, slide_ms=25 * 3_600_000, unit="day", zone="Europe/Berlin")
+    assert next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + 150
+
+
+def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
+    assert begins(1_000, until_s=4) == [0.15, 1.15, 2.15, 3.15]
+
+
+@pytest.mark.parametrize(("calm_ms", "busy"), [(5_000, True), (0, False), (1_000, False)])
+def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_second(calm_ms: int, busy: bool) -> None:
+    assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.15, 1.15, 2.15]
+
+
+@pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])
+@pytest.mark.parametrize("before_ms", [1, 149, 999])
+def test_a_batch_that_begins_just_before_an_end_is_followed_by_the_look_at_it(slide_ms: int, before_ms: int) -> None:
+    assert next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000) == END + 150
+
+
+def test_minutes_are_summed_up_when_their_results_are_told() -> None:
+    assert next_summary_ms(END - 20_000, MINUTE) == END + 5_000
+    assert next_summary_ms(END + 5_010, MINUTE) == END + MINUTE + 5_000
+    assert next_summary_ms(END, 0) == END
+
+
+def test_without_a_least_time_there_is_no_rest() -> None:
+    assert next_ms(END, [each(MINUTE)], least_ms=0, calm_ms=5_000, busy=False) == END
+
+
+@pytest.mark.parametrize(
+    ("rate", "read", "left", "busy"),
+    [(1, 1, 4, False), (10, 10, None, False), (30, 150, 140, False), (30, 150, 160, True), (1_000, 5_000, 0, True)],
+)
+def test_many_readings_and_a_backlog_make_a_stream_busy(rate: float, read: int, left: int | None, busy: bool) -> None:
+    assert is_busy(rate, read=read, left=left) is busy
+
+
+def test_a_stop_ends_the_rest_and_spark_notes_the_batch_before_it(analysis: Analysis, feed: Feed) -> None:
+    lane = calm_lane(analysis, feed, now_ms=HOUR_END - 1_800_000)
+    lane.start()
+    stop = threading.Thread(target=lane.stop, daemon=True)
+    try:
+        catch_up(lane, feed)
+        assert not is_done(lane.checkpoint, 0)
+    finally:
+        stop.start()
+
+    wait_until(lambda: not stop.is_alive(), "the stop")
+    assert is_done(lane.checkpoint, 0)
+
+
+def test_a_calm_stream_s_window_is_told_when_it_ends(analysis: Analysis, feed: Feed) -> None:
+    """The rest would be half an hour otherwise: a second before the hour's end it is until that."""
+    lane = calm_lane(analysis, feed, now_ms=HOUR_END - 1_000)
+    lane.start()
+    try:
+        catch_up(lane, feed)
+        feed.send([END + 1], speed=[1.0])
+        wait_until(lambda: lane.counters.batches == 2, "the second batch")
+    finally:
+        lane.stop()
+
+    assert [row["n"] for row in results(feed.config, lane.job.queries[0].query.name)] == [1, 2]
