@@ -9,8 +9,8 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- end generated -->
 
 Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `later` (of the answer), `states` (of a lease), `functions` (of queries), `endpoints FILE…` (routes by their
-decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
+`reasons` (of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease), `functions` (of queries),
+`endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ def _name(annotation: Any) -> str:
         return " or ".join(_name(part) for part in get_args(annotation) if part is not type(None))
     if origin is Literal:
         return " or ".join(f'`"{value}"`' for value in get_args(annotation))
+    if origin is dict:
+        return f"table of {_name(get_args(annotation)[1])}"
     if origin is not None:
         return f"list of {_name(get_args(annotation)[0])}"
     if isinstance(annotation, type) and issubclass(annotation, str) and annotation is not str:
@@ -206,6 +208,14 @@ def _reasons(file: str) -> str:
     return "\n".join(["| reason | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
 
 
+def remarks() -> str:
+    """The remarks of processors, with what each means."""
+    found = re.findall(
+        r'^    [A-Z_]+ = "(\w+)"\n    """(.+?)"""', (ROOT / "edge/processors/processor.py").read_text(), re.MULTILINE | re.DOTALL
+    )
+    return "\n".join(["| remark | when |", "|---|---|", *(f"| `{name}` | {_cell(why)} |" for name, why in found)])
+
+
 def states() -> str:
     """The states of a lease, what each means, and what follows on which event: the table that the proxy runs on."""
     meanings = dict(re.findall(r'^    [A-Z_]+ = "(\w+)"\s+# (.+)$', (ROOT / "protocol/lease_record.py").read_text(), re.MULTILINE))
@@ -258,7 +268,7 @@ def functions() -> str:
 
 MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
-    "endpoints": endpoints, "functions": functions,
+    "endpoints": endpoints, "functions": functions, "remarks": remarks,
 }  # fmt: skip
 
 

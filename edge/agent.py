@@ -1,9 +1,9 @@
-"""The agent: sources → event log → uplink, and the order in which they stop.
+"""The agent: sources → event log → chains and uplink, and the order in which they stop.
 
-Start: the log first (what was accepted before is there), then the uplink, then the sources.
-Stop (SIGTERM, SIGINT): sources end → what they brought is committed → the uplink sends and waits for acknowledgements for a short while and
-says goodbye → the log closes. What is not acknowledged then is sent after the next start. A source that dies is started again
-(`supervisor`); any other task that dies takes the agent down.
+Start: the log first (what was accepted before is there), then the uplink, the chains, the sources.
+Stop (SIGTERM, SIGINT): sources and chains end → what they brought is committed → the uplink sends and waits for acknowledgements for a
+short while and says goodbye → the log closes. What is not acknowledged then is sent after the next start, and what is not processed then
+is processed. A source that dies is started again (`supervisor`); any other task that dies takes the agent down.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from edgewake.edge.log_codec import Reading
 from edgewake.edge.log_epoch import boot_id
 from edgewake.edge.log_work import OutFrame
 from edgewake.edge.memory import release_free_memory
+from edgewake.edge.processing import Processing
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink import Uplink
@@ -56,7 +57,7 @@ class Agent:
                 clock=clock,
                 rng=rng,
                 boot_id=boot_id(),
-                lanes={source.stream: source.lane for source in config.source},
+                lanes={source.stream: source.lane for source in config.source} | {chain.into: chain.lane for chain in config.chain},
                 on_frames=self._on_frames,
                 on_failure=self._on_failure,
             )
@@ -65,6 +66,7 @@ class Agent:
         self._log_status = self._events.status_at_open
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status)
         self._sources: dict[str, Supervisor] = {}
+        self._processing = Processing(config.chain, self._events)
         self._rng = rng
         if self._events.epoch_began:
             log.info(
@@ -82,15 +84,20 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
+                await self._processing.forget_others()
+                chains = [
+                    tasks.create_task(_named(f"chain {into}", chain.run()), name=f"chain {into}")
+                    for into, chain in self._processing.chains.items()
+                ]
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 release_free_memory()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
-                for task in (*sources, news):
+                for task in (*sources, *chains, news):
                     task.cancel()
-                await asyncio.wait([*sources, news])
+                await asyncio.wait([*sources, *chains, news])
                 self._uplink.drain()
         finally:
             await asyncio.to_thread(self._events.close)
@@ -160,6 +167,7 @@ class Agent:
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
+            "chains": self._processing.counts(),
         }
 
     def _device_status(self) -> DeviceStatus:

@@ -20,14 +20,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.edge.lanes import Lane
 from edgewake.edge.log_mode import LogMode
+from edgewake.edge.processors.config import ChainConfig, StreamName
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
-from edgewake.protocol.names import is_device, is_stream
+from edgewake.protocol.names import is_device
 from edgewake.protocol.record import Mode
 
 READING_BYTES_MAX: Final = 64 * 1024
 """Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
+CHAINS_MAX: Final = 100
+"""Chains of an agent: each is a task, a cursor and a state that are written often. More are refused."""
 QUOTA_WINDOWS_MIN: Final = 2
 """The quota holds at least so many in-flight windows: what is being sent is never what has to go."""
 
@@ -36,15 +39,6 @@ def _device(name: str) -> str:
     if not is_device(name):
         raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first")
     return name
-
-
-def _stream(name: str) -> str:
-    if not is_stream(name):
-        raise ValueError("expected 1-64 of a-z 0-9 _, a letter first")
-    return name
-
-
-StreamName = Annotated[str, AfterValidator(_stream)]
 
 
 class LogConfig(Config):
@@ -174,6 +168,7 @@ class AgentConfig(Config):
     log: LogConfig = LogConfig()
     uplink: UplinkConfig = UplinkConfig()
     source: tuple[AnySource, ...] = ()
+    chain: Annotated[tuple[ChainConfig, ...], Field(max_length=CHAINS_MAX)] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> AgentConfig:
@@ -187,4 +182,18 @@ class AgentConfig(Config):
         tails = [source.path for source in self.source if source.type == "file_tail"]
         if len(set(tails)) < len(tails):
             raise ValueError("source: one file is tailed twice")
+        return self
+
+    @model_validator(mode="after")
+    def _chained(self) -> AgentConfig:
+        """A chain's input is there before it, so chains go round in no circle."""
+        sources = {source.stream for source in self.source}
+        logged = {source.stream for source in self.source if source.mode is Mode.ACK}
+        for chain in self.chain:
+            if chain.into in sources | logged:
+                raise ValueError(f"chain: the stream {chain.into!r} that it makes is made by somebody else too")
+            if chain.stream not in logged:
+                hint = "its source is one_way, which logs nothing" if chain.stream in sources else "no source or earlier chain makes it"
+                raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
+            logged.add(chain.into)
         return self

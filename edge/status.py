@@ -120,8 +120,14 @@ def table(status: dict[str, Any]) -> str:
     rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
     rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
+    rows += [(f"chain {into}", _chain(counts)) for into, counts in status.get("chains", {}).items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _chain(counts: dict[str, Any]) -> str:
+    remarks = [f"{count} {remark} in {name}" for name, said in counts["remarks"].items() for remark, count in said.items()]
+    return ", ".join([f"{counts['in']} of {counts['stream']} in, {counts['out']} out", *remarks])
 
 
 def _counts(counts: dict[str, Any]) -> str:

@@ -14,14 +14,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.processors.config import ChainConfig
-from edgewake.edge.processors.processor import Processor, State
-from edgewake.protocol.frame import TIME_MS_MAX
+from edgewake.edge.processors.processor import Processor, Remark, State
+from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar
+
+TEXT_CHARS_MAX: Final = 64 * 1024
+"""Characters of all texts of a reading that a chain makes, as of one that a source brings. One with more is left out, with a remark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,9 @@ class Chain:
             after, flowing, more = processor.apply(before, flowing)
             states.append(after)
             remarks.append(dict(Counter(said) + more) if more else said)
-        made = [(min(max(0, t), TIME_MS_MAX), fields) for t, fields in flowing]
+        made = [(min(max(0, t), TIME_MS_MAX), fields) for t, fields in flowing if _fits(fields)]
+        if len(made) < len(flowing):
+            remarks[-1] = dict(Counter(remarks[-1]) + Counter({Remark.TOO_LARGE: len(flowing) - len(made)}))
         return ChainApplied(
             ChainState(state.digest, states, remarks, state.readings_in + len(readings), state.readings_out + len(made)), made
         )
@@ -96,3 +101,9 @@ class Chain:
         """For the status: exact, as they are part of the state."""
         said = {name: dict(remarks) for name, remarks in zip(self._names, state.remarks, strict=True) if remarks}
         return {"stream": self.stream, "into": self.into, "in": state.readings_in, "out": state.readings_out, "remarks": said}
+
+
+def _fits(fields: Mapping[str, Scalar]) -> bool:
+    """May this be a reading? Its names and numbers are good; it can only have become too large."""
+    texts = [len(value) for value in fields.values() if isinstance(value, str)]
+    return 0 < len(fields) <= FIELDS_MAX and max(texts, default=0) <= STRING_CHARS_MAX and sum(texts) <= TEXT_CHARS_MAX

@@ -271,9 +271,7 @@ AnyProcessor = Annotated[
 
 
 class ChainConfig(Config):
-    """Processors in order, from one stream to another: each reading of `stream` passes them, and what comes out is accepted as a reading of
-    `into`.
-    """
+    """Processors in order: each reading of `stream` passes them, and what comes out is accepted as a reading of `into`."""
 
     stream: StreamName
     """The stream that is processed: of a source, or of another chain. Its readings are sent too."""

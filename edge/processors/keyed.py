@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from edgewake.edge.log_codec import Reading
-from edgewake.edge.processors.processor import Applied, Remark, State, Step
+from edgewake.edge.processors.processor import Applied, Remark, State, Step, stepped
 from edgewake.protocol.frame import Scalar
 
 KEY_CHARS_MAX: Final = 256
@@ -40,10 +40,9 @@ class Keyed:
                 remarks[Remark.KEY_REFUSED] += 1
                 continue
             key = _key(value)
-            stepped = self._step.step(states.pop(key, self._step.initial), reading)
-            states[key] = stepped.state
-            remarks.update(stepped.remarks)
-            out += [(t, {self._by: value, **fields}) for t, fields in stepped.readings]
+            states[key], made, said = stepped(self._step, states.pop(key, self._step.initial), reading)
+            remarks.update(said)
+            out += [(t, {self._by: value, **fields}) for t, fields in made]
             if len(states) > self._keys_max:
                 del states[next(iter(states))]
                 remarks[Remark.KEY_FORGOTTEN] += 1

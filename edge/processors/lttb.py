@@ -11,7 +11,7 @@ reading whose field is no number is left out, with a remark.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from math import fsum
 from typing import Final
 
 from edgewake.edge.log_codec import Reading
@@ -54,8 +54,8 @@ class Lttb:
     def _choose(self, before: Sequence[float], bucket: Sequence[Reading], after: Sequence[Reading]) -> Reading:
         """Times are relative to `before`, so that their products keep their digits."""
         origin, height = before
-        x = fmean(t - origin for t, _ in after)
-        y = fmean(float(fields[self._field]) - height for _, fields in after)  # type: ignore[arg-type]  # numbers, as `step` saw
+        x = fsum(t - origin for t, _ in after) / len(after)
+        y = fsum(float(fields[self._field]) - height for _, fields in after) / len(after)  # type: ignore[arg-type]  # numbers, as `step` saw
 
         def area(row: Reading) -> float:
             return abs((row[0] - origin) * y - x * (float(row[1][self._field]) - height))  # type: ignore[arg-type]

@@ -47,6 +47,10 @@ class Remark:
     """A bucket was closed before its time because it held as many readings as it may."""
     KEY_FORGOTTEN = "key_forgotten"
     """More values of `by` than are kept: the state of the one unused longest was given up."""
+    FAILED = "failed"
+    """The processor raised: a fault of ours. The reading was left out and the state is as before it, so that it harms nothing else."""
+    TOO_LARGE = "too_large"
+    """What was made has more fields or longer texts than a reading may have, and was left out."""
     KEY_REFUSED = "key_refused"
     """A value of `by` too long to be kept: the reading was left out."""
 
@@ -86,18 +90,26 @@ class Processor(Protocol):
         """`apply(s, a + b)` is `apply(s, a)` and then `apply(its state, b)`."""
 
 
+def stepped(step: Step, state: State, reading: Reading) -> Stepped:
+    """One step that cannot stop the others."""
+    try:
+        return step.step(state, reading)
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError):
+        return Stepped(state, (), (Remark.FAILED,))
+
+
 class Fold:
     """A step, applied to one reading after the other."""
 
     def __init__(self, step: Step) -> None:
-        self._step = step.step
+        self._step = step
         self.initial = step.initial
 
     def apply(self, state: State, readings: Sequence[Reading]) -> Applied:
         out: list[Reading] = []
         remarks: Counter[str] = Counter()
         for reading in readings:
-            state, more, said = self._step(state, reading)
+            state, more, said = stepped(self._step, state, reading)
             out += more
             remarks.update(said)
         return Applied(state, out, remarks)

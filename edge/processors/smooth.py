@@ -7,15 +7,25 @@ changes nothing. Where the time goes backwards (a remark) no time has passed for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from statistics import fmean, median
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum
 from typing import Final
 
 from edgewake.edge.log_codec import Reading
 from edgewake.edge.processors.config import SmoothConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
 
-_OF_LAST: Final[Mapping[str, Callable[[list[float]], float]]] = {"mean": fmean, "median": median}
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+_OF_LAST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {"mean": _mean, "median": _median}
 
 
 class Smooth:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from edgewake.edge.log_codec import Reading, batches
 from edgewake.edge.processors.build import _STEPS
 from edgewake.edge.processors.chain import decode_state
-from edgewake.edge.processors.processor import Applied
+from edgewake.edge.processors.keyed import Keyed
+from edgewake.edge.processors.processor import Applied, Fold, Stepped
 from edgewake.protocol.frame import decode
 from tests.edge.processors.helpers import at, chain, made, readings, remarks, series
 
@@ -122,3 +125,28 @@ def test_remarks_count_what_a_rule_was_applied_to():
     one = chain({"type": "filter", "where": "x > 1"}, {"type": "rate", "field": "y"})
     given_readings = [at(0, x=2, y=1), at(1, y=3), at(2, x=5, y=True), at(3, x=5), at(3, x=7, y=2), at(2, x=9, y=3)]
     assert remarks(one, given_readings) == {"1 filter": {"unknown": 1}, "2 rate": {"not_a_number": 1, "missing": 1, "backwards": 1}}
+
+
+def test_a_step_that_raises_costs_its_reading_and_no_other():
+    class Broken:
+        initial = 0
+
+        def step(self, state: int, reading: Reading) -> Stepped:
+            if reading[1]["x"] == 2:
+                raise ZeroDivisionError
+            return Stepped(state + 1, ((reading[0], {"n": state}),))
+
+    numbers = series(1, 2, 3)
+    assert Fold(Broken()).apply(0, numbers) == Applied(2, [at(0, n=0), at(2, n=1)], Counter(failed=1))
+    keyed = Keyed(Broken(), "k", 10).apply({}, numbers)
+    assert (keyed.readings, keyed.remarks) == ([at(0, k=None, n=0), at(2, k=None, n=1)], Counter(failed=1))
+
+
+def test_what_is_made_is_no_larger_than_a_reading_may_be():
+    many = [{"type": "derive", "fields": {f"f{place}_{n}": "upper(x)" for n in range(32)}} for place in range(9)]
+    one = chain(*many)
+    given_readings = [at(0, x=1), at(1, x="ß" * 3000), at(2, x="a")]
+    assert made(one, given_readings) == []
+    assert remarks(one, given_readings)["9 derive"]["too_large"] == 3
+    few = chain(*many[:7])
+    assert [reading[0] for reading in made(few, given_readings)] == [at(0)[0], at(2)[0]]

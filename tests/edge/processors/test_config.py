@@ -7,6 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
+from edgewake.edge.config import AgentConfig
 from tests.edge.processors.helpers import chain
 
 
@@ -34,3 +35,34 @@ from tests.edge.processors.helpers import chain
 def test_errors_say_what_was_expected(processor: dict[str, object], said: str):
     with pytest.raises(ValidationError, match=re.escape(said)):
         chain(processor)
+
+
+def agent(**keys: object) -> AgentConfig:
+    sources = [
+        {"type": "json_lines", "stream": "speed"},
+        {"type": "host_metrics", "stream": "loose", "mode": "one_way"},
+    ]
+    return AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": sources} | keys)
+
+
+def link(stream: str, into: str) -> dict[str, object]:
+    return {"stream": stream, "into": into, "processor": [{"type": "filter", "where": "x > 0"}]}
+
+
+@pytest.mark.parametrize(
+    ("chains", "said"),
+    [
+        ([link("speed", "speed")], "the stream 'speed' that it makes is made by somebody else too"),
+        ([link("speed", "loose")], "the stream 'loose' that it makes is made by somebody else too"),
+        ([link("speed", "a"), link("speed", "a")], "the stream 'a' that it makes is made by somebody else too"),
+        ([link("loose", "a")], "it cannot read 'loose': its source is one_way, which logs nothing"),
+        ([link("b", "a"), link("a", "b")], "it cannot read 'b': no source or earlier chain makes it"),
+    ],
+)
+def test_a_chain_has_one_input_that_is_logged_and_an_output_of_its_own(chains: list[dict[str, object]], said: str):
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        agent(chain=chains)
+
+
+def test_a_chain_may_read_what_an_earlier_one_makes():
+    assert [chain.into for chain in agent(chain=[link("speed", "a"), link("a", "b")]).chain] == ["a", "b"]
