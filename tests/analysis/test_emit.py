@@ -183,3 +183,23 @@ def test_a_record_that_is_too_large_becomes_a_dead_letter() -> None:
     letter = emit.bounded(large, now_ms=5)
     assert (letter.topic, letter.key, len(letter.value)) == ("ew.dead", b"k", emit.DEAD_BYTES_MAX)
     assert (letter.headers["reason"], letter.headers["topic"], letter.headers["received_at"]) == (b"oversize", b"ew.q.q.7", b"5")
+
+
+FIRST = (
+    "-- name: q\nSELECT device, max(a) AS top, max(a) - min(a) AS spread FROM s GROUP BY window(event_time, '1 minute'), device"
+    " ORDER BY top DESC LIMIT 1"
+)
+
+
+def test_after_a_restart_the_first_of_a_window_say_that_others_may_be_missing() -> None:
+    query = Registered(parse(FIRST), 7)
+    rows = [row(query, max_0=3.0, min_0=1.0), row(query, max_0=5.0, min_0=1.0) | {"key": '{"device":"d2"}'}]
+    fresh, after = (
+        Batch(revision=3, top_before=None, top=None),
+        Batch(revision=3, top_before=None, top=None, unknown_to={query.label: T0 + 1}),
+    )
+    first, second = ([orjson.loads(output.value) for output in outputs(rows, [query], step)] for step in (fresh, after))
+    assert [(each["device"], each["top"], each["spread"], "complete" in each) for each in first] == [("d2", 5.0, 4.0, False)]
+    assert [(each["device"], each["complete"]) for each in second] == [("d2", False)]
+    later = [orjson.loads(output.value) for output in outputs(rows[:1], [query], replace(fresh, revision=4))]
+    assert later == [], "d1 is still not the first"
