@@ -23,7 +23,7 @@ from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE
 from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
 from tests.bridge.test_admit import REFUSED
-from tests.services import PATIENCE_S, Kafka, Mosquitto, part, wait_until
+from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, port_is_open, wait_until
 
 ACKED = 'edgewake_bridge_messages_total{outcome="acked"}'
 
@@ -187,8 +187,6 @@ async def test_what_is_refused_becomes_a_dead_letter_and_the_rest_flows_on(here:
 
 async def test_ten_megabytes_become_a_dead_letter_and_never_memory(own_kafka: Kafka, tmp_path) -> None:
     """On a broker that lets them pass; ours ends the connection of a device that sends more than PACKET_BYTES_MAX."""
-    from tests.services import Process, free_ports, port_is_open, wait_until
-
     (port,) = free_ports(1)
     (tmp_path / "loose.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n")
     with Process(["/usr/sbin/mosquitto", "-c", str(tmp_path / "loose.conf")], tmp_path / "loose.log") as process:
@@ -273,8 +271,6 @@ async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(he
 
 
 def _unready_bridge(here: World, until: str = "waiting for Kafka"):
-    from tests.services import part
-
     file = here.folder / "early.toml"
     file.write_text(f'name = "b-early"\n[mqtt]\nport = {here.broker.port}\n[kafka]\nbootstrap = "{here.node.bootstrap}"\n')
     process = part("bridge", file, here.folder / "early.log")

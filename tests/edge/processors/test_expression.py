@@ -109,9 +109,9 @@ NAMES = {"a": 3.5, "b": -2.0, "c": None}
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 2) -> str:
-    """Numeric expressions that SQLite understands alike."""
+    """Numeric expressions that SQLite understands alike: none of whole numbers, which it divides without a remainder."""
     if depth == 0 or draw(st.booleans()):
-        return draw(st.sampled_from([*NAMES, "2", "0.25", "7"]))
+        return draw(st.sampled_from([*NAMES, "2.0", "0.25", "7.0"]))
     left, right = draw(trees(depth=depth - 1)), draw(trees(depth=depth - 1))
     return draw(st.sampled_from([f"({left} + {right})", f"{left} * {right}", f"{left} - ({right})", f"({left}) / ({right})", f"- {left}"]))
 
@@ -133,15 +133,14 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> str:
 def test_conditions_agree_with_sqlite(text: str):
     with sqlite3.connect(":memory:") as database:
         (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
-    ours = compiled(text.replace("7", "7.0"))((0, dict(NAMES)))
+    ours = compiled(text)((0, dict(NAMES)))
     assert ours is (None if found is None else bool(found))
 
 
 @given(trees())
 def test_numbers_agree_with_sqlite(text: str):
     with sqlite3.connect(":memory:") as database:
-        real = text.replace("2", "2.0").replace("0.2.05", "0.25").replace("7", "7.0")
-        (found,) = database.execute(f"SELECT {real} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
+        (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
     ours = compiled(text)((0, dict(NAMES)))
     if found is None:
         assert ours is None
