@@ -56,7 +56,9 @@ class TimeWindow:
             return Stepped(begun.state, [*last, *begun.readings], (Remark.RESTARTED, *begun.remarks))
         added, remarks = self._add(state["panes"], number, reading)
         head = max(state["head"], t)
-        closed = max(state["closed"], (head - self._grace_ms) // self._every_ms - 1)
+        closed = (head - self._grace_ms) // self._every_ms - 1
+        if closed <= state["closed"]:  # most readings close nothing
+            return Stepped({"panes": added, "head": head, "closed": state["closed"], "late": 0}, (), remarks)
         out = [made for last in self._starts(added, state["closed"]) if last <= closed for made in self._window(added, last)]
         kept = [pane for pane in added if pane[0] > closed - self._width + 1]
         return Stepped({"panes": kept, "head": head, "closed": closed, "late": 0}, out, remarks)
@@ -68,7 +70,11 @@ class TimeWindow:
         closed = (t - self._grace_ms) // self._every_ms - 1
         return Stepped({"panes": added, "head": t, "closed": min(closed, number - 1), "late": 0}, (), remarks)
 
-    def _add(self, before: Iterable[tuple[int, Pane]], number: int, reading: Reading) -> tuple[list[tuple[int, Pane]], list[str]]:
+    def _add(self, before: Sequence[tuple[int, Pane]], number: int, reading: Reading) -> tuple[list[tuple[int, Pane]], list[str]]:
+        *earlier, (newest, pane) = before or [(number, panes.empty())]
+        if newest == number:  # most readings belong to the newest pane
+            pane, remarks = panes.add(pane, self._fields, reading[1])
+            return [*earlier, (number, pane)], remarks
         known: dict[int, Pane] = dict(before)
         known[number], remarks = panes.add(known.get(number, panes.empty()), self._fields, reading[1])
         return sorted(known.items(), key=itemgetter(0)), remarks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -203,6 +204,26 @@ def test_lttb_chooses_real_readings_in_order_and_keeps_a_peak(values: list[float
     assert out[0] == given_readings[0]
     buckets = [t // 4000 for t, _ in out[1:]]
     assert len(set(buckets)) == len(buckets)
+
+
+def by_area(values: list[float], size: int) -> list[float]:
+    """As the thesis has it: the first point, then of each bucket the one of the largest triangle with the last choice and the next mean."""
+    points = list(enumerate(values))
+    buckets = [points[:1]] + [[point for point in points[1:] if point[0] // size == number] for number in range(len(values) // size + 1)]
+    buckets = [bucket for bucket in buckets if bucket]
+    chosen = [points[0]]
+    for bucket, after in pairwise(buckets[1:-1]):  # the last one is still being filled
+        ax, ay = chosen[-1]
+        cx, cy = statistics.fmean(x for x, _ in after), statistics.fmean(y for _, y in after)
+        chosen.append(max(bucket, key=lambda b: abs((b[0] - ax) * (cy - ay) - (cx - ax) * (b[1] - ay))))
+    return [y for _, y in chosen]
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=60))
+def test_lttb_agrees_with_the_method_as_it_is_published(whole: list[int]):
+    """Distinct values, so that no two triangles are the same but for rounding."""
+    values = [value + place * 0.01371 for place, value in enumerate(whole)]
+    assert xs(made(chain({"type": "lttb", "field": "x", "every_s": 4}), series(*values))) == by_area(values, 4)
 
 
 def test_lttb_keeps_a_peak_that_a_mean_would_flatten():
