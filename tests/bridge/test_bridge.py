@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
-from edgewake.cloud.kafka.config import RECORD_BYTES_MAX
+from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, UP_BATCH_BYTES
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, LaterReason
 from edgewake.protocol.dead_letter import DeadLetter
@@ -297,14 +298,17 @@ async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: 
     """Kafka refuses the whole batch by its size; each message in it is small enough."""
     rng = random.Random(1)
     burst = [b'{"a":"%s"}' % rng.randbytes(1700).hex().encode() for _ in range(300)]
-    here.bridge("b-batch")
-    with _bound_of_a_record(here, 65_536):
+    bridge = here.bridge("b-batch")
+    with _bound_of_a_record(here, UP_BATCH_BYTES // 4):
         device = Device(here, "batch-1", "batch")
         await device.connected()
+        bridge.signal(signal.SIGSTOP)  # so that it finds them all at once
         for i, payload in enumerate(burst, start=1):
             device.publish(payload, correlation=b"%d" % i, packet_id=i)
+        await device.confirms(300)
+        bridge.signal(signal.SIGCONT)
         assert [(await device.answered(i)).rejected for i in range(1, 301)] == [None] * 300
-    assert here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0
+    wait_until(lambda: here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0, "a batch was refused")
 
 
 async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages(here: World) -> None:
