@@ -86,8 +86,10 @@ def check(of_group: Path | None, config_file: Path | None) -> None:
         _fail(error, 2)
     else:
         sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
+        chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
         click.echo(
-            f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, sources: {sources}"
+            f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
+            f"sources: {sources}, chains: {chains}"
         )
 
 

@@ -102,6 +102,7 @@ when = "n_min % 2 = 0"
 async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_path: Path, mosquitto: Mosquitto) -> None:
     lines, written, device = tmp_path / "speed.jsonl", 0, "chained"
     path = config(tmp_path, mosquitto.port, device, SPEED.format(path=lines) + CHAINS)
+    assert "chains: speed → speed_mean, speed_mean → speed_alert" in edgewake("check", "--config", path).stdout
     async with Peer(mosquitto.port) as peer:
         agent = part("agent", path, tmp_path / "out")
 
