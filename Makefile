@@ -1,13 +1,14 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test needs quick test-faults lint types format bad-weather truth bench lock clean
+.PHONY: help demo test needs quick test-pythons test-faults lint types format bad-weather truth bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
 LOCKS := deploy/requirements
 # Images of containers often forbid it; then each of the hundreds of processes that tests start compiles all its sources again.
 unexport PYTHONDONTWRITEBYTECODE
+PYTHONS := python3.12 python3.13
 BENCHES := $(patsubst tests/bench/bench_%.py,bench-%,$(wildcard tests/bench/bench_*.py))
 
 help: ## show this list
@@ -27,6 +28,9 @@ needs: $(VENV)/installed-test ## install what tests need beyond Python
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 2 -m "not services"
+
+test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
+	@sh tests/pythons.sh $(PYTHONS)
 
 test-faults: $(VENV)/installed-test ## test every fault of the log's file: each page, each truncation, 300 flipped bits
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/test_log_damage.py
