@@ -31,6 +31,7 @@ STARTERS = (
     ("tests.services", {"Process", "part", "run_kafka", "run_mosquitto"}),
     ("tests.story.system", None),
     ("tests.deploy.production", None),
+    ("tests.deploy.test_up", {"running"}),
     ("tests.edge.mtls", {"broker_with_mtls"}),
 )
 """Modules, and names in them, whose users start services by themselves."""
