@@ -240,15 +240,15 @@ async def test_readers_at_many_places_of_many_old_partitions_hold_no_more_blocks
         feed.send(f"dev-{device}", n=20, frames=5)
     total = 12 * 100
     async with hub_on(kafka_config, tail_back_records=0, blocks_max=blocks_max) as hub:
-        peak, take = 0, hub.block_slots.take
+        peak, reserve = 0, hub.block_slots.reserve
 
         def noting(claim: Claim, count: int) -> bool:
             nonlocal peak
-            found = take(claim, count)
+            found = reserve(claim, count)
             peak = max(peak, hub.block_slots.reserved)
             return found
 
-        hub.block_slots.take = noting  # type: ignore[method-assign]
+        hub.block_slots.reserve = noting  # type: ignore[method-assign]
         readers = [await reading(hub, feed.name, start="earliest", where=f"n > {-i}") for i in range(12)]
         found = await asyncio.gather(*(reader.pull(total) for reader in readers))
         assert [len(numbers) for numbers in found] == [total] * 12
