@@ -11,10 +11,10 @@ from edgewake.protocol.config import Config
 
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
-UP_BATCH_BYTES: Final = 32 * 1024
+UP_BATCH_BYTES: Final = 128 * 1024
 """Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole batches, and a reader of 64 partitions
-with a backlog comes to the last of them after a piece of each other one. With batches of a megabyte, a shard that was taken over waited ten
-seconds for its first record; with pieces of twice this size a round is 4 MiB."""
+with a backlog comes to the last of them after a piece of each other one: with batches of a megabyte a round is 64 MiB and takes ten seconds.
+Less than this is dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a request of its own."""
 METADATA_TIMEOUT_S: Final = 4.0
 """Seconds for one question to Kafka; below the five in which a part must stop."""
 

@@ -25,8 +25,8 @@ _CONSUMER: Final[dict[str, Any]] = {
     # records half of a takeover at full load. And of every partition a little, so that all go on in turn when all have a backlog.
     "queued.max.messages.kbytes": 4_096,
     "queued.min.messages": 20_000,
-    "fetch.message.max.bytes": 2 * UP_BATCH_BYTES,
-    "fetch.max.bytes": 2 * UP_BATCH_BYTES * topics.UP_PARTITIONS,
+    "fetch.message.max.bytes": UP_BATCH_BYTES,
+    "fetch.max.bytes": UP_BATCH_BYTES * topics.UP_PARTITIONS,
 }
 
 

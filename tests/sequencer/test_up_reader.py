@@ -13,9 +13,9 @@ from edgewake.protocol import topics
 from tests.services import Kafka, wait_until
 
 RECORD_BYTES = 4000
-RECORDS = 24 * UP_BATCH_BYTES // RECORD_BYTES
+RECORDS = 12 * UP_BATCH_BYTES // RECORD_BYTES
 """Of each partition: twelve pieces."""
-ROUND = topics.UP_PARTITIONS * 2 * UP_BATCH_BYTES // RECORD_BYTES
+ROUND = topics.UP_PARTITIONS * UP_BATCH_BYTES // RECORD_BYTES
 """Records of a piece of each partition."""
 
 
