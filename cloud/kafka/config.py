@@ -13,8 +13,8 @@ RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a Kafka record: a frame of FRAME_BYTES_MAX with its envelope. Larger ones never pass the bridge."""
 UP_BATCH_BYTES: Final = 128 * 1024
 """Bytes of a batch on `ew.up` at most, but for a record that is larger alone. Kafka gives out whole batches, and a reader of 64 partitions
-with a backlog comes to the last of them after a piece of each other one: with batches of a megabyte a round is 64 MiB and takes ten seconds.
-Less than this is dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a request of its own."""
+with a backlog comes to the last of them after a piece of each other one: with batches of a megabyte a round is 64 MiB, ten seconds of work.
+Less than this is dear where frames are large: those of an agent at full load have 36 KB, and with 32 KiB each was a request alone."""
 METADATA_TIMEOUT_S: Final = 4.0
 """Seconds for one question to Kafka; below the five in which a part must stop."""
 
