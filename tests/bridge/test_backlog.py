@@ -13,7 +13,7 @@ from edgewake.cloud.bridge.backlog import Backlog, is_behind
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from tests.bridge.running import Device, World, read, sequenced
+from tests.bridge.running import Device, World, numbers, read, sequenced
 from tests.services import wait_until
 
 RETENTION_MS = 12_000
@@ -54,8 +54,9 @@ async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_
     sequencer.signal(signal.SIGCONT)
     await late
     assert await sequenced(here, "behind", "behind-d", 30) == list(range(1, 31))
-    received = [one.timestamp()[1] for one in read(here.config, topics.UP, device="behind-d")]
-    assert all(at >= thawed_ms for at in received[10:]), "a bridge accepted what Kafka might have deleted"
+    # The first ten may be there twice: an answer that takes its time lets the device send again.
+    received = [one.timestamp()[1] for one in read(here.config, topics.UP, device="behind-d") if numbers([one])[0] > 10]
+    assert all(at >= thawed_ms for at in received), "a bridge accepted what Kafka might have deleted"
     assert '"event":"bridge.goes_on"' in bridge.output()
 
 

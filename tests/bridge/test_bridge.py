@@ -59,7 +59,7 @@ async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_m
 async def test_two_bridges_share_the_load(here: World) -> None:
     here.bridge("b-share-1")
     here.bridge("b-share-2")
-    await Device(here, "share-1", "share").send(300)
+    await Device(here, "share-1", "share", resend_s=PATIENCE_S).send(300)
     first, second = here.metric("b-share-1", ACKED), here.metric("b-share-2", ACKED)
     assert first > 50
     assert second > 50
