@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,10 +64,10 @@ condition = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def reference() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("PRAGMA case_sensitive_like = ON")
-    return connection
+def reference() -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA case_sensitive_like = ON")
+        yield connection
 
 
 def by_sqlite(connection: sqlite3.Connection, where: str, row: dict[str, Any]) -> bool:

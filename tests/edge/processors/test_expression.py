@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sqlite3
 
@@ -131,7 +132,7 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> str:
 
 @given(conditions())
 def test_conditions_agree_with_sqlite(text: str):
-    with sqlite3.connect(":memory:") as database:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
         (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
     ours = compiled(text)((0, dict(NAMES)))
     assert ours is (None if found is None else bool(found))
@@ -139,7 +140,7 @@ def test_conditions_agree_with_sqlite(text: str):
 
 @given(trees())
 def test_numbers_agree_with_sqlite(text: str):
-    with sqlite3.connect(":memory:") as database:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
         (found,) = database.execute(f"SELECT {text} FROM (SELECT 3.5 AS a, -2.0 AS b, NULL AS c)").fetchone()
     ours = compiled(text)((0, dict(NAMES)))
     if found is None:
