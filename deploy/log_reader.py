@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from edgewake.deploy.part_log import LINE_BYTES_MAX
+from edgewake.deploy.part_log import LINE_BYTES_MAX, turned_over
 
 BACK_BYTES_MAX: Final = 512 << 10
 """Bytes of each part's log that are looked back over, for its last lines: some thousand of them. Older ones are in the file."""
@@ -69,7 +69,7 @@ class Tail:
             self._inode = status.st_ino
             self._offset = size = status.st_size
             raw = _end_of(self._path, size, BACK_BYTES_MAX)
-        before = _turned_over(self._path)
+        before = turned_over(self._path)
         if size < BACK_BYTES_MAX and before.exists():
             raw = _end_of(before, before.stat().st_size, BACK_BYTES_MAX - size) + raw
         *whole, self._rest = raw.split(b"\n")
@@ -80,7 +80,7 @@ class Tail:
         if not self._path.exists():
             return
         if self._inode and self._path.stat().st_ino != self._inode:
-            turned = _turned_over(self._path)
+            turned = turned_over(self._path)
             if turned.exists() and turned.stat().st_ino == self._inode:
                 yield from self._appended(turned)
             self._offset, self._rest = 0, b""
@@ -103,11 +103,6 @@ class Tail:
                 line = parse(raw, self.part, time_ms=self._time_ms)
                 self._time_ms = line.time_ms
                 yield line
-
-
-def _turned_over(path: Path) -> Path:
-    """The file before this one."""
-    return path.with_name(path.name + ".1")
 
 
 def _end_of(path: Path, size: int, most: int) -> bytes:

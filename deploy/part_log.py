@@ -14,6 +14,11 @@ LINE_BYTES_MAX: Final = 32 << 10
 """Bytes of a line; what is longer is cut."""
 
 
+def turned_over(path: Path) -> Path:
+    """The full file before this one."""
+    return path.with_name(path.name + ".1")
+
+
 class PartLog:
     """Appends lines and turns the file over. Not for several writers."""
 
@@ -52,7 +57,7 @@ class PartLog:
         self.close()
         self._size = self.path.stat().st_size if self.path.exists() else 0
         if self._size >= self._bytes_max - LINE_BYTES_MAX:
-            self.path.replace(self.path.with_name(self.path.name + ".1"))
+            self.path.replace(turned_over(self.path))
             self._size = 0
         self._file = self.path.open("ab", buffering=0)
 

@@ -406,31 +406,30 @@ def test_frames_formed_before_a_new_epoch_keep_their_numbers_and_the_rest_is_num
 # formats of earlier versions
 
 
-def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these acknowledged; with its sidecar."""
-    shutil.copy(LOGS / "version-1.db", tmp_path / LOG_NAME)
-    shutil.copy(LOGS / "version-1.epoch", tmp_path / "epoch")
+def upgraded(directory: Path, version: int) -> tuple[Sent, int]:
+    """Everything that a log of an earlier version sends after five more readings, and the epoch in which it goes on."""
+    shutil.copy(LOGS / f"version-{version}.db", directory / LOG_NAME)
+    shutil.copy(LOGS / f"version-{version}.epoch", directory / "epoch")
     sent = Sent()
-    with opened(tmp_path, sent=sent) as events:
+    with opened(directory, sent=sent) as events:
         put(events, range(100, 105))
         assert events.position("tail") == "100"
-        assert events.epoch > 2174758222201
         events.start_sending()
         wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+        return sent, events.epoch
+
+
+def test_a_log_that_the_first_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+    """Made by its code: 100 readings in rows of 5, of them 50 in frames of 10, the first of these acknowledged; with its sidecar."""
+    sent, epoch = upgraded(tmp_path, 1)
+    assert epoch > 2174758222201
     assert sent.ns() == list(range(10, 105))
     assert [(out.key.epoch, out.key.frame) for out in sent[:4]] == [(2174758222201, frame) for frame in (2, 3, 4, 5)]
 
 
 def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: Path) -> None:
     """Made by its code, over two epochs: frames 2, 4, 5 and 6 (a gap) wait, the last three of an earlier epoch, and 50 readings in rows."""
-    shutil.copy(LOGS / "version-2.db", tmp_path / LOG_NAME)
-    shutil.copy(LOGS / "version-2.epoch", tmp_path / "epoch")
-    sent = Sent()
-    with opened(tmp_path, sent=sent) as events:
-        put(events, range(100, 105))
-        assert events.position("tail") == "100"
-        events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+    sent, _ = upgraded(tmp_path, 2)
     assert sent.ns() == [*range(10, 20), *range(30, 105)]
     assert [(out.key.frame, out.count, out.gap) for out in sent[:4]] == [(2, 10, None), (4, 10, None), (5, 10, None), (6, 3, "queue_full")]
     assert {out.key.epoch for out in sent[:4]} == {2174866032201}

@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import pairwise
 
 from confluent_kafka import TopicPartition
@@ -52,19 +52,10 @@ def shards(process: Process, event: str) -> list[tuple[int, list[int]]]:
     return [(line["time"], [int(n) for n in re.findall(r"\d+", line["text"].partition("[")[2])]) for line in lines]
 
 
-@contextmanager
-def progress_of(here: World) -> Iterator[Progress]:
-    made = Progress(here.config)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_dies(here: World) -> None:
     """When one joins, the others go on while its shards are restored; when one dies, its shards do pause (control), the others do not."""
     first = here.sequencer("stays")
-    with progress_of(here) as progress, steady_load(here, "steady"):
+    with closing(Progress(here.config)) as progress, steady_load(here, "steady"):
 
         def polled(condition: bool) -> bool:
             progress.poll(0.05)
@@ -120,7 +111,7 @@ async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_t
     """5000 devices, two frames each: a row per record would be 10,000."""
     up = Up(here, "", "fleet")
     process = here.sequencer()
-    with progress_of(here) as progress:
+    with closing(Progress(here.config)) as progress:
         rows = progress.rows
         for number in (1, 2):
             for i in range(5000):

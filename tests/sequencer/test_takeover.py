@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.sequencer.membership import Membership
@@ -24,15 +23,6 @@ _streams: dict[str, set[str]] = {}
 def known(here: World) -> int:
     """States that the sequencers must know."""
     return DEVICES * len(_streams[here.node.bootstrap])
-
-
-@contextmanager
-def progress_of(here: World) -> Iterator[Progress]:
-    made = Progress(here.config)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def put_all(here: World, stream: str, *frames: int) -> None:
@@ -59,7 +49,7 @@ def states(here: World, name: str) -> float:
 async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no_row_has(here: World) -> None:
     """Control: the killed one had written next to no rows, so nearly all states come from the records."""
     process = here.sequencer(batch_records=20)
-    with progress_of(here) as progress:
+    with closing(Progress(here.config)) as progress:
         put_all(here, "replayed", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
         wait_until(lambda: states(here, "sequencer-1") == known(here), "all are known")
@@ -86,7 +76,7 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
     victim, survivor = here.sequencer("dies", batch_records=20), here.sequencer("lives", batch_records=20)
     for name in ("dies", "lives"):
         wait_until(lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2, "each serves half")
-    with progress_of(here) as progress:
+    with closing(Progress(here.config)) as progress:
         put_all(here, "moved", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
         wait_until(lambda: states(here, "dies") + states(here, "lives") == known(here), "all are known")
