@@ -33,7 +33,7 @@ test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons
 	@sh tests/pythons.sh $(PYTHONS)
 
 test-faults: $(VENV)/installed-test ## test every fault of the log's file: each page, each truncation, 300 flipped bits
-	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/test_log_damage.py
+	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/log/test_damage.py
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

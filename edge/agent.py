@@ -21,16 +21,16 @@ from typing import Any, assert_never
 from edgewake.edge import status as status_file
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig, AnySource
-from edgewake.edge.event_log import EventLog, LogStatus
 from edgewake.edge.intake import Intake, LogSink, OneWaySink, Policy
-from edgewake.edge.log_codec import Reading
-from edgewake.edge.log_epoch import boot_id
-from edgewake.edge.log_work import OutFrame
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.epoch import boot_id
+from edgewake.edge.log.event_log import EventLog, LogStatus
+from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
-from edgewake.edge.processing import Processing
+from edgewake.edge.processors.processing import Processing
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
-from edgewake.edge.uplink import Uplink
+from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import LocalError

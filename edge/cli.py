@@ -99,7 +99,7 @@ def check(of_group: Path | None, config_file: Path | None) -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames to show.")
 def show_log(of_group: Path | None, config_file: Path | None, limit: int) -> None:
     """Frames and batches that wait in the log, oldest first, one JSON object a line. Reads only."""
-    from edgewake.edge.log_view import rows
+    from edgewake.edge.log.view import rows
     from edgewake.protocol.errors import ConfigError, LocalError
 
     try:

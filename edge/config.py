@@ -18,9 +18,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from edgewake.edge.lanes import Lane
-from edgewake.edge.log_mode import LogMode
+from edgewake.edge.log.mode import LogMode
 from edgewake.edge.processors.config import ChainConfig, StreamName
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX

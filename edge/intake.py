@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 import orjson
 
 from edgewake.edge.config import READING_BYTES_MAX
-from edgewake.edge.event_log import LogBusyError, StreamLog
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import TIME_MS_MAX, Scalar, reading_of

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log_consumers import ConsumerState
-from edgewake.edge.log_schema import LOG_NAME, open_for_reading
-from edgewake.edge.log_tables import read_consumers
+from edgewake.edge.log.consumers import ConsumerState
+from edgewake.edge.log.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.errors import LocalError
 
 STATUS_NAME: Final = "status.json"

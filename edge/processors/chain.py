@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.processors.processor import Processor, Remark, State
 from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar

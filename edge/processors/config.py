@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from edgewake.edge.lanes import Lane
 from edgewake.edge.processors.aggregates import AGGREGATES
 from edgewake.edge.processors.expression import parse
 from edgewake.edge.processors.units import check_change
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_field, is_stream
 

@@ -7,7 +7,7 @@ knows how long nothing went on. A slow drift goes on as soon as it has left the 
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import DeadbandConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, number
 from edgewake.protocol.frame import Scalar

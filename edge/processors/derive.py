@@ -6,7 +6,7 @@ is missing, a division by zero) gives null, with a remark.
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import DeriveConfig
 from edgewake.edge.processors.expression import compiled
 from edgewake.edge.processors.processor import Remark, State, Stepped

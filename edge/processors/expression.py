@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import is_field
 

@@ -5,7 +5,7 @@ A condition that is neither true nor false (a field is missing or has another ty
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import FilterConfig
 from edgewake.edge.processors.expression import compiled
 from edgewake.edge.processors.processor import Remark, State, Stepped

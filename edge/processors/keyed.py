@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.processor import Applied, Remark, State, Step, stepped
 from edgewake.protocol.frame import Scalar
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import fsum
 from typing import Final
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import LttbConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
 

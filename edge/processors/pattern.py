@@ -11,7 +11,7 @@ future are given up, with a remark.
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import PatternConfig
 from edgewake.edge.processors.expression import compiled
 from edgewake.edge.processors.processor import Remark, State, Stepped

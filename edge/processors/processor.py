@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.expression import is_number
 from edgewake.protocol.frame import Scalar
 

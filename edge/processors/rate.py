@@ -6,7 +6,7 @@ reading on, so a clock that is set costs one value. A counter (`counter = true`)
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import RateConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
 

@@ -10,7 +10,7 @@ waiting begins anew.
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import RuleConfig
 from edgewake.edge.processors.expression import compiled
 from edgewake.edge.processors.processor import Remark, State, Stepped

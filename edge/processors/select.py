@@ -7,7 +7,7 @@ nowhere.
 
 from __future__ import annotations
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import SelectConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped
 

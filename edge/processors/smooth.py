@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from typing import Final
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import SmoothConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors import panes
 from edgewake.edge.processors.panes import Pane
 from edgewake.edge.processors.processor import Remark, State, Stepped

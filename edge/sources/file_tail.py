@@ -14,7 +14,7 @@ from collections.abc import Callable
 from edgewake.edge.config import FileTailConfig
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake, Policy
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.lines import Line
 from edgewake.protocol.clock import Clock

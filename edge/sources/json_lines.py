@@ -17,9 +17,9 @@ import time
 from typing import Final
 
 from edgewake.edge.intake import Intake, Policy
-from edgewake.edge.lanes import Lane
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.lines import Line, LineSplitter
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")

@@ -26,8 +26,8 @@ import orjson
 import psutil
 
 from edgewake.edge.config import LogConfig, UplinkConfig
-from edgewake.edge.event_log import EventLog, OutFrame
-from edgewake.edge.lanes import Lane
+from edgewake.edge.log.event_log import EventLog, OutFrame
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.edge.helpers import frame_of

@@ -10,10 +10,10 @@ from pathlib import Path
 import orjson
 
 from edgewake.edge.config import LogConfig, UplinkConfig
-from edgewake.edge.event_log import EventLog, OutFrame
-from edgewake.edge.lanes import Lane
-from edgewake.edge.log_codec import Reading
-from edgewake.edge.log_work import no_failpoint
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import EventLog, OutFrame
+from edgewake.edge.log.work import no_failpoint
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol import frame as frames
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame

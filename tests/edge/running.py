@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
-from edgewake.edge.event_log import EventLog
-from edgewake.edge.uplink import Uplink
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from edgewake.edge.config import READING_BYTES_MAX
-from edgewake.edge.event_log import LogBusyError
 from edgewake.edge.intake import Intake, LossReason, Policy
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import LogBusyError
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frame import TIME_MS_MAX, from_plain

@@ -9,7 +9,7 @@ import pytest
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.intake import Intake, OneWaySink, Policy
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock

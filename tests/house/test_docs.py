@@ -14,7 +14,7 @@ import pytest
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.deploy.cli import HELP
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log_mode import LogMode
+from edgewake.edge.log.mode import LogMode
 from edgewake.protocol import ack, device, frame, record, topics
 from edgewake.protocol.errors import RejectReason
 from tests.house.source import ROOT, files

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log_codec import Reading, batches
+from edgewake.edge.log.codec import Reading, batches
 from edgewake.edge.processors.build import _STEPS
 from edgewake.edge.processors.chain import decode_state
 from edgewake.edge.processors.keyed import Keyed

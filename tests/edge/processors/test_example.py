@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.build import build
 
 PAGE = (Path(__file__).parents[3] / "docs/processing.md").read_text("utf-8")

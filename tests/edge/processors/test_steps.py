@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.processor import NUMBER_MAX
 from edgewake.edge.processors.time_window import LATE_RUN_MAX
 from edgewake.edge.processors.units import UNITS

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgewake.edge.event_log import LogBusyError
 from edgewake.edge.intake import Intake, LossReason
-from edgewake.edge.log_codec import Reading
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources.json_lines import JsonLines
 from edgewake.protocol.clock import FakeClock
 

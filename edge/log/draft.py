@@ -1,0 +1,47 @@
+"""The log's state in memory while a transaction changes it. A value, no I/O: it is taken over after COMMIT, or forgotten."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from edgewake.edge.log.consumers import ConsumerState
+from edgewake.edge.log.sidecar import Change
+from edgewake.edge.log.streams import StreamState
+from edgewake.edge.log.work import FrameKey, OutFrame
+
+
+@dataclass(slots=True)
+class Draft:
+    """The state as it will be after COMMIT."""
+
+    streams: dict[str, StreamState]
+    outstanding: dict[FrameKey, int]
+    unsent: deque[FrameKey]
+    stored_bytes: int
+    """Of all rows."""
+    framed_bytes: int
+    """Of batches that are in frames."""
+    retained_bytes: int
+    """Of batches that the cloud has and a consumer has not."""
+    counters: dict[str, int]
+    consumers: dict[str, ConsumerState]
+    frames: list[OutFrame] = field(default_factory=list)
+    dropped: int = 0
+    change: Change = field(default_factory=Change)
+
+    def copy(self) -> Draft:
+        return replace(
+            self,
+            streams=dict(self.streams),
+            outstanding=dict(self.outstanding),
+            unsent=deque(self.unsent),
+            counters=dict(self.counters),
+            consumers=dict(self.consumers),
+            frames=[],
+            dropped=0,
+            change=Change(),
+        )
+
+    def add(self, name: str, count: int) -> None:
+        self.counters[name] = self.counters.get(name, 0) + count

@@ -1,0 +1,423 @@
+"""The event log: hybrid message logging on the device.
+
+What came in (receiver's log) and what must go out (sender's log) are one SQLite store, written by one thread, many readings in one durable
+transaction. So a device pays one fsync for all that arrived meanwhile, and none for sending.
+
+    with EventLog(directory, config, …) as events:
+        speed = events.stream("vehicle_position")
+        ticket = speed.append((t, {"speed_kmh": 51.2}))      # any thread, cheap; raises LogBusyError at the bound
+        await speed.accepted(ticket)                         # durable now
+
+Guarantees: what is accepted is in the log or acknowledged by the cloud, or counted in a gap; frames of a stream are numbered from 1 without
+holes per epoch; a frame has the same bytes at every attempt. Not here: who sends (uplink), what a reading may be (intake).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.consumer import Consumer
+from edgewake.edge.log.consumers import ConsumerState, Received
+from edgewake.edge.log.epoch import next_epoch
+from edgewake.edge.log.salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
+from edgewake.edge.log.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
+from edgewake.edge.log.store import LogStore
+from edgewake.edge.log.work import Commit, Failpoint, FrameKey, Limits, OutFrame, no_failpoint
+from edgewake.edge.log.writer import LogWriter
+from edgewake.edge.uplink.lanes import Lane
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError, RejectReason
+
+log = logging.getLogger("edgewake.log")
+
+T = TypeVar("T")
+
+__all__ = ["Commit", "EventLog", "FrameKey", "LogBusyError", "LogClosedError", "LogStatus", "OutFrame", "StreamLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """How the log is."""
+
+    state: LogState
+    epoch: int
+    backlog_readings: int
+    stored_bytes: int
+    oldest_at: int | None
+    """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
+    lost: dict[str, int]
+    """Readings given up, by reason (quota, corrupt, rejected, queue_full, refused), since the log was made."""
+
+    @property
+    def lost_readings(self) -> int:
+        """All of them."""
+        return sum(self.lost.values())
+
+
+class StreamLog:
+    """One stream's way into the log."""
+
+    def __init__(self, events: EventLog, writer: LogWriter, name: str) -> None:
+        self._events = events
+        self._writer = writer
+        self._queue = writer.queue(name)
+        self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
+        """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
+
+    def append_all(self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
+        """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
+        return self._writer.append_all(self._queue, readings, position=position)
+
+    async def kept(self) -> None:
+        """Where the mode is synchronous: wait until what was left here is durable. Raises LogClosedError."""
+        if self._events.config.mode.flags.is_synchronous:
+            await self.accepted(self._queue.appended)
+
+    def lose(self, count: int, reason: str) -> None:
+        """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""
+        self._writer.lose(self._queue, count, reason)
+
+    @property
+    def accepted_through(self) -> int:
+        """The highest ticket that is durable."""
+        return self._queue.accepted
+
+    @property
+    def waiting(self) -> int:
+        """Readings left here and not yet durable."""
+        return self._queue.appended - self._queue.accepted
+
+    async def accepted(self, ticket: int) -> None:
+        """Wait until a ticket is durable. Raises LogClosedError."""
+        await self._events.until(lambda: self._queue.accepted >= ticket)
+
+    async def room(self) -> None:
+        """Wait until the queue has room. Raises LogClosedError."""
+        await self._events.until(lambda: self._writer.has_room(self._queue))
+
+    def wait_accepted(self, ticket: int, *, timeout_s: float) -> bool:
+        """`accepted` for threads that are not asyncio's; False after the time."""
+        return self._writer.wait_accepted(self._queue, ticket, timeout_s)
+
+    def wait_for_room(self, *, timeout_s: float) -> bool:
+        """`room` for such threads."""
+        return self._writer.wait_for_room(self._queue, timeout_s)
+
+
+class EventLog:
+    """The open log. Frames come to `on_frames` (in the loop it was opened in, or in the writer's thread where there is none)."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        uplink: UplinkConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        on_frames: Callable[[Sequence[OutFrame]], None] = lambda _frames: None,
+        on_failure: Callable[[BaseException], None] = lambda _error: None,
+        boot_id: str = "",
+        failpoint: Failpoint = no_failpoint,
+        lanes: Mapping[str, Lane] | None = None,
+    ) -> None:
+        """Open or create the log in `directory`; `boot_id` names this start of the machine: another one begins a new epoch.
+
+        A damaged log is set aside and a new one begun. Raises LocalError where another process has the directory, sqlite3.Error, OSError.
+        """
+        self.config = config
+        self._lanes = dict(lanes or {})
+        self._on_frames = on_frames
+        self._on_failure = on_failure
+        self._loop = _running_loop()
+        self._changed: set[asyncio.Future[None]] = set()
+        self._consumers: dict[str, Consumer] = {}
+        flags = config.mode.flags
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._owner = _own(directory)
+        if (foreign := set_foreign_aside(directory)) is not None:
+            log.error("%s was no event log: it is %s now", directory / LOG_NAME, foreign.name, extra={"event": "log.foreign"})
+        limits = Limits(
+            quota_bytes=_quota_bytes(config),
+            consumer_bytes=config.consumer_bytes,
+            copies_sent=flags.copies_sent,
+            readings_max=uplink.frame_readings_max,
+            bytes_max=uplink.frame_bytes_max,
+            window_frames=uplink.inflight_frames_max,
+            window_bytes=uplink.inflight_bytes_max,
+            lanes=self._lanes,
+        )
+
+        def epoch_after(previous: int, now_ms: int) -> int:
+            return next_epoch(previous, now_ms=now_ms, rng=rng)
+
+        def open_store() -> LogStore:
+            return LogStore(directory, limits, clock, boot=boot_id, new_epoch=epoch_after, failpoint=failpoint, is_durable=flags.is_durable)
+
+        def opener(error: BaseException | None) -> LogStore:
+            if error is not None and is_damage(error):
+                set_aside(directory)
+            try:
+                return open_store()
+            except LOG_ERRORS as damage:
+                if not is_damage(damage):
+                    raise
+                log.error("the event log is damaged and set aside: %s", damage, extra={"event": "log.damaged"})
+                set_aside(directory)
+                return open_store()
+
+        try:
+            if not flags.is_durable:
+                _end_durable_log(directory)
+            self._writer = LogWriter(
+                opener,
+                directory,
+                config,
+                clock,
+                self.lane,
+                on_done=self._done,
+                on_failure=self._failed,
+                on_received=self._received,
+                on_renewed=self._renewed,
+                failpoint=failpoint,
+            )
+        except BaseException:
+            os.close(self._owner)
+            raise
+        self.epoch_began = self._writer.store.epoch_began
+        self.status_at_open = self._status_at_open()
+        """How the log was before anything was added."""
+        self._writer.start()
+
+    def lane(self, stream: str) -> Lane:
+        """A stream's lane."""
+        return self._lanes.get(stream, Lane.NORMAL)
+
+    def stream(self, name: str) -> StreamLog:
+        """A stream's way into the log."""
+        return StreamLog(self, self._writer, name)
+
+    def append(self, commit: Commit) -> Future[None]:
+        """Leave readings of several streams and positions of sources that have to become durable together; the answer comes when they are.
+
+        Raises LogBusyError where one of the queues has no room, LogClosedError.
+        """
+        return self._writer.commit(commit)
+
+    async def consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
+        """A consumer of these streams, durable from now on; it goes on where its last commit left it. See `edgewake.edge.log.consumer`.
+
+        A stream that is new to it begins with the oldest reading that is still there, or (`at_end`) with the next one to come.
+        Raises LogClosedError, sqlite3.Error.
+        """
+        return self._consumer(await asyncio.wrap_future(self._writer.ask(_registration(name, streams, at_end))))
+
+    def open_consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
+        """`consumer` for threads: blocks."""
+        return self._consumer(self._ask(_registration(name, streams, at_end)))
+
+    def _consumer(self, found: ConsumerState) -> Consumer:
+        consumer = self._consumers[found.name] = Consumer(self, self._writer, found)
+        return consumer
+
+    async def forget_consumer(self, name: str) -> None:
+        """Remove a consumer: nothing is kept for it any more. Raises LogClosedError, sqlite3.Error."""
+        self._consumers.pop(name, None)
+        await asyncio.wrap_future(self._writer.ask(lambda store: store.forget(name)))
+
+    def consumers(self) -> frozenset[str]:
+        """Names of all that the log knows, also of those that nobody opened."""
+        return frozenset(self._writer.store.consumers)
+
+    def position(self, source: str) -> str | None:
+        """How far a source had read when its last readings were accepted. Never blocks."""
+        return self._writer.store.position(source)
+
+    def start_sending(self, frame_bytes: int | None = None) -> None:
+        """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as many as the window holds."""
+        if frame_bytes is not None:
+            self.set_frame_bytes(frame_bytes)
+        self._writer.set_sending(True)
+
+    def set_frame_bytes(self, frame_bytes: int) -> None:
+        """Bytes before compression that the next frames have at most; a single larger reading still goes alone."""
+        self._writer.set_frame_bytes(frame_bytes)
+
+    def stop_sending(self) -> None:
+        """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""
+        self._writer.set_sending(False)
+
+    def pause(self, streams: frozenset[str]) -> None:
+        """The cloud asked these streams, and no others, to wait: what comes in of them waits unframed, and the others have the window."""
+        self._writer.set_paused(streams)
+
+    def free(self, key: FrameKey, rejected: RejectReason | None = None) -> None:
+        """The cloud has this frame, or refused it for ever."""
+        self._writer.free(key, rejected)
+
+    def status(self) -> LogStatus:
+        """Ask the log how it is. Blocks until the writer answers: for tools and tests, never in an event loop."""
+        return self._ask(self._status)
+
+    async def ask_status(self) -> LogStatus:
+        """`status` without blocking the loop."""
+        answer: LogStatus = await asyncio.wrap_future(self._writer.ask(self._status))
+        return answer
+
+    def _status_at_open(self) -> LogStatus:
+        try:
+            return self._status(self._writer.store)
+        except LOG_ERRORS as error:  # the writer mends it, or says that it cannot, as soon as it is asked
+            log.error("the event log cannot be read: %s", error, extra={"event": "log.unreadable"})
+            return LogStatus(self._writer.state, self.epoch, 0, 0, None, {})
+
+    def _status(self, store: LogStore) -> LogStatus:
+        lost = Counter({name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")})
+        lost.update(self._writer.unsaid_losses())
+        backlog, _ = store.backlog()
+        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost))
+
+    @property
+    def state(self) -> LogState:
+        """Good, or what is wrong."""
+        return self._writer.state
+
+    @property
+    def all_framed(self) -> bool:
+        """Is nothing left that waits for its commit or its frame?"""
+        return self._writer.settled
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that readings accepted now belong to."""
+        return self._writer.store.epoch
+
+    def close(self) -> None:
+        """Write what waits, close, let go of the directory. Safe to call twice."""
+        self._writer.close()
+        self._wake()
+        if self._owner >= 0:
+            os.close(self._owner)
+            self._owner = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that commits change. Raises LogClosedError."""
+        loop = asyncio.get_running_loop()
+        while True:
+            changed = loop.create_future()
+            self._changed.add(changed)
+            try:
+                if condition():
+                    return
+                if self._writer.state is LogState.CLOSED:
+                    raise LogClosedError
+                await changed
+            finally:
+                self._changed.discard(changed)
+
+    def _ask(self, question: Callable[[LogStore], T]) -> T:
+        answer: T = self._writer.ask(question).result()
+        return answer
+
+    def _received(self, part: Received) -> None:
+        for consumer in tuple(self._consumers.values()):
+            consumer.offer(part)
+        if self._consumers:
+            self._in_loop(self._wake)
+
+    def _renewed(self) -> None:
+        for consumer in tuple(self._consumers.values()):
+            consumer.renew()
+        self._in_loop(self._wake)
+
+    def _done(self, frames: Sequence[OutFrame]) -> None:
+        self._in_loop(lambda: self._tell(frames))
+
+    def _tell(self, frames: Sequence[OutFrame]) -> None:
+        self._wake()
+        if frames:
+            self._on_frames(frames)
+
+    def _failed(self, error: BaseException) -> None:
+        self._in_loop(lambda: self._on_failure(error))
+
+    def _wake(self) -> None:
+        for changed in tuple(self._changed):
+            if not changed.done():
+                changed.set_result(None)
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        if self._loop is None:
+            function()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+
+def _registration(name: str, streams: Sequence[str], at_end: bool) -> Callable[[LogStore], ConsumerState]:
+    return lambda store: store.register(name, streams, at_end=at_end)
+
+
+def _quota_bytes(config: LogConfig) -> int:
+    if not config.mode.flags.is_durable:
+        return min(config.quota_bytes, config.queue_bytes_max)  # it is memory
+    return config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62
+
+
+def _end_durable_log(directory: Path) -> None:
+    """The agent logs to memory from now on: delete a log that was on the disk. Raises LocalError where something waits in it."""
+    path = directory / LOG_NAME
+    if damaged_logs(directory):
+        raise LocalError(f"{directory}: a damaged log is not read yet: run once more with a mode that logs")
+    if not path.exists():
+        return
+    db = open_for_reading(path)
+    try:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        waiting = (
+            version and db.execute("SELECT (SELECT count(*) FROM frames) + coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
+        )
+    finally:
+        db.close()
+    if waiting:
+        raise LocalError(f"{path}: readings wait for the cloud: run with a mode that logs until they are sent")
+    delete(path)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _own(directory: Path) -> int:
+    """Lock the directory for this process: two agents on one log would number twice. Raises LocalError."""
+    import fcntl
+
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise LocalError(f"{directory}: another agent uses this directory") from error
+    return fd

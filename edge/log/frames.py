@@ -1,0 +1,160 @@
+"""Frames: boundaries over the batches. Formed, kept until they are acknowledged, put together again after a restart. Inside the caller's
+transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from edgewake.edge.log.codec import FrameColumns, checksum, cut, gap_payload
+from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.retention import ALL, Retention
+from edgewake.edge.log.rows import ROW_BYTES, LogRows
+from edgewake.edge.log.schema import NO_BATCHES
+from edgewake.edge.log.sidecar import Boundary
+from edgewake.edge.log.streams import StreamState
+from edgewake.edge.log.tables import write_frame
+from edgewake.edge.log.work import FrameKey, Limits, OutFrame, frame_of
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
+
+
+class LogFrames:
+    """Of one log."""
+
+    def __init__(self, db: sqlite3.Connection, rows: LogRows, retention: Retention, limits: Limits, clock: Clock) -> None:
+        self._db = db
+        self._rows = rows
+        self._retention = retention
+        self._limits = limits
+        self._clock = clock
+
+    def free(self, draft: Draft, key: FrameKey, rejected: RejectReason | None) -> None:
+        """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or everything after it would wait for it."""
+        stream = draft.streams[key.stream]
+        place = (stream.id, key.epoch, key.frame)
+        query = "SELECT seq, first, count, gap, coalesce(length(payload), 0) FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
+        found = self._db.execute(query, place).fetchone()
+        draft.change.freed.append(place)
+        if found is None:
+            return  # it is freed already
+        seq, first, count, gap, size = found
+        self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
+        draft.stored_bytes -= size + ROW_BYTES
+        if draft.outstanding.pop(key, None) is None:  # sent before the log was opened again
+            draft.unsent.remove(key)
+        if first != NO_BATCHES:
+            self._retention.free_batches(draft, stream, first, first + count - 1)
+        if rejected is not None and gap is None:
+            draft.add("lost_rejected", count)
+            draft.frames.append(self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap("rejected", count)))
+
+    def form(self, draft: Draft, stream: StreamState, epoch: int, frame_bytes: int) -> OutFrame:
+        """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""
+        first = stream.framed + 1
+        span = stream.next_range(epoch)
+        lost = self._lost_from(draft, stream, first, span.last)
+        frame, seq = span.frame + 1, first - span.base
+        if lost is not None:
+            draft.streams[stream.name] = stream.after_frame(first + lost.count - 1)
+            return self.put_gap(draft, stream, span.epoch, frame, seq, lost, first=first)
+        self._cut_first(draft, stream, first, span.last, frame_bytes)
+        columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=frame_bytes)
+        accepted_at = 0
+        for place, at, batch in self._rows.sound_batches(stream, first, span.last):
+            if place != first + columns.count or not columns.add(batch):
+                break
+            accepted_at = accepted_at or at
+            draft.framed_bytes += len(batch.body) + ROW_BYTES
+        draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
+        payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
+        out = OutFrame(FrameKey(stream.name, span.epoch, frame), payload, content_type, columns.count, None)
+        return self._put(draft, stream, out, (seq, columns.count, first), accepted_at)
+
+    def _cut_first(self, draft: Draft, stream: StreamState, first: int, last: int, frame_bytes: int) -> None:
+        """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
+        where = (stream.id, first)
+        query = "SELECT commit_number, count, length(body) FROM batches WHERE stream = ? AND first = ?"
+        commit, count, size = self._db.execute(query, where).fetchone()
+        if size <= frame_bytes or count == 1:
+            return
+        _, accepted_at, batch = next(self._rows.sound_batches(stream, first, last))
+        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
+        draft.stored_bytes -= len(batch.body) + ROW_BYTES
+        self._rows.insert_batches(draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at)
+
+    def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int) -> Gap | None:
+        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
+        given_up = self._db.execute("SELECT count, reason FROM gaps WHERE stream = ? AND first = ?", (stream.id, first)).fetchone()
+        if given_up is not None:
+            count, reason = given_up
+            if first + count - 1 > last:  # what is beyond belongs to another epoch
+                self._db.execute("UPDATE gaps SET count = ? WHERE stream = ? AND first = ?", (last + 1 - first, stream.id, first))
+                self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream.id, last + 1, first + count - 1 - last, reason))
+            return Gap(reason, min(count, last + 1 - first))
+        sound = next(self._rows.sound_batches(stream, first, last), None)
+        following = [last + 1] if sound is None else [sound[0]]
+        query = "SELECT min(first) FROM gaps WHERE stream = ? AND first > ?"
+        following += [row[0] for row in self._db.execute(query, (stream.id, first)) if row[0] is not None]
+        count = min(following) - first
+        if count == 0:
+            return None
+        damaged = "FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
+        where = (stream.id, first, first + count - 1)
+        size = self._db.execute(f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", where)
+        draft.stored_bytes -= size.fetchone()[0]
+        self._db.execute(f"DELETE {damaged}", where)
+        self._rows.give_up(stream.id, first, count, "corrupt", after=first)
+        draft.add("lost_corrupt", count)
+        return Gap("corrupt", count)
+
+    def put_gap(
+        self, draft: Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap, *, first: int = NO_BATCHES
+    ) -> OutFrame:
+        payload = gap_payload(epoch=epoch, frame=frame, seq=seq, gap=gap)
+        out = OutFrame(FrameKey(stream.name, epoch, frame), payload, FRAME_TYPE, gap.count, gap.reason)
+        return self._put(draft, stream, out, (seq, gap.count, first), self._clock.now_ms())
+
+    def _put(self, draft: Draft, stream: StreamState, out: OutFrame, boundary: Boundary, accepted_at: int) -> OutFrame:
+        frame = (stream.id, out.key.epoch, out.key.frame)
+        copy = out.payload if self._limits.copies_sent and out.gap is None else None
+        write_frame(self._db, frame, boundary, out.gap, accepted_at, copy)
+        draft.stored_bytes += len(copy or b"") + ROW_BYTES
+        draft.outstanding[out.key] = len(out.payload)
+        draft.change.formed.append((frame, boundary))
+        return out
+
+    def reload(self, draft: Draft, key: FrameKey) -> None:
+        """A frame of an earlier life: the same bytes, or a gap of its number where they are damaged."""
+        out = self.frame_out(draft, key)
+        draft.frames.append(out)
+        draft.outstanding[key] = len(out.payload)
+
+    def frame_out(self, draft: Draft, key: FrameKey) -> OutFrame:
+        """The bytes of a kept frame: its gap, its copy, or its readings put together again."""
+        stream = draft.streams[key.stream]
+        place = (stream.id, key.epoch, key.frame)
+        query = "SELECT seq, first, count, gap, payload_crc, payload FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
+        seq, first, count, gap, crc, payload = self._db.execute(query, place).fetchone()
+        if gap is not None:
+            text = gap_payload(epoch=key.epoch, frame=key.frame, seq=seq, gap=Gap(gap, count))
+            return OutFrame(key, text, FRAME_TYPE, count, gap)
+        if isinstance(payload, bytes) and checksum(payload, *place) == crc:
+            return frame_of(key, payload, count)
+        columns = self._columns_of(stream, first, count)
+        if columns is not None:
+            body, content_type = compress(columns.payload(epoch=key.epoch, frame=key.frame, seq=seq))
+            return OutFrame(key, body, content_type, count, None)
+        self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
+        draft.stored_bytes -= len(payload or b"") + ROW_BYTES
+        draft.add("lost_corrupt", count)
+        return self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap("corrupt", count), first=first)
+
+    def _columns_of(self, stream: StreamState, first: int, count: int) -> FrameColumns | None:
+        """What was put together for a frame, once more; None where a part of it is missing. Its bounds were kept when it was formed."""
+        columns = FrameColumns(readings_max=count, bytes_max=ALL)
+        for place, _, batch in self._rows.sound_batches(stream, first, first + count - 1):
+            if first == NO_BATCHES or place != first + columns.count or not columns.add(batch):
+                return None
+        return columns if columns.count == count else None

@@ -1,0 +1,59 @@
+"""The rows of `batches` and `gaps`: written, counted, read with their checks, deleted. Inside the caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from edgewake.edge.log.codec import Batch, checksum
+from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.streams import StreamState
+
+ROW_BYTES: Final = 64
+"""What a row costs beside its body, for the quota."""
+
+
+class LogRows:
+    """One connection's."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def batch_bytes(self, stream: int, first: int, last: int) -> int:
+        """What the batches that lie wholly in a range of positions count for."""
+        query = "SELECT count(*), total(length(body)) FROM batches WHERE stream = ? AND first BETWEEN ? AND ? AND first + count - 1 <= ?"
+        count, total = self._db.execute(query, (stream, first, last, last)).fetchone()
+        return int(total) + ROW_BYTES * int(count)
+
+    def delete_batches(self, stream: int, first: int, last: int) -> int:
+        """Them, and the gaps in their places; what they counted for."""
+        size = self.batch_bytes(stream, first, last)
+        for table in ("batches", "gaps"):
+            inside = "stream = ? AND first BETWEEN ? AND ? AND first + count - 1 <= ?"
+            self._db.execute(f"DELETE FROM {table} WHERE {inside}", (stream, first, last, last))  # noqa: S608
+        return size
+
+    def insert_batches(self, draft: Draft, stream: StreamState, first: int, found: Iterable[Batch], commit: int, accepted_at: int) -> int:
+        """Rows from position `first` on; the last position."""
+        rows = []
+        for batch in found:
+            crc = checksum(batch.body, stream.id, first, batch.count)
+            rows.append((stream.id, first, batch.count, commit, accepted_at, crc, batch.body))
+            first += batch.count
+            draft.stored_bytes += len(batch.body) + ROW_BYTES
+        self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        return first - 1
+
+    def give_up(self, stream_id: int, first: int, count: int, reason: str, *, after: int = 0) -> None:
+        """A gap from `first`, joined to the one before it where that begins after position `after`: what is framed keeps its boundary."""
+        before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first > ? AND first + count = ? AND reason = ?"
+        if not self._db.execute(before, (count, stream_id, after, first, reason)).rowcount:
+            self._db.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)", (stream_id, first, count, reason))
+
+    def sound_batches(self, stream: StreamState, first: int, last: int) -> Iterator[tuple[int, int, Batch]]:
+        """(first position, accepted at, batch) of rows whose CRC holds, from a position on and through `last`."""
+        query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first BETWEEN ? AND ? ORDER BY first"
+        for place, count, at, crc, body in self._db.execute(query, (stream.id, first, last)):
+            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= last:
+                yield place, at, Batch(count, body)

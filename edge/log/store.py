@@ -1,0 +1,492 @@
+"""The event log's rows: what one transaction does. One thread calls it; it starts none.
+
+In: a `Work` (new readings by stream, source positions, freed frames, may frames be formed). Out: a `Done` (frames to send, readings
+dropped). `apply` does all of it in one durable transaction or, raising sqlite3.Error, nothing: the state in memory changes after COMMIT
+only. Every row is checked by its CRC before its bytes leave; a damaged one becomes a gap with its count.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from edgewake.edge.log.codec import Reading, batches
+from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside, passed_by_all, rows_after
+from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
+from edgewake.edge.log.frames import LogFrames
+from edgewake.edge.log.retention import Retention
+from edgewake.edge.log.rows import ROW_BYTES, LogRows
+from edgewake.edge.log.salvage import (
+    Salvage,
+    SavedRow,
+    damaged_logs,
+    forget_gaps_of_what_is_there,
+    take_over,
+    what_it_knew,
+)
+from edgewake.edge.log.schema import (
+    LOG_NAME,
+    MIGRATIONS,
+    PAGE_BYTES,
+    LogDamagedError,
+    open_for_writing,
+    open_in_memory,
+    sound_rows,
+    transaction,
+)
+from edgewake.edge.log.sidecar import FrameId, Known, Sidecar
+from edgewake.edge.log.streams import StreamState
+from edgewake.edge.log.tables import (
+    frame_ranges,
+    read_consumers,
+    read_frames,
+    read_identity,
+    read_streams,
+    write_frame,
+    write_identity,
+    write_known,
+    write_stream,
+)
+from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
+from edgewake.edge.uplink.lanes import RANK, Window
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.log")
+
+SALVAGE_PAGES: Final = 1024
+"""Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long behind it."""
+
+
+class LogStore:
+    """The open log. Raises sqlite3.Error from every method; `is_damage` tells those after which the files have to be set aside."""
+
+    def __init__(
+        self,
+        directory: Path,
+        limits: Limits,
+        clock: Clock,
+        *,
+        boot: str,
+        new_epoch: Callable[[int, int], int],
+        failpoint: Failpoint = no_failpoint,
+        is_durable: bool = True,
+    ) -> None:
+        """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch, now in ms)."""
+        self._path = directory / LOG_NAME
+        self._limits = limits
+        self._clock = clock
+        self._failpoint = failpoint
+        self._sidecar = Sidecar(directory)
+        self._next_stream = 0
+        self._frame_bytes = limits.bytes_max
+        known = self._sidecar.read()
+        page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
+        if is_durable:
+            self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
+        else:
+            self._db = open_in_memory()
+        self._rows = LogRows(self._db)
+        self._retention = Retention(self._db, self._rows, limits)
+        self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
+        try:
+            self._open(known, boot, new_epoch)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            self._db.close()
+            raise LogDamagedError(f"not what the log wrote: {error!r}") from error
+        except BaseException:
+            self._db.close()
+            raise
+
+    # what it is
+
+    def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int]) -> None:
+        damaged = damaged_logs(self._path.parent)
+        identity, location = read_identity(self._db), location_of(self._path if self._path.exists() else self._path.parent, boot=boot)
+        if identity is None and damaged:
+            known = what_it_knew(damaged[-1], known)
+        self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
+        self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else secrets.token_hex(16)
+        self.epoch = identity.epoch if identity else 0
+        self.commit = max(identity.commit if identity else 0, known.commit if known else 0)
+        if self.epoch_began is not None:
+            ended = identity.epoch if identity else known.epoch if known else 0
+            self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())
+            self.commit += 1
+            self._begin_epoch(location, ended, None if identity else known)
+        self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
+        self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
+        is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
+        here = {frame for frame, _ in read_frames(self._db)}
+        if identity and known and known.version and is_of_this_commit and not here <= known.frames.keys():
+            raise LogDamagedError("frames that were never formed")
+        restored = self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
+        self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
+        self._state = self._load()
+        self._failpoint("new log")
+        self._rewrite_sidecar()
+
+    def _begin_epoch(self, location: LogLocation, ended: int, known: Known | None) -> None:
+        """The log first, its sidecar second: a crash between makes no old log look new. `known`: what a log that is gone must hold."""
+        keep_numbers = self.epoch_began not in COUNTED_ANEW
+        with transaction(self._db):
+            if known is not None:
+                write_known(self._db, known)
+            write_identity(self._db, LogIdentity(self.log_id, self.epoch, self.commit, location))
+            for stream in read_streams(self._db):
+                write_stream(self._db, stream.in_new_epoch(ended, keep_numbers=keep_numbers))
+
+    def _restore_frames(self, known: Known, here: set[FrameId]) -> int:
+        """Boundaries that the sidecar knows and that are not in the log; how many. Their readings are looked for where they were."""
+        ids = {stream.id for stream in read_streams(self._db)}
+        missing = [(frame, of) for frame, of in known.frames.items() if frame not in here and frame[0] in ids]
+        with transaction(self._db):
+            for frame, boundary in missing:
+                write_frame(self._db, frame, boundary, None, self._clock.now_ms())
+        return len(missing)
+
+    def _load(self) -> Draft:
+        db = self._db
+        streams = {stream.name: stream for stream in read_streams(db)}
+        names = {stream.id: stream.name for stream in streams.values()}
+        frames = [FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)]
+        unsent = deque(sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id)))
+        draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {consumer.name: consumer for consumer in read_consumers(db)})
+        draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
+        if not self.is_salvaging:
+            self._forget_what_nobody_needs(draft)
+        for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
+            count, total = db.execute(f"SELECT count(*), total({size}").fetchone()
+            draft.stored_bytes += int(total) + ROW_BYTES * count
+        for stream in streams.values():
+            framed = sum(self._rows.batch_bytes(stream.id, first, last) for first, last in frame_ranges(db, stream.id))
+            draft.framed_bytes += framed
+            draft.retained_bytes += self._rows.batch_bytes(stream.id, 0, stream.framed) - framed
+        return draft
+
+    def _forget_what_nobody_needs(self, draft: Draft) -> None:
+        """Rows whose position was damaged lie where nobody looks for them."""
+        with transaction(self._db):
+            for stream in draft.streams.values():
+                passed = passed_by_all(draft.consumers.values(), stream.name)
+                last = stream.framed if passed is None else min(stream.framed, passed)
+                for first, through in outside(frame_ranges(self._db, stream.id), 0, last):
+                    self._rows.delete_batches(stream.id, first, through)
+
+    def _rewrite_sidecar(self) -> None:
+        known = Known(self.log_id, self.epoch, self.commit, len(MIGRATIONS), self._page_bytes)
+        known.streams = {stream.id: stream for stream in self._state.streams.values()}
+        known.counters = self._state.counters
+        known.sources = self._positions
+        known.frames = dict(read_frames(self._db))
+        known.consumers = self._state.consumers
+        self._sidecar.rewrite(known)
+
+    # salvage
+
+    @property
+    def is_salvaging(self) -> bool:
+        """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier reading may yet be found."""
+        return self._salvage is not None
+
+    def salvage(self) -> None:
+        """Take over the rows of some more pages of a damaged log, in one transaction."""
+        assert self._salvage is not None
+        rows = self._salvage.rows(SALVAGE_PAGES)
+        if rows is None:
+            self._end_salvage()
+            return
+        with transaction(self._db):
+            taken = [row for row in rows if self._take_over(row)]
+            self._failpoint("salvaging")
+        self._salvage.advance()
+        self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
+        self._failpoint("salvaged")
+
+    def _take_over(self, row: SavedRow) -> bool:
+        stream = next((one for one in self._state.streams.values() if one.id == row.stream), None)
+        return stream is not None and take_over(self._db, row, self._ranges_to_find(stream))
+
+    def _ranges_to_find(self, stream: StreamState) -> list[tuple[int, int]]:
+        """Positions whose readings somebody still needs, of those that were accepted before the damage."""
+        through = stream.older[-1].last if stream.older else stream.framed
+        passed = passed_by_all(self._state.consumers.values(), stream.name)
+        begins = stream.framed if passed is None else min(stream.framed, passed)
+        return [*frame_ranges(self._db, stream.id), (begins + 1, through)]
+
+    def _end_salvage(self) -> None:
+        """What was not found is a gap. A range that was given up, but whose readings are there, was not."""
+        assert self._salvage is not None
+        draft = self._state.copy()
+        with transaction(self._db):
+            forget_gaps_of_what_is_there(self._db)
+            for key in draft.unsent:
+                self._frames.frame_out(draft, key)
+            lost = len(draft.change.formed)
+            self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", draft.counters.items())
+            self._failpoint("salvage ends")
+        self._failpoint("salvage ended")
+        self._salvage.delete()
+        log.warning(
+            "a damaged log was saved as far as it could be read; %d frames were not found", lost,
+            extra={"event": "log.salvaged", "frames_lost": lost},
+        )  # fmt: skip
+        self._salvage = None
+        self._state = self._load()
+        self._rewrite_sidecar()
+
+    # what the writer asks
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that count for the quota."""
+        return self._state.stored_bytes
+
+    def can_frame(self, paused: frozenset[str] = frozenset()) -> bool:
+        """Is there a stream that waits for a frame and may have one more in flight?"""
+        if self.is_salvaging:
+            return False
+        state = self._state
+        window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
+        formable = {name for name in self._unframed(state, paused) if self._may_form(state, state.streams[name], in_flight)}
+        return any(map(window.admits, formable | self._unsent(state, paused)))
+
+    def admits_any(self, streams: Sequence[str], paused: frozenset[str] = frozenset()) -> bool:
+        """May one of these streams have one more frame in flight?"""
+        window = self._window(self._state, paused)
+        return not self.is_salvaging and any(name not in paused and window.admits(name) for name in streams)
+
+    def has_unframed(self, paused: frozenset[str] = frozenset()) -> bool:
+        """Is there anything that waits for room in the window?"""
+        return bool(self._unsent(self._state, paused) or self._unframed(self._state, paused))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of them, what waits for the cloud: the quota's."""
+        return self._state.stored_bytes - self._state.retained_bytes
+
+    def last(self, stream: str) -> int:
+        """The last position of a stream; 0 where it has none yet."""
+        found = self._state.streams.get(stream)
+        return found.last if found else 0
+
+    def consumer(self, name: str) -> ConsumerState | None:
+        """A consumer as of its last commit."""
+        return self._state.consumers.get(name)
+
+    @property
+    def consumers(self) -> Mapping[str, ConsumerState]:
+        """All of them."""
+        return self._state.consumers
+
+    def register(self, name: str, streams: Sequence[str], *, at_end: bool) -> ConsumerState:
+        """The consumer, made where it is new. What it did not read before begins at its end, or with the oldest that is still there."""
+        before = self._state.consumers.get(name, ConsumerState(name, {}))
+        cursor = {stream: before.cursor.get(stream, self.last(stream) if at_end else self._before_oldest(stream)) for stream in streams}
+        if name not in self._state.consumers or cursor != before.cursor:
+            self.apply(Work(registered=[replace(before, cursor=cursor)]))
+        return self._state.consumers[name]
+
+    def _before_oldest(self, stream: str) -> int:
+        found = self._state.streams.get(stream)
+        if found is None:
+            return 0
+        first = self._db.execute("SELECT min(first) FROM batches WHERE stream = ?", (found.id,)).fetchone()[0]
+        return found.last if first is None else int(first) - 1
+
+    def forget(self, name: str) -> None:
+        """Remove a consumer; what only it needed goes."""
+        if name in self._state.consumers:
+            self.apply(Work(forgotten=[name]))
+
+    def read(self, stream: str, after: int, *, readings_max: int, bytes_max: int) -> tuple[list[RawBatch | Missed], int]:
+        """What a consumer that stands at `after` reads next, and where it stands then. Nothing while a damaged log is being read."""
+        found = self._state.streams.get(stream)
+        if found is None or found.last <= after or self.is_salvaging:
+            return [], after
+        return rows_after(self._db, found, after, readings_max=readings_max, bytes_max=bytes_max)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Readings lost, by reason, since the log was made."""
+        return self._state.counters
+
+    def backlog(self) -> tuple[int, int]:
+        """(readings accepted and not acknowledged, of them in frames)."""
+        framed = self._db.execute("SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL").fetchone()[0]
+        return framed + sum(stream.last - stream.framed for stream in self._state.streams.values()), framed
+
+    def oldest_at(self) -> int | None:
+        """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all are."""
+        found = [self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0] for table in ("frames",)]  # noqa: S608
+        for stream in self._state.streams.values():
+            query = "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT 1"
+            row = self._db.execute(query, (stream.id, stream.framed)).fetchone()
+            found.append(row[0] if row else None)
+        with sound_rows():
+            return min((at for at in found if at is not None), default=None)
+
+    def position(self, source: str) -> str | None:
+        """How far a source had read when its last readings were accepted. From memory: any thread may ask, whatever the disk does."""
+        return self._positions.get(source)
+
+    # the transaction
+
+    def apply(self, work: Work) -> Done:
+        """Do `work` in one durable transaction. Frames in the answer may be sent: their bytes are kept."""
+        draft = self._state.copy()
+        commit = self.commit + 1
+        with transaction(self._db):
+            for name, readings in work.readings.items():
+                self._insert(draft, name, readings, commit)
+            self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
+            draft.change.sources |= work.positions
+            for name, reasons in work.lost.items():
+                for reason, count in reasons.items():
+                    self._lose(draft, name, reason, count)
+            with sound_rows():
+                for key, rejected in work.freed:
+                    self._frames.free(draft, key, rejected)
+                self._retention.take_consumers(draft, work, commit)
+                self._retention.keep_consumer_bytes(draft)
+                self._retention.keep_quota(draft)
+            if work.sending and not self.is_salvaging:
+                self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
+                with sound_rows():
+                    self._fill_window(draft, work.paused)
+            self._write_state(draft, commit)
+            self._failpoint("inserted")
+        self._failpoint("committed")
+        self._state, self.commit = draft, commit
+        self._positions |= work.positions
+        self._sidecar.append(commit, draft.change)
+        if self._sidecar.is_due:
+            self._rewrite_sidecar()
+        return Done(draft.frames, draft.dropped)
+
+    def _write_state(self, draft: Draft, commit: int) -> None:
+        before = self._state.streams
+        for name, stream in draft.streams.items():
+            if before.get(name) is not stream:
+                write_stream(self._db, stream)
+                draft.change.streams.append(stream)
+        changed = {name: value for name, value in draft.counters.items() if self._state.counters.get(name) != value}
+        draft.change.counters |= changed
+        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", [("commit", commit), *changed.items()])
+
+    # accept
+
+    def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
+        stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
+        found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+        last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
+        draft.streams[name] = replace(stream, last=last)
+
+    def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:
+        """Readings that never came here take positions too, so that the cloud is told where they are missing."""
+        stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
+        self._rows.give_up(stream.id, stream.last + 1, count, reason, after=stream.framed)
+        draft.add(f"lost_{reason}", count)
+        draft.streams[name] = replace(stream, last=stream.last + count)
+
+    # frame
+
+    def _window(self, draft: Draft, paused: frozenset[str]) -> Window:
+        """What is in flight; of paused streams nothing counts: it is at most their share, because no more is formed."""
+        out = ((key.stream, size) for key, size in draft.outstanding.items() if key.stream not in paused)
+        return Window(self._limits.window_frames, self._limits.window_bytes, out, lane=self._limits.lane)
+
+    @staticmethod
+    def _unframed(draft: Draft, paused: frozenset[str]) -> list[str]:
+        return [name for name, stream in draft.streams.items() if stream.framed < stream.last and name not in paused]
+
+    @staticmethod
+    def _epochs_in_flight(draft: Draft) -> dict[str, int]:
+        return {key.stream: key.epoch for key in (*draft.unsent, *draft.outstanding)}
+
+    def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
+        """Are all frames of the epochs before the next one's acknowledged? The cloud remembers few epochs of a stream, and takes their
+        frames in the order in which they come.
+        """
+        epoch = stream.next_epoch(self.epoch)
+        return in_flight.get(stream.name, epoch) == epoch
+
+    def _may_form(self, draft: Draft, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
+        """Compressed, far more than the quota could be in flight; half of it is left for what comes in meanwhile."""
+        fits = stream.name not in in_flight or draft.framed_bytes <= self._limits.quota_bytes // 2
+        return fits and stream.framed < stream.last and self._is_turn_of(stream, in_flight)
+
+    @staticmethod
+    def _unsent(draft: Draft, paused: frozenset[str]) -> set[str]:
+        return {key.stream for key in draft.unsent} - paused
+
+    def _fill_window(self, draft: Draft, paused: frozenset[str]) -> None:
+        """First what was formed before, then new frames: the more urgent lanes first, the streams of a lane in turns."""
+        window = self._window(draft, paused)
+        self._reload_unsent(draft, window, paused)
+        in_flight = self._epochs_in_flight(draft)
+        names = self._unframed(draft, paused)
+        names = window.in_order(names[self._next_stream :] + names[: self._next_stream])
+        while names := [name for name in names if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)]:
+            rank = RANK[self._limits.lane(names[0])]
+            for name in names:
+                if RANK[self._limits.lane(name)] == rank and window.admits(name):
+                    out = self._frames.form(draft, draft.streams[name], self.epoch, self._frame_bytes)
+                    draft.frames.append(out)
+                    in_flight[name] = out.key.epoch
+                    window.add(name, len(out.payload))
+        self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
+
+    def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
+        """Frames of an earlier life, each stream's in order, as long as its stream may have them in flight."""
+        waiting: deque[FrameKey] = deque()
+        full = set(paused)
+        for key in draft.unsent:
+            if key.stream in full or not window.admits(key.stream):
+                full.add(key.stream)
+                waiting.append(key)
+            else:
+                self._frames.reload(draft, key)
+                window.add(key.stream, draft.outstanding[key])
+        draft.unsent = waiting
+
+    # housekeeping
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False where a reader is in the way."""
+        self._failpoint("checkpointing")
+        busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._sidecar.sync()
+        return not busy
+
+    def give_back(self, size: int) -> None:
+        """Return free bytes to the file system. As a script, because it frees a page a step and `execute` steps once."""
+        self._db.executescript(f"PRAGMA incremental_vacuum({size // self._page_bytes})")
+
+    def free_bytes(self) -> int:
+        """Bytes of the file that hold nothing."""
+        found: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
+        return found * self._page_bytes
+
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log on the disk."""
+        try:
+            return self._path.with_name(LOG_NAME + "-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def close(self) -> None:
+        """Close; SQLite checkpoints and removes the write-ahead log where nobody else reads."""
+        try:
+            self._db.close()
+        finally:
+            self._sidecar.close()
+
+
+def _next_id(streams: Mapping[str, StreamState]) -> int:
+    return 1 + max((stream.id for stream in streams.values()), default=0)

@@ -1,0 +1,123 @@
+"""Chains at work: read what the log received, let it pass the processors, commit what came of it.
+
+Each chain is a consumer of the log. Its cursor, its state and the readings that it made become durable in one transaction, so after a kill
+at any moment it goes on as if there had been none: no reading is processed twice or left out, and none that it made is there twice. It is
+given readings while they are being written; what it makes of them is written after them. What the log could not give it (it was too far
+behind, or they were lost before) is counted.
+
+A chain that is no longer in the configuration is forgotten: the log keeps nothing for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.consumers import Missed
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.processors.config import ChainConfig
+
+if TYPE_CHECKING:
+    from edgewake.edge.processors.chain import Chain, ChainState
+
+log = logging.getLogger("edgewake.processing")
+
+READ_READINGS: Final = 500
+"""Readings that a chain takes at once: some milliseconds for which the agent's loop does nothing else."""
+PREFIX: Final = "chain "
+"""Of the names of the log's consumers that are chains."""
+
+
+class ChainTask:
+    """One chain and its consumer."""
+
+    def __init__(self, chain: Chain, events: EventLog) -> None:
+        self._chain = chain
+        self._events = events
+        self._state = chain.begin()
+        self._missed = 0
+
+    async def run(self) -> None:
+        """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
+        consumer = await self._events.consumer(name_of(self._chain.into), [self._chain.stream])
+        while True:
+            try:
+                await self._process(consumer)
+            except LogRenewedError:
+                log.warning(
+                    "chain %s: the event log was damaged: it goes on with the state that could be saved", self._chain.into,
+                    extra={"event": "chain.log_renewed", "chain": self._chain.into},
+                )  # fmt: skip
+
+    async def _process(self, consumer: Consumer) -> None:
+        self._state = self._resume(consumer.state)
+        while True:
+            chunk = await consumer.read(READ_READINGS)
+            made: list[Reading] = []
+            state = self._state
+            for item in chunk.items:
+                if isinstance(item, Missed):
+                    self._miss(item)
+                    continue
+                applied = self._chain.apply(state, item.readings)
+                state, made = applied.state, [*made, *applied.readings]
+            derived = {self._chain.into: made} if made else None
+            await consumer.commit(chunk.cursor, state=state.encode(), derived=derived, wait=False)
+            self._state = state
+            await asyncio.sleep(0)  # all of the above may have found everything at hand
+
+    def _resume(self, kept: bytes | None) -> ChainState:
+        state = self._chain.resume(kept)
+        if kept is not None and state == self._chain.begin():
+            log.warning(
+                "chain %s: its configuration changed, it begins anew", self._chain.into,
+                extra={"event": "chain.begun_anew", "chain": self._chain.into},
+            )  # fmt: skip
+        return state
+
+    def _miss(self, item: Missed) -> None:
+        self._missed += item.count
+        log.warning(
+            "chain %s: %d readings of %s are missing in its input: %s", self._chain.into, item.count, item.stream, item.reason,
+            extra={"event": "chain.missed", "chain": self._chain.into, "count": item.count, "reason": item.reason},
+        )  # fmt: skip
+
+    def counts(self) -> dict[str, Any]:
+        """For the status; `missed` since the start, the rest since the chain began."""
+        return {**self._chain.counts(self._state), "missed": self._missed}
+
+
+class Processing:
+    """All chains of an agent."""
+
+    def __init__(self, configs: Sequence[ChainConfig], events: EventLog) -> None:
+        self._events = events
+        self.chains = {config.into: ChainTask(_built(config), events) for config in configs}
+
+    async def forget_others(self) -> None:
+        """Let go of what chains that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        wanted = {name_of(into) for into in self.chains}
+        for name in sorted(self._events.consumers() - wanted):
+            if name.startswith(PREFIX):
+                await self._events.forget_consumer(name)
+                log.info("%s is no longer configured", name, extra={"event": "chain.forgotten", "chain": name.removeprefix(PREFIX)})
+
+    def counts(self) -> dict[str, Any]:
+        """For the status, by the stream that a chain makes."""
+        return {into: chain.counts() for into, chain in self.chains.items()}
+
+
+def _built(config: ChainConfig) -> Chain:
+    """The processors are imported where there is a chain: a small device pays for what it has."""
+    from edgewake.edge.processors.build import build
+
+    return build(config)
+
+
+def name_of(into: str) -> str:
+    """The name of a chain's consumer."""
+    return PREFIX + into

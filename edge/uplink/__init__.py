@@ -1,0 +1,1 @@
+"""The way up: which frame goes when, what frees it, when it goes again. `session` decides, `sender` acts."""

@@ -1,0 +1,421 @@
+"""The uplink: frames of the log to the broker, acknowledgements of the cloud to the log. The asyncio shell around `uplink_session`.
+
+Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's acknowledgement came, and by nothing else.
+Every attempt carries content type, response topic, correlation data and `sent_at`. One-way readings wait in a bounded queue for the
+connection and go out with QoS 0, as plain JSON objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import mqtt5
+import orjson
+
+from edgewake.edge.backoff import Backoff
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.liveness import Outgoing
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect
+from edgewake.edge.uplink import puback
+from edgewake.edge.uplink.goodput import Goodput
+from edgewake.edge.uplink.puback import Puback
+from edgewake.edge.uplink.quarantine import Quarantine
+from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.protocol import topics
+from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
+from edgewake.protocol.broker import tls_of
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX
+
+log = logging.getLogger("edgewake.uplink")
+
+TICK_S: Final = 1.0
+"""Longest wait before time-outs are looked at again."""
+PACKET_OVERHEAD_BYTES: Final = 512
+"""Bytes of a packet beside the frame at most: topics, correlation data, content type, `sent_at`."""
+SENT_AT: Final = "sent_at"
+
+
+class Uplink:
+    """Sends until `drain` is called. `status` gives what the periodic status says."""
+
+    def __init__(
+        self, config: AgentConfig, events: EventLog, *, clock: Clock, rng: random.Random, status: Callable[[], DeviceStatus]
+    ) -> None:
+        self._config = config
+        self._events = events
+        self._clock = clock
+        self._status = status
+        tls_of(config.mqtt)  # a file that cannot be used is said at the start
+        self._will_qos = mqtt5.QoS.AT_LEAST_ONCE
+        self._goodput = Goodput()
+        self._packet_bytes_max = PACKET_BYTES_MAX
+        """The largest packet that the broker takes, as far as it let us know by disconnecting."""
+        self._quarantine = Quarantine(config.data_dir)
+        self._refused: deque[tuple[OutFrame, RejectReason, str]] = deque()
+        """Taken out of the session and not yet out of the log; at most a window of them."""
+        self._backoff = Backoff(config.uplink.backoff_min_s, config.uplink.backoff_max_s, rng)
+        self.session = UplinkSession(
+            ack_timeout_s=config.uplink.ack_timeout_s, ack_timeout_max_s=config.uplink.ack_timeout_max_s, lane=events.lane
+        )
+        self._link: MqttLink | None = None
+        self._wake = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._one_way: deque[tuple[str, bytes]] = deque()
+        self._asks_puback = config.uplink.qos == 1
+        self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
+        self._status_due_s = 0.0
+        self._connected_at = 0
+        self.acked = 0
+        """Frames that the cloud acknowledged, since the start."""
+        self.rejected = 0
+        """Frames that the cloud refused for ever."""
+        self.quarantined = 0
+        """Frames that can never get through to it."""
+        self.one_way_sent = 0
+        self.one_way_dropped = 0
+
+    # in
+
+    def hand_over(self, frames: Sequence[OutFrame]) -> None:
+        """Frames of the log, durable."""
+        self.session.hand_over(frames)
+        self._pump()
+
+    def send_one_way(self, stream: str, readings: Sequence[Reading]) -> None:
+        """Readings that may be lost. At the bound the oldest go, counted."""
+        for t, fields in readings:
+            if len(self._one_way) >= self._config.uplink.one_way_queue_max:
+                self._one_way.popleft()
+                self.one_way_dropped += 1
+            self._one_way.append((stream, orjson.dumps({"t": t, **fields})))
+        self._pump()
+
+    # life
+
+    async def run(self) -> None:
+        """Connect, send, connect again; returns when drained."""
+        while not self.session.stopped:
+            why = await self._one_connection()
+            if self.session.stopped:
+                break
+            wait_s = self._backoff.next_s()
+            log.warning("offline: %s; next try in %.1f s", why, wait_s, extra={"event": "uplink.offline", "why": why})
+            await self._nap(wait_s)
+            if self._draining.is_set():
+                self.session.move(UplinkEvent.DRAIN)
+
+    def drain(self) -> None:
+        """Send and wait for acknowledgements for at most `drain_s`, say goodbye, stop. What is left is sent after the next start."""
+        self._draining.set()
+        if self.session.state is UplinkState.STREAMING:
+            self.session.move(UplinkEvent.DRAIN)
+        self._wake.set()
+
+    async def _nap(self, seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        stop = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait({sleeper, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+            stop.cancel()
+
+    async def _one_connection(self) -> str:
+        """From connecting to the end of the connection; why it ended."""
+        session = self.session
+        session.move(UplinkEvent.CONNECT)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                link = await self._open_unless_stopped()
+        except (Unavailable, ConfigError, TimeoutError, OSError) as error:
+            session.move(UplinkEvent.LOST)
+            return str(error) or "no answer"
+        if link is None:
+            session.move(UplinkEvent.DRAIN)
+            return "stopped"
+        began_s = self._clock.monotonic_s()
+        log.info(
+            "connected to %s:%d",
+            self._config.mqtt.host,
+            self._config.mqtt.port,
+            extra={"event": "uplink.connected", "unacked": len(session)},
+        )
+        self._link = link
+        link.on_writable = self._pump
+        self._events.start_sending(self._frame_bytes(link))
+        try:
+            await self._stream(link)
+        finally:
+            self._link = None
+            self._events.stop_sending()
+            link.cut("closed")
+        self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+        session.move(UplinkEvent.LOST)
+        if link.too_large:
+            self._packet_bytes_max = max(PACKET_BYTES_MIN, link.largest_sent - 1)
+        return link.lost.result()
+
+    async def _open_unless_stopped(self) -> MqttLink | None:
+        """The open connection; None where the agent is to stop meanwhile: what it has is sent after the next start."""
+        opening = asyncio.ensure_future(self._open())
+        stop = asyncio.ensure_future(self._draining.wait())
+        try:
+            await asyncio.wait({opening, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return await opening if opening.done() else None
+        finally:
+            stop.cancel()
+            opening.cancel()
+            await asyncio.wait({opening})
+
+    async def _open(self) -> MqttLink:
+        tls = tls_of(self._config.mqtt)  # read again each time: certificates are renewed while the agent runs
+        link = await connect(self._config.mqtt, tls, lambda: MqttLink(on_message=self._on_message, on_puback=self._on_puback))
+        try:
+            self.session.move(UplinkEvent.CONNECTED)
+            self._connected_at = self._clock.now_ms()
+            last = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
+            will = mqtt5.Will(topics.status(self._config.device), payload=_json(last), qos=self._will_qos)
+            keepalive_s = self._config.uplink.keepalive_s
+            asked_s = self._goodput.keepalive_s(keepalive_s, self.session.largest)
+            self._goodput.connected()
+            link.on_counters = lambda now_s, outgoing: self._on_counters(link, now_s, outgoing)
+            link.packet_bytes_max = self._packet_bytes_max
+            await link.open(self._config.device, self._config.mqtt, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
+            self._asks_puback = link.confirms and self._config.uplink.qos == 1
+            self._ack_topic = topics.ack(self._config.device) if self._asks_puback else topics.acks(self._config.device)
+            await link.subscribe(self._ack_topic)
+            self.session.move(UplinkEvent.SUBSCRIBED)
+        except WillRefused:
+            self._will_qos = mqtt5.QoS.AT_MOST_ONCE
+            link.cut("not opened")
+            raise
+        except BaseException:
+            link.cut("not opened")
+            raise
+        return link
+
+    def _on_counters(self, link: MqttLink, now_s: float, outgoing: Outgoing) -> str | None:
+        """About once a second: measure the link, cut the next frames to it. Why the connection is dead; None while it lives."""
+        self._goodput.sample(now_s, outgoing)
+        if link is self._link:
+            self._events.set_frame_bytes(self._frame_bytes(link))
+        return None if link.liveness is None else link.liveness.check(now_s, outgoing, self.session.oldest_publish)
+
+    def _frame_bytes(self, link: MqttLink) -> int:
+        return self._goodput.frame_bytes(min(self._config.uplink.frame_bytes_max, link.packet_bytes_max - PACKET_OVERHEAD_BYTES))
+
+    async def _stream(self, link: MqttLink) -> None:
+        """Until the connection is gone or everything is drained."""
+        self._status_due_s = 0.0
+        drain_until_s: float | None = None
+        link.lost.add_done_callback(lambda _why: self._wake.set())
+        while not link.lost.done():
+            now_s = self._clock.monotonic_s()
+            await self._quarantine_refused()
+            self._publish_status(link, now_s)
+            self._pump()
+            if self.session.state is UplinkState.DRAINING:
+                drain_until_s = drain_until_s or now_s + self._config.uplink.drain_s
+                if self._all_sent() or now_s >= drain_until_s:
+                    await self._goodbye(link)
+                    return
+            self._wake.clear()
+            await self._until_due(now_s, drain_until_s)
+
+    def _all_sent(self) -> bool:
+        return not len(self.session) and not self._one_way and not self._refused and self._events.all_framed
+
+    async def _until_due(self, now_s: float, drain_until_s: float | None) -> None:
+        times = [self._status_due_s, now_s + TICK_S, drain_until_s]
+        if self._room():  # without room nothing can be done about it, and `_pump` is called when there is some
+            times.append(self.session.next_due_s())
+        wait_s = max(0.0, min(at for at in times if at is not None) - now_s)
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _publish_status(self, link: MqttLink, now_s: float) -> None:
+        if now_s >= self._status_due_s:
+            self._status_due_s = now_s + self._config.uplink.status_interval_s
+            if self._room():  # a link that is full has better things to carry
+                status = self._status().model_copy(update={"connected_at": self._connected_at})
+                link.publish(topics.status(self._config.device), _json(status), confirmed=self._asks_puback)
+
+    async def _goodbye(self, link: MqttLink) -> None:
+        offline = DeviceStatus(
+            device=self._config.device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms(), connected_at=self._connected_at
+        )
+        link.publish(topics.status(self._config.device), _json(offline), confirmed=False)
+        await link.close()
+
+    # frames
+
+    def _room(self) -> int:
+        """How many frames the connection takes now."""
+        link = self._link
+        if link is None:
+            return 0
+        return link.room if self._asks_puback else self._config.uplink.inflight_frames_max * link.is_writable
+
+    def _pump(self) -> None:
+        """Send what may be sent now."""
+        link = self._link
+        if link is None or not self.session.sends:
+            return
+        now_s = self._clock.monotonic_s()
+        for frame in self.session.to_send(now_s, self._room()):
+            try:
+                packet_id = self._publish(link, frame)
+            except TooLarge as error:
+                self._refuse(frame, RejectReason.OVERSIZE, str(error))
+                continue
+            self.session.sent(frame.key, packet_id, now_s)
+            if not self._room():
+                break
+        while self._one_way and link.is_writable:
+            stream, payload = self._one_way.popleft()
+            self._publish_one_way(link, stream, payload)
+
+    def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
+        return link.publish(
+            topics.up(self._config.device, frame.key.stream),
+            frame.payload,
+            confirmed=self._asks_puback,
+            content_type=frame.content_type,
+            response_topic=self._ack_topic,
+            correlation_data=correlation(frame.key),
+            user_properties=[(SENT_AT, str(self._clock.now_ms()))],
+        )
+
+    def _publish_one_way(self, link: MqttLink, stream: str, payload: bytes) -> None:
+        sent_at = [(SENT_AT, str(self._clock.now_ms()))]
+        try:
+            link.publish(topics.up(self._config.device, stream), payload, confirmed=False, user_properties=sent_at)
+        except TooLarge:
+            self.one_way_dropped += 1
+        else:
+            self.one_way_sent += 1
+
+    def _on_puback(self, packet_id: int, reason: int) -> None:
+        paused = self.session.paused_streams
+        found = self.session.on_puback(packet_id, reason, self._clock.monotonic_s())
+        if reason and found is not None:
+            key, says = found
+            log.warning(
+                "the broker answered %s to frame %s/%d/%d", puback.name(reason), key.stream, key.epoch, key.frame,
+                extra={"event": "uplink.puback", "reason": reason, "stream": key.stream},
+            )  # fmt: skip
+            frame = self.session.frame(key)
+            if says is Puback.NEVER and frame is not None:
+                self._refuse(frame, puback.REJECT_REASONS[reason], f"the broker refuses it for good: {puback.name(reason)}")
+        self._pauses_changed(paused)
+        self._pump()
+
+    def _pauses_changed(self, before: frozenset[str]) -> None:
+        """Tell the log which streams wait; whoever waits for a time asks again."""
+        if self.session.paused_streams != before:
+            self._events.pause(self.session.paused_streams)
+            self._wake.set()
+
+    def _refuse(self, frame: OutFrame, reason: RejectReason, why: str) -> None:
+        """It will never get through: out of the session now, out of the log when its bytes are in quarantine."""
+        if self.session.refuse(frame.key, reason, why) is not None:
+            self._refused.append((frame, reason, why))
+            self._wake.set()
+
+    async def _quarantine_refused(self) -> None:
+        """The bytes first, the gap in their place second."""
+        while self._refused:
+            frame, reason, why = self._refused[0]
+            key = frame.key
+            try:
+                await asyncio.to_thread(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms())
+            except OSError as error:
+                log.error("frame %s cannot be kept in quarantine: %s", key, error, extra={"event": "uplink.quarantine_failed"})
+            self._refused.popleft()
+            self._events.free(key, reason)
+            self.quarantined += 1
+            log.error(
+                "frame %s/%d/%d with %d readings cannot be sent and was taken out: %s", key.stream, key.epoch, key.frame, frame.count, why,
+                extra={"event": "uplink.quarantined", "stream": key.stream, "readings": frame.count, "reason": reason.value},
+            )  # fmt: skip
+
+    def _on_message(self, packet: mqtt5.PublishPacket) -> None:
+        if packet.topic != self._ack_topic:
+            return
+        try:
+            if self._asks_puback:
+                answers = [(key_of(packet.correlation_data), decode_answer(packet.payload))]
+            else:
+                answers = [(key_of(data), answer) for data, answer in decode_joined(packet.payload)]
+        except RemoteError as error:
+            log.warning("cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"})
+            return
+        paused = self.session.paused_streams
+        for key, answer in answers:
+            if isinstance(answer, Later):
+                self._postpone(key, answer)
+                self._wake.set()  # it is to be sent again earlier or later than was known
+            else:
+                self._free(key, answer)
+        if self.session.is_hurried:
+            self.session.is_hurried = False
+            self._wake.set()
+        self._pauses_changed(paused)
+        self._pump()
+
+    def _postpone(self, key: FrameKey, later: Later) -> None:
+        is_first = key.stream not in self.session.paused_streams
+        if self.session.on_later(key, later, self._clock.monotonic_s()):
+            log.log(
+                logging.WARNING if is_first else logging.DEBUG,
+                "the cloud asks stream %s to wait %.0f s: %s: %s", key.stream, later.retry_after_ms / 1000, later.reason, later.detail,
+                extra={"event": "uplink.later", "stream": key.stream, "reason": later.reason.value},
+            )  # fmt: skip
+
+    def _free(self, key: FrameKey, ack: Ack) -> None:
+        freed = self.session.on_ack(key, ack, self._clock.monotonic_s())
+        if freed is None:
+            return
+        self._events.free(freed.key, freed.rejected)
+        if freed.rejected is None:
+            self.acked += 1
+        else:
+            self.rejected += 1
+            log.error(
+                "the cloud refused frame %s/%d/%d: %s: %s", key.stream, key.epoch, key.frame, freed.rejected, freed.detail,
+                extra={"event": "uplink.rejected", "token": str(ack.token), "reason": freed.rejected.value},
+            )  # fmt: skip
+        if not len(self.session):
+            self._wake.set()
+
+    def counts(self) -> Mapping[str, int]:
+        """For the status."""
+        return {
+            "in_flight": len(self.session),
+            "acked_frames": self.acked,
+            "rejected_frames": self.rejected,
+            "resent_frames": self.session.resent,
+            "postponed_frames": self.session.postponed,
+            "refused_by_broker": self.session.refused_by_broker,
+            "quarantined_frames": self.quarantined,
+            "one_way_sent": self.one_way_sent,
+            "one_way_dropped": self.one_way_dropped,
+        }
+
+
+def _json(status: DeviceStatus) -> bytes:
+    return status.model_dump_json(exclude_none=True).encode()

@@ -1,0 +1,468 @@
+"""What the uplink decides, without I/O: which frame to send when, what frees it, when to send it again. Time is an argument.
+
+    OFFLINE ─connect─▶ CONNECTING ─connected─▶ SUBSCRIBING ─subscribed─▶ STREAMING ─drain─▶ DRAINING ─drained─▶ STOPPED
+       ▲──────────────── lost ──┴──────────── lost ─┴──────── lost ───────┴── lost ─▶ STOPPED
+
+Only the cloud's end-to-end acknowledgement frees a frame. A PUBACK proves that the broker has it, no more: it starts the time-out
+after which the frame is sent again; sent with QoS 0 there is none, and the time-out starts at once. A frame that three later ones have
+overtaken is sent again sooner. Frames of a stream are sent, and sent again after a reconnect, in their order; streams take turns, and the
+more urgent lanes go first.
+
+The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its oldest frame alone is tried, and the
+rest follows when the cloud has accepted or refused that one. Other streams go on meanwhile. A PUBACK that refuses for now
+(edgewake.edge.uplink.puback) means the same, with a wait of our own. What can never get through is taken out by `refuse`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.uplink.puback import Puback, meaning
+from edgewake.protocol.ack import Ack, Later
+from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
+
+PUBACK_SUCCESS: Final = 0
+OVERTAKEN_BY: Final = 3
+"""Acknowledged frames that were sent later make a frame look lost (RFC 5681, section 3.2)."""
+HURRIED_MAX: Final = 3
+"""Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in trouble is not flooded."""
+PROBE_S: Final = (1.0, 5.0)
+"""Seconds after which the oldest frame is sent again where the broker confirms nothing: a dead bridge may have had it. The second of them
+after PROBES attempts: so long at most a healed cloud waits, however long it was away and however the other frames' patience has grown."""
+PROBES: Final = 5
+"""Attempts in quick succession: longer than the bridges need to notice that one of them is dead."""
+HURRY_MIN_S: Final = 0.2
+"""Seconds that every attempt is given: two bridges that answer in turns are not that far apart."""
+LATER_MIN_S: Final = 0.1
+"""Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer makes the device send in a loop."""
+
+REFUSED_WAIT_S: Final = 1.0
+"""Seconds that a stream waits whose publish the broker refused for now; doubled each time, up to the bound of patience."""
+BULK_TURN: Final = 4
+"""Each so many turns the lane `bulk` comes before `normal`."""
+TIMERS_SPARE: Final = 64
+"""Timers that hold no more and are kept beside as many as there are frames, before they are cleared away."""
+
+
+class UplinkState(StrEnum):
+    """Where the connection is."""
+
+    OFFLINE = "offline"
+    CONNECTING = "connecting"
+    SUBSCRIBING = "subscribing"
+    STREAMING = "streaming"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class UplinkEvent(StrEnum):
+    """What happens to it."""
+
+    CONNECT = "connect"
+    CONNECTED = "connected"
+    SUBSCRIBED = "subscribed"
+    LOST = "lost"
+    DRAIN = "drain"
+    DRAINED = "drained"
+
+
+TRANSITIONS: Final = {
+    (UplinkState.OFFLINE, UplinkEvent.CONNECT): UplinkState.CONNECTING,
+    (UplinkState.OFFLINE, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.CONNECTING, UplinkEvent.CONNECTED): UplinkState.SUBSCRIBING,
+    (UplinkState.CONNECTING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.CONNECTING, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.SUBSCRIBING, UplinkEvent.SUBSCRIBED): UplinkState.STREAMING,
+    (UplinkState.SUBSCRIBING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.SUBSCRIBING, UplinkEvent.DRAIN): UplinkState.STOPPED,
+    (UplinkState.STREAMING, UplinkEvent.LOST): UplinkState.OFFLINE,
+    (UplinkState.STREAMING, UplinkEvent.DRAIN): UplinkState.DRAINING,
+    (UplinkState.DRAINING, UplinkEvent.LOST): UplinkState.STOPPED,
+    (UplinkState.DRAINING, UplinkEvent.DRAINED): UplinkState.STOPPED,
+    (UplinkState.STOPPED, UplinkEvent.LOST): UplinkState.STOPPED,
+    (UplinkState.STOPPED, UplinkEvent.DRAIN): UplinkState.STOPPED,
+}
+"""Every pair that is not here is our bug and raises LocalError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A frame that the log may forget, or must replace by a gap."""
+
+    key: FrameKey
+    rejected: RejectReason | None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """A frame that the log handed over and the cloud did not acknowledge."""
+
+    frame: OutFrame
+    order: int
+    """Of the hand-over, counted over all frames."""
+    attempts: int = 0
+    packet_id: int | None = None
+    """Of the attempt whose PUBACK is awaited."""
+    due_s: float | None = None
+    """When to send it again; None while it is queued, and while the broker has not answered."""
+    queued: bool = True
+    """Waits to be sent."""
+    sent_number: int = 0
+    """Of the latest attempt, counted over all frames."""
+    sent_s: float = 0.0
+    overtaken: int = 0
+    """Frames sent after the latest attempt that are acknowledged already."""
+    hurried: int = 0
+    """Times that it was sent again for that, since its patience last ended."""
+    is_unconfirmed: bool = False
+    """The latest attempt asked for no PUBACK: nobody tells whether the broker had anybody to give it to."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """A stream that waits because the cloud or the broker asked it to."""
+
+    until_s: float
+    tried: bool = False
+    """Its time is over and its oldest frame was sent to try."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream's frames in flight, oldest first."""
+
+    frames: dict[FrameKey, _InFlight] = field(default_factory=dict)
+    queue: list[tuple[int, FrameKey]] = field(default_factory=list)
+    """Heap of (order of the hand-over, key). Entries whose frame is not queued any more are dropped when they come up."""
+    pause: _Pause | None = None
+    refusals: int = 0
+    """Times that the broker took nothing of it, since a frame of it was last acknowledged."""
+
+    def put_in_queue(self, flying: _InFlight) -> None:
+        """It is to be sent, in its place among the others."""
+        flying.packet_id, flying.due_s, flying.queued = None, None, True
+        entry = (flying.order, flying.frame.key)
+        if not self.queue or self.queue[0] != entry:  # the one that a waiting stream tries again and again is there already
+            heapq.heappush(self.queue, entry)
+
+    def first_to_send(self, now_s: float) -> _InFlight | None:
+        """The oldest frame that waits to be sent; while the stream waits, its very oldest alone, after the wait."""
+        if self.pause is not None:
+            oldest = next(iter(self.frames.values()), None)
+            return oldest if oldest is not None and oldest.queued and self.pause.until_s <= now_s else None
+        while self.queue:
+            order, key = self.queue[0]
+            flying = self.frames.get(key)
+            if flying is not None and flying.queued and flying.order == order:
+                return flying
+            heapq.heappop(self.queue)
+        return None
+
+
+def correlation(key: FrameKey) -> bytes:
+    """Correlation data of a frame: the acknowledgement brings it back unchanged."""
+    return f"{key.stream}|{key.epoch}|{key.frame}".encode()
+
+
+def key_of(data: bytes | None) -> FrameKey:
+    """The frame that an acknowledgement names; raises RemoteError."""
+    try:
+        stream, epoch, frame = (data or b"").decode("ascii").split("|")
+        return FrameKey(stream, int(epoch), int(frame))
+    except ValueError as error:
+        raise RemoteError(f"correlation data {(data or b'')[:80]!r} is not ours") from error
+
+
+class UplinkSession:
+    """The frames in flight and the state of the connection. Memory: what the log's window holds."""
+
+    def __init__(self, *, ack_timeout_s: float, ack_timeout_max_s: float, lane: Callable[[str], Lane] = lambda _: Lane.NORMAL) -> None:
+        self._ack_timeout_s = ack_timeout_s
+        self._ack_timeout_max_s = ack_timeout_max_s
+        self._lane = lane
+        self._flying: dict[FrameKey, _InFlight] = {}
+        self._streams: dict[str, _Stream] = {}
+        self._turns: dict[Lane, deque[str]] = {each: deque() for each in Lane}
+        """Streams of each lane; who was looked at last is at the end."""
+        self._bulk_turn = 0
+        self._timers: list[tuple[float, int, FrameKey]] = []
+        """Heap of (when to send again, order of the hand-over, key). Entries that hold no more are dropped when they come up."""
+        self._by_packet: dict[int, FrameKey] = {}
+        """Awaited PUBACKs, the longest awaited first."""
+        self._by_attempt: OrderedDict[FrameKey, None] = OrderedDict()
+        """Frames that are on their way, in the order of their latest attempts; without those that were overtaken."""
+        self._handed_over = 0
+        self._attempts = 0
+        self.is_hurried = False
+        """A frame is to be sent again earlier than was known; whoever waits for `next_due_s` clears it and asks again."""
+        self.state = UplinkState.OFFLINE
+        self.resent = 0
+        """Attempts after the first, since the start."""
+        self.refused_by_broker = 0
+        """PUBACKs that were not a success."""
+        self.postponed = 0
+        """Answers `later`."""
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    def move(self, event: UplinkEvent) -> UplinkState:
+        """Change the state; raises LocalError where the table has no such step."""
+        following = TRANSITIONS.get((self.state, event))
+        if following is None:
+            raise LocalError(f"uplink: {event} while {self.state}")
+        self.state = following
+        if event is UplinkEvent.LOST:
+            self._forget_attempts()
+        return following
+
+    @property
+    def stopped(self) -> bool:
+        """Is it over?"""
+        return self.state is UplinkState.STOPPED
+
+    @property
+    def sends(self) -> bool:
+        """May frames go out?"""
+        return self.state in {UplinkState.STREAMING, UplinkState.DRAINING}
+
+    @property
+    def oldest_publish(self) -> int | None:
+        """Packet id of the publish that is longest without its PUBACK."""
+        return next(iter(self._by_packet), None)
+
+    def frame(self, key: FrameKey) -> OutFrame | None:
+        """A frame in flight; None where it is free."""
+        flying = self._flying.get(key)
+        return None if flying is None else flying.frame
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest frame in flight."""
+        return max((len(flying.frame.payload) for flying in self._flying.values()), default=0)
+
+    def hand_over(self, frames: Iterable[OutFrame]) -> None:
+        """The log gives frames, in order. One that is in flight already is the same; a gap that takes its number is sent in its place."""
+        for frame in frames:
+            known = self._flying.get(frame.key)
+            if known is not None and known.frame.gap == frame.gap:
+                continue
+            self._handed_over += 1
+            flying = _InFlight(frame, self._handed_over if known is None else known.order)
+            self._flying[frame.key] = flying
+            self._by_attempt.pop(frame.key, None)
+            stream = self._stream(frame.key.stream)
+            stream.frames[frame.key] = flying
+            stream.put_in_queue(flying)
+
+    def _stream(self, name: str) -> _Stream:
+        found = self._streams.get(name)
+        if found is None:
+            found = self._streams[name] = _Stream()
+            self._turns[self._lane(name)].append(name)
+        return found
+
+    # what to send
+
+    def to_send(self, now_s: float, limit: int) -> Iterator[OutFrame]:
+        """At most `limit` frames whose turn it is: the more urgent lanes first, the streams of a lane in turns, each in order.
+
+        Tell `sent` or `refuse` for each one before asking for the next.
+        """
+        if not self.sends:
+            return
+        self._queue_due(now_s)
+        for _ in range(limit):
+            flying = self._next(now_s)
+            if flying is None:
+                return
+            if (pause := self._streams[flying.frame.key.stream].pause) is not None:
+                pause.tried = True
+            yield flying.frame
+
+    def _next(self, now_s: float) -> _InFlight | None:
+        """Strictly by lane, but every BULK_TURN-th turn `bulk` comes before `normal`: a backlog is slow, not stuck."""
+        self._bulk_turn = (self._bulk_turn + 1) % BULK_TURN
+        lanes = list(Lane) if self._bulk_turn else [Lane.URGENT, Lane.BULK, Lane.NORMAL]
+        for lane in lanes:
+            names = self._turns[lane]
+            for _ in range(len(names)):
+                names.rotate(-1)
+                flying = self._streams[names[-1]].first_to_send(now_s)
+                if flying is not None:
+                    return flying
+        return None
+
+    def _queue_due(self, now_s: float) -> None:
+        """Frames whose patience has ended go back to their place in the queue."""
+        while self._timers and self._timers[0][0] <= now_s:
+            due_s, _, key = heapq.heappop(self._timers)
+            flying = self._flying.get(key)
+            if flying is not None and flying.due_s == due_s:
+                self._streams[key.stream].put_in_queue(flying)
+        oldest = next(iter(self._flying.values()), None)
+        if oldest is not None and (probe_s := self._probe_s(oldest)) is not None and probe_s <= now_s:
+            self._streams[oldest.frame.key.stream].put_in_queue(oldest)
+
+    @staticmethod
+    def _probe_s(oldest: _InFlight) -> float | None:
+        if oldest.queued or not oldest.is_unconfirmed:
+            return None
+        return oldest.sent_s + PROBE_S[oldest.attempts > PROBES]
+
+    def next_due_s(self) -> float | None:
+        """When `to_send` has something to send again; None where nothing waits for a time."""
+        while self._timers and not self._holds(self._timers[0]):
+            heapq.heappop(self._timers)
+        oldest = next(iter(self._flying.values()), None)
+        times = [self._timers[0][0] if self._timers else None, None if oldest is None else self._probe_s(oldest)]
+        for stream in self._streams.values():
+            first = next(iter(stream.frames.values()), None)
+            if stream.pause is not None and first is not None and first.queued:
+                times.append(stream.pause.until_s)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _holds(self, timer: tuple[float, int, FrameKey]) -> bool:
+        flying = self._flying.get(timer[2])
+        return flying is not None and flying.due_s == timer[0]
+
+    def _send_again_at(self, flying: _InFlight, due_s: float) -> None:
+        flying.due_s = due_s
+        heapq.heappush(self._timers, (due_s, flying.order, flying.frame.key))
+        if len(self._timers) > 2 * len(self._flying) + TIMERS_SPARE:
+            self._timers = [timer for timer in self._timers if self._holds(timer)]
+            heapq.heapify(self._timers)
+
+    # what happened
+
+    def sent(self, key: FrameKey, packet_id: int | None, now_s: float) -> None:
+        """A frame went out: under this packet id, or (None) without asking for the broker's PUBACK."""
+        flying = self._flying[key]
+        self.resent += flying.attempts > 0
+        flying.attempts += 1
+        self._attempts += 1
+        flying.packet_id, flying.queued, flying.due_s = packet_id, False, None
+        if now_s - flying.sent_s >= self._ack_timeout_s:
+            flying.hurried = 0
+        flying.sent_number, flying.sent_s, flying.overtaken = self._attempts, now_s, 0
+        flying.is_unconfirmed = packet_id is None
+        self._by_attempt[key] = None
+        self._by_attempt.move_to_end(key)
+        if packet_id is None:
+            self._send_again_at(flying, now_s + self._patience_s(flying.attempts))
+        else:
+            self._by_packet[packet_id] = key
+
+    def on_puback(self, packet_id: int, reason: int, now_s: float) -> tuple[FrameKey, Puback] | None:
+        """The broker answered: which frame, and what that means for it; None where the packet is unknown. The frame stays.
+
+        received: it is sent again when the cloud is silent for too long. not_now: its stream waits. never: call `refuse`.
+        """
+        key = self._by_packet.pop(packet_id, None)
+        if key is None:
+            return None
+        self.refused_by_broker += reason != PUBACK_SUCCESS
+        says = meaning(reason)
+        flying = self._flying.get(key)
+        if flying is None or flying.packet_id != packet_id:
+            return key, says
+        flying.packet_id = None
+        if says is Puback.NOT_NOW:
+            stream = self._streams[key.stream]
+            stream.refusals += not (stream.pause is not None and not stream.pause.tried)
+            self._pause(flying, now_s + self._refused_wait_s(stream.refusals))
+        else:
+            patience_s = now_s + self._patience_s(flying.attempts)
+            self._send_again_at(flying, patience_s if flying.due_s is None else min(flying.due_s, patience_s))
+        return key, says
+
+    def on_ack(self, key: FrameKey, ack: Ack, now_s: float) -> Freed | None:
+        """The cloud answered: the frame is free. None where it was freed before: acknowledgements repeat like everything else."""
+        flying = self._remove(key)
+        if flying is None:
+            return None
+        self._hurry_overtaken(flying, now_s)
+        stream = self._streams[key.stream]
+        stream.refusals = 0
+        if stream.pause is not None and stream.pause.tried:
+            stream.pause = None
+        return Freed(key, ack.rejected, ack.detail)
+
+    def refuse(self, key: FrameKey, reason: RejectReason, detail: str) -> Freed | None:
+        """The frame will never get through to the cloud: it is free, to be replaced by a gap. None where it was freed before."""
+        return None if self._remove(key) is None else Freed(key, reason, detail)
+
+    def _remove(self, key: FrameKey) -> _InFlight | None:
+        flying = self._flying.pop(key, None)
+        if flying is not None:
+            del self._streams[key.stream].frames[key]
+            self._by_attempt.pop(key, None)
+        return flying
+
+    def _hurry_overtaken(self, acked: _InFlight, now_s: float) -> None:
+        """Frames sent before `acked` and still waiting may be lost: send them again soon, not only when patience ends (as TCP does,
+        RFC 8985). Two bridges answer in bursts, so a frame is given the time that `acked` took once more. An acknowledged repetition ends
+        an outage: all before it are sent again. Once overtaken, an attempt is not looked at again: the cost is bounded.
+        """
+        weight = 1 if acked.attempts == 1 else OVERTAKEN_BY
+        overtaken = []
+        for key in self._by_attempt:
+            older = self._flying[key]
+            if older.sent_number >= acked.sent_number:
+                break
+            older.overtaken += weight
+            if older.overtaken < OVERTAKEN_BY:
+                continue
+            overtaken.append(key)
+            at_s = older.sent_s + max(HURRY_MIN_S, 2 * (now_s - acked.sent_s))
+            if older.hurried < HURRIED_MAX and not older.queued and (older.due_s is None or at_s < older.due_s):
+                older.hurried += 1
+                self._send_again_at(older, at_s)
+                self.is_hurried = True
+        for key in overtaken:
+            del self._by_attempt[key]
+
+    def on_later(self, key: FrameKey, later: Later, now_s: float) -> bool:
+        """The cloud does not accept the frame now: it stays, and its stream waits. False where it was freed before."""
+        flying = self._flying.get(key)
+        if flying is None:
+            return False
+        self._pause(flying, now_s + max(LATER_MIN_S, later.retry_after_ms / 1000))
+        self.postponed += 1
+        return True
+
+    def _pause(self, flying: _InFlight, until_s: float) -> None:
+        key = flying.frame.key
+        stream = self._streams[key.stream]
+        stream.put_in_queue(flying)
+        stream.pause = _Pause(until_s)
+        self._by_attempt.pop(key, None)
+
+    @property
+    def paused_streams(self) -> frozenset[str]:
+        """Streams that the cloud or the broker asked to wait: no more of their frames are wanted."""
+        return frozenset(name for name, stream in self._streams.items() if stream.pause is not None)
+
+    def _patience_s(self, attempts: int) -> float:
+        return min(self._ack_timeout_max_s, self._ack_timeout_s * 2.0 ** min(attempts - 1, 32))
+
+    def _refused_wait_s(self, refusals: int) -> float:
+        return min(self._ack_timeout_max_s, REFUSED_WAIT_S * 2.0 ** min(refusals - 1, 32))
+
+    def _forget_attempts(self) -> None:
+        """The connection is gone: what it carried may be gone too, so all of it is sent again, in order, on the next one."""
+        self._by_packet.clear()
+        self._by_attempt.clear()
+        self._timers.clear()
+        for key, flying in self._flying.items():
+            if not flying.queued:
+                self._streams[key.stream].put_in_queue(flying)
+            flying.packet_id = None
