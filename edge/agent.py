@@ -58,6 +58,7 @@ class Agent:
                 rng=rng,
                 boot_id=boot_id(),
                 lanes={source.stream: source.lane for source in config.source} | {chain.into: chain.lane for chain in config.chain},
+                local=config.local_streams,
                 on_frames=self._on_frames,
                 on_failure=self._on_failure,
             )
@@ -85,6 +86,7 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
                 await self._processing.forget_others()
+                await self._processing.open()
                 chains = [
                     tasks.create_task(_named(f"chain {into}", chain.run()), name=f"chain {into}")
                     for into, chain in self._processing.chains.items()

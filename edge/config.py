@@ -122,6 +122,9 @@ class SourceConfig(Config):
     """urgent: sent first, and its part of the window is its own; bulk: fewest commits, sent last, the first to go at the quota."""
     mode: Mode = Mode.ACK
     """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
+    send: bool = True
+    """false: the stream stays on the device, for chains that send less instead. It is kept until they have read it, up to
+    `log.consumer_bytes`."""
 
 
 class HostMetricsConfig(SourceConfig):
@@ -179,10 +182,27 @@ class AgentConfig(Config):
         lanes = {(source.stream, source.lane) for source in self.source}
         if len(lanes) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two lanes")
+        sent = {(source.stream, source.send) for source in self.source}
+        if len(sent) > len({stream for stream, _ in sent}):
+            raise ValueError("source: one stream is both sent and not sent")
         tails = [source.path for source in self.source if source.type == "file_tail"]
         if len(set(tails)) < len(tails):
             raise ValueError("source: one file is tailed twice")
         return self
+
+    @model_validator(mode="after")
+    def _sent(self) -> AgentConfig:
+        if any(source.mode is Mode.ONE_WAY and not source.send for source in self.source):
+            raise ValueError("source: a stream that is one_way and not sent goes nowhere")
+        if self.local_streams and not self.log.mode.flags.on_receipt:
+            raise ValueError(f"send: log.mode {self.log.mode} logs what is sent when it is sent, and nothing else")
+        return self
+
+    @property
+    def local_streams(self) -> frozenset[str]:
+        """Streams that are not sent."""
+        made = {chain.into for chain in self.chain if not chain.send}
+        return frozenset(made | {source.stream for source in self.source if not source.send})
 
     @model_validator(mode="after")
     def _chained(self) -> AgentConfig:

@@ -134,8 +134,10 @@ class EventLog:
         boot_id: str = "",
         failpoint: Failpoint = no_failpoint,
         lanes: Mapping[str, Lane] | None = None,
+        local: frozenset[str] = frozenset(),
     ) -> None:
-        """Open or create the log in `directory`; `boot_id` names this start of the machine: another one begins a new epoch.
+        """Open or create the log in `directory`; `boot_id` names this start of the machine: another one begins a new epoch. The streams
+        in `local` are not sent.
 
         A damaged log is set aside and a new one begun. Raises LocalError where another process has the directory, sqlite3.Error, OSError.
         """
@@ -160,6 +162,7 @@ class EventLog:
             window_frames=uplink.inflight_frames_max,
             window_bytes=uplink.inflight_bytes_max,
             lanes=self._lanes,
+            local=local,
         )
 
         def epoch_after(previous: int, now_ms: int) -> int:

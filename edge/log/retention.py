@@ -7,9 +7,11 @@ still need. The first two have the quota, the third `log.consumer_bytes`. Inside
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from edgewake.edge.log.codec import Reading, batches
 from edgewake.edge.log.consumers import LAGGED, ConsumerState, outside, passed_by_all
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
@@ -39,6 +41,16 @@ class Retention:
         draft.framed_bytes -= size
         draft.stored_bytes -= gone
         draft.retained_bytes += size - gone
+
+    def keep_here(self, draft: Draft, stream: StreamState, readings: Sequence[Reading], commit: int, accepted_at: int) -> None:
+        """Accept readings of a stream that is not sent: for its consumers, and not at all where it has none."""
+        last = stream.last + len(readings)
+        if self.needed_after(draft, stream.name) < last:
+            before = draft.stored_bytes
+            found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+            self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, accepted_at)
+            draft.retained_bytes += draft.stored_bytes - before
+        draft.streams[stream.name] = stream.kept_here(last)
 
     def take_consumers(self, draft: Draft, work: Work, commit: int) -> None:
         before = {stream: self.needed_after(draft, stream) for consumer in draft.consumers.values() for stream in consumer.cursor}

@@ -383,6 +383,9 @@ class LogStore:
 
     def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
+        if self._stays_here(stream):
+            self._retention.keep_here(draft, stream, readings, commit, self._clock.now_ms())
+            return
         found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
         last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
         draft.streams[name] = replace(stream, last=last)
@@ -390,9 +393,14 @@ class LogStore:
     def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:
         """Readings that never came here take positions too, so that the cloud is told where they are missing."""
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
+        last = stream.last + count
         self._rows.give_up(stream.id, stream.last + 1, count, reason, after=stream.framed)
         draft.add(f"lost_{reason}", count)
-        draft.streams[name] = replace(stream, last=stream.last + count)
+        draft.streams[name] = stream.kept_here(last) if self._stays_here(stream) else replace(stream, last=last)
+
+    def _stays_here(self, stream: StreamState) -> bool:
+        """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile with it: both have their numbers."""
+        return stream.name in self._limits.local and stream.framed == stream.last
 
     # frame
 

@@ -45,7 +45,7 @@ class StreamState:
     framed: int = 0
     """Last position that is in a frame."""
     base: int = 0
-    """Last position before this epoch."""
+    """Last position before this epoch, and how many of this epoch were not sent: `kept_here`."""
     frame: int = 0
     """Last frame of this epoch."""
     older: tuple[EpochRange, ...] = ()
@@ -66,6 +66,10 @@ class StreamState:
         first, *rest = self.older
         left = (replace(first, frame=first.frame + 1), *rest) if framed < first.last else tuple(rest)
         return replace(self, framed=framed, older=left)
+
+    def kept_here(self, last: int) -> StreamState:
+        """Readings through `last` came and are not sent. They take no `seq` of those that are, should the stream be sent one day."""
+        return replace(self, last=last, framed=last, base=self.base + last - self.last)
 
     def in_new_epoch(self, ended: int, *, keep_numbers: bool) -> StreamState:
         """The epoch `ended` is over. What waits keeps its numbers, or is counted anew from the first that does not belong to older ones."""

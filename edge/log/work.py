@@ -66,6 +66,8 @@ class Limits:
     """Of the streams that are not `normal`."""
     consumer_bytes: int = 1 << 62
     """Of batches that only consumers still need."""
+    local: frozenset[str] = frozenset()
+    """Streams that are not sent: only consumers read them."""
     copies_sent: bool = False
     """Are a frame's bytes logged when it is formed, beside the readings?"""
 

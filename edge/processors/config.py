@@ -274,10 +274,12 @@ class ChainConfig(Config):
     """Processors in order: each reading of `stream` passes them, and what comes out is accepted as a reading of `into`."""
 
     stream: StreamName
-    """The stream that is processed: of a source, or of another chain. Its readings are sent too."""
+    """The stream that is processed: of a source, or of another chain. Its readings are sent too, but where it has `send = false`."""
     into: StreamName
     """The stream that it makes; nobody else's."""
     lane: Lane = Lane.NORMAL
     """Of the stream that it makes, as a source's: alerts are `urgent`."""
+    send: bool = True
+    """Of the stream that it makes, as a source's: false where only later chains read it."""
     processor: Annotated[tuple[AnyProcessor, ...], Field(min_length=1, max_length=PROCESSORS_MAX)]
     """The processors, each given what the one before it made."""

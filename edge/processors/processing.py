@@ -40,10 +40,16 @@ class ChainTask:
         self._events = events
         self._state = chain.begin()
         self._missed = 0
+        self._consumer: Consumer | None = None
+
+    async def open(self) -> Consumer:
+        """From now on the log keeps what the chain has not read. Raises LogClosedError, sqlite3.Error."""
+        self._consumer = await self._events.consumer(name_of(self._chain.into), [self._chain.stream])
+        return self._consumer
 
     async def run(self) -> None:
         """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
-        consumer = await self._events.consumer(name_of(self._chain.into), [self._chain.stream])
+        consumer = self._consumer or await self.open()
         while True:
             try:
                 await self._process(consumer)
@@ -105,6 +111,11 @@ class Processing:
             if name.startswith(PREFIX):
                 await self._events.forget_consumer(name)
                 log.info("%s is no longer configured", name, extra={"event": "chain.forgotten", "chain": name.removeprefix(PREFIX)})
+
+    async def open(self) -> None:
+        """Before the first reading comes: what is not sent is kept for those only who are known then. Raises as `forget_others`."""
+        for chain in self.chains.values():
+            await chain.open()
 
     def counts(self) -> dict[str, Any]:
         """For the status, by the stream that a chain makes."""

@@ -70,6 +70,7 @@ def opened(
     seed: int = 1,
     boot: str = "boot",
     lanes: Mapping[str, Lane] | None = None,
+    local: frozenset[str] = frozenset(),
 ) -> Iterator[EventLog]:
     """An open log."""
     events = EventLog(
@@ -82,6 +83,7 @@ def opened(
         failpoint=failpoint,
         boot_id=boot,
         lanes=lanes,
+        local=local,
     )
     try:
         yield events

@@ -45,6 +45,19 @@ def agent(**keys: object) -> AgentConfig:
     return AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": sources} | keys)
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"source": [{"type": "json_lines", "stream": "a", "mode": "one_way", "send": False}]}, "goes nowhere"),
+        ({"source": [{"type": "json_lines", "stream": "a", "send": False}, {"type": "host_metrics", "stream": "a"}]}, "both sent and not"),
+        ({"source": [{"type": "json_lines", "stream": "a", "send": False}], "log": {"mode": "sbml"}}, "logs what is sent when it is sent"),
+    ],
+)
+def test_a_stream_that_is_not_sent_is_logged_and_is_one_for_all(keys: dict[str, object], said: str):
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        agent(**keys)
+
+
 def link(stream: str, into: str) -> dict[str, object]:
     return {"stream": stream, "into": into, "processor": [{"type": "filter", "where": "x > 0"}]}
 

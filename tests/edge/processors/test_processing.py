@@ -73,7 +73,7 @@ def test_cursor_and_output_in_two_transactions_lose(tmp_path: Path) -> None:
     assert lives(tmp_path, [("committed", nth) for nth in (3, 4, 5, 6, 7)], "--apart") != expected()
 
 
-SPEED = '[[source]]\ntype = "file_tail"\nstream = "speed"\npath = "{path}"\npoll_s = 0.01\n'
+SPEED = '[[source]]\ntype = "file_tail"\nstream = "speed"\nsend = false\npath = "{path}"\npoll_s = 0.01\n'
 CHAINS = """
 [[chain]]
 stream = "speed"
@@ -130,6 +130,7 @@ async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_pat
         assert peer.kept.readings(device, "speed_alert") == [fields for _, fields in alerts]
         assert (said["chains"]["speed_mean"]["in"], said["chains"]["speed_mean"]["missed"]) == (written, 0)
         assert len(alerts) > 10
+        assert peer.kept.readings(device, "speed") == [], "what the chain made is sent instead"
 
 
 # in one process
@@ -187,6 +188,17 @@ async def test_a_chain_that_is_no_longer_configured_holds_nothing_back(tmp_path:
             assert events.consumers() == {name_of("speed_mean"), name_of("other")}
         async with processed(events, mean()):
             assert events.consumers() == {name_of("speed_mean")}
+
+
+async def test_the_first_readings_of_a_stream_that_is_not_sent_are_kept_for_its_chain(tmp_path: Path) -> None:
+    with opened(tmp_path, local=frozenset({"speed"})) as events:
+        processing = Processing([mean()], events)
+        await processing.open()
+        await asyncio.to_thread(put, events, range(4))
+        task = asyncio.create_task(processing.chains["speed_mean"].run())
+        assert (await until(processing, 4))["out"] == 2
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def test_what_the_log_could_not_give_is_counted(tmp_path: Path) -> None:
