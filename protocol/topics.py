@@ -20,6 +20,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
+    ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.sketches *      minute summaries, key = stream|field|minute
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
@@ -50,6 +51,7 @@ STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
+REPAIRS: Final = "ew.repairs"
 LANES: Final = "ew.lanes"
 SKETCHES: Final = "ew.sketches"
 LEASES: Final = "ew.leases"
@@ -70,8 +72,8 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, LANES, SKETCHES, LATE})
+COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 

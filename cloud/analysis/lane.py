@@ -238,6 +238,11 @@ class Lane:
         """Batches that it finished since it was started."""
         return self.counters.batches - self._batches_before
 
+    @property
+    def record(self) -> LaneRecord:
+        """Where it stands, as committed; only of a lane that was started."""
+        return self._record
+
     def offsets(self) -> dict[int, int]:
         """Partition → first offset whose results are not committed yet."""
         return self._record.offsets.get(self.topic, {})

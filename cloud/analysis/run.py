@@ -33,6 +33,8 @@ from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
+from edgewake.cloud.analysis.repair import Standing
+from edgewake.cloud.analysis.repairs import Repairs
 from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.summaries import SummaryJob, summarised
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
@@ -93,6 +95,7 @@ class Analysis:
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
         self._with_summaries = False
         self._board = StatusBoard(self._producer, clock)
+        self._repairs = Repairs(session, config.kafka, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -109,6 +112,7 @@ class Analysis:
             if self._has_changed() or self._tables.changes != seen or self._is_due():
                 seen = self._tables.changes
                 self._reconcile(stop)
+            self._repair()
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
@@ -125,6 +129,7 @@ class Analysis:
             thread.start()
         for thread in threads:
             thread.join(STOP_S)
+        self._repairs.close()
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -143,12 +148,14 @@ class Analysis:
 
     def _read_tables(self) -> None:
         config = self._config.kafka
-        topic_admin.ensure_topics(config, [topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.LANES, topics.LATE, topics.SKETCHES])
+        tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.LANES)
+        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SKETCHES])
         for reader in self._readers:
             reader.close()
         self._readers = [
             TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
             TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
+            TableReader(config, "analysis-repairs", topics.REPAIRS, on_change=self._repairs.on_row),
         ]
         progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress)
         try:
@@ -191,6 +198,19 @@ class Analysis:
             if names[one.name].claim != one.claim:
                 log.warning("built-in query %s: its name is taken", one.name, extra={"event": "query.name_taken"})
         return [one for one in wanted if names[one.name].claim == one.claim]
+
+    def _repair(self) -> None:
+        if self._repairs.is_idle:
+            return
+        types = self._types()
+        standings = {
+            registered.query.name: Standing(registered, place.lane.record, types[place.lane.job.stream])
+            for place in self._lanes.values()
+            if place.lane is not None
+            for registered in place.lane.job.queries
+        }
+        registered_at = {name: registration.registered_at for name, registration in self._tables.registrations.items()}
+        self._repairs.turn(registered_at, standings)
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
         found = statuses(self._tables, self._failed)

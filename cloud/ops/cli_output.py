@@ -19,6 +19,10 @@ TIMES: Final = frozenset(
         "expires_at",
         "last_wake_at",
         "due_at",
+        "begin",
+        "end",
+        "done_to",
+        "asked_at",
     }
 )
 """Values in ms since 1970 UTC."""

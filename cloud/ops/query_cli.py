@@ -10,6 +10,8 @@ import click
 
 from edgewake.cloud.ops.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.ops.cli_output import print_item, print_items, print_json
+from edgewake.cloud.ops.query_name import query_name
+from edgewake.cloud.ops.repair_cli import TIME, ask, backfill, repair, repairs, time_ms
 
 WAIT_S: Final = 60
 """How long `add` waits for a query to run."""
@@ -26,12 +28,8 @@ def query(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
     context.obj = make_api
 
 
-def _name(_context: click.Context, _argument: click.Parameter, value: str) -> str:
-    from edgewake.protocol.names import is_stream
-
-    if not is_stream(value):
-        raise click.BadParameter(f"{value!r} is not the name of a query: expected 1-64 of a-z 0-9 _, a letter first")
-    return value
+for _command in (repair, backfill, repairs):
+    query.add_command(_command)
 
 
 @query.command("list")
@@ -43,7 +41,7 @@ def list_queries(api: OpsApi, wide: bool) -> None:
 
 
 @query.command()
-@click.argument("name", callback=_name)
+@click.argument("name", callback=query_name)
 @shows
 def show(api: OpsApi, name: str) -> None:
     """Show one query and its text."""
@@ -51,7 +49,7 @@ def show(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=_name)
+@click.argument("name", callback=query_name)
 @shows
 def pause(api: OpsApi, name: str) -> None:
     """Stop computing a query; its rows of windows that are open now will say that they lack readings."""
@@ -59,7 +57,7 @@ def pause(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=_name)
+@click.argument("name", callback=query_name)
 @shows
 def resume(api: OpsApi, name: str) -> None:
     """Go on computing a query."""
@@ -67,7 +65,7 @@ def resume(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=_name)
+@click.argument("name", callback=query_name)
 @shows
 def remove(api: OpsApi, name: str) -> None:
     """Remove a query; its results stay until they are too old."""
@@ -78,13 +76,16 @@ def remove(api: OpsApi, name: str) -> None:
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--wait", "wait_s", type=click.IntRange(0, 3600), default=WAIT_S, show_default=True, help="Seconds to wait until it runs.")
+@click.option("--backfill-from", "backfill_from", callback=time_ms, help=f"Compute older windows from the log, too, from {TIME}.")
 @shows
-def add(api: OpsApi, file: Path, wait_s: int) -> None:
+def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None:
     """Register the query in FILE and wait until it runs."""
     response = api.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
     click.echo(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
     _tell_whether_it_runs(api, found, wait_s)
+    if backfill_from is not None:
+        ask(api, found["name"], {"kind": "backfill", "begin": backfill_from}, wait_s)
 
 
 @query.command()

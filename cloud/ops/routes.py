@@ -18,6 +18,7 @@ from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.queries import Registry
+from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.protocol.clock import Clock
@@ -54,6 +55,7 @@ class Services:
 
     tables: OpsTables
     registry: Registry
+    repairs: RepairDesk
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup

@@ -27,6 +27,7 @@ from edgewake.cloud.ops.keys import Keys
 from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
+from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.ops.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.table_writer import TableWriter
@@ -107,6 +108,7 @@ async def run(settings: OpsConfig) -> None:
     services = Services(
         tables=tables,
         registry=registry,
+        repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         editor=editor,
         writer=writer,
         lookup=lookup,

@@ -23,6 +23,7 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import Progress, Registration
+from edgewake.protocol.repair import Repair
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
 PARTS_STREAM: Final = "part_status"
@@ -76,6 +77,7 @@ class OpsTables:
     devices: DeviceTable = field(default_factory=DeviceTable)
     queries: dict[str, Registration] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
+    repairs: dict[str, Repair] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
@@ -113,6 +115,8 @@ class OpsTables:
                 return self._query(change, self.queries, Registration)
             case topics.PROGRESS:
                 return self._query(change, self.progress, Progress)
+            case topics.REPAIRS:
+                return self._repair(change)
             case topics.DEAD:
                 return self._dead_letter(change)
             case _:
@@ -160,6 +164,12 @@ class OpsTables:
             "state": progress and progress.state.value,
             "detail": progress.detail if progress else "",
         }
+
+    def _repair(self, change: Change) -> Iterator[Event]:
+        _put(self.repairs, Repair, change.key, change.value)
+        if change.value is not None:
+            repair = self.repairs[change.key]
+            yield {"kind": "repair", "id": repair.id, "query": repair.query, "state": repair.state.value, "detail": repair.detail}
 
     def _dead_letter(self, change: Change) -> Iterator[Event]:
         letter = DeadLetter.from_headers(change.headers)

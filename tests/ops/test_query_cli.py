@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.query import Progress, QueryState
+from edgewake.protocol.repair import Repair
 from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
@@ -201,3 +203,39 @@ def test_an_api_that_is_away_is_said(ops: Ops) -> None:
     done = run(away, "list")
     assert done.returncode == 1
     assert "does not answer" in done.stderr
+
+
+def answer(writer: Writer, asked: dict[str, Any], **more: Any) -> None:
+    """What the analysis would say of a repair."""
+    after = Repair.model_validate(asked | more | {"revision": asked["revision"] + 1})
+    writer.put(topics.REPAIRS, after.id, after.model_dump_json().encode())
+
+
+def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_changed(ops: Ops, writer: Writer, query_file: Path) -> None:
+    name = query_file.stem
+    run(ops, "add", str(query_file), "--wait", "0")
+    arguments = ["repair", name, "--from", "2026-11-21T08:00:00Z", "--to", "1795252800000"]
+    asking = subprocess.Popen(command(ops, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
+    assert (asked["begin"], asked["end"], asked["state"], asked["asked_by"]) == (1795248000000, 1795252800000, "waiting", "operator")
+    answer(writer, asked, state="done", changed=3)
+    out, err = asking.communicate(timeout=60)
+    assert (asking.returncode, json.loads(out)["changed"]) == (0, 3), err
+
+    filling = subprocess.Popen(
+        command(ops, "backfill", name, "--from", "1795248000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    page = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["total"] == 2)
+    answer(writer, page["items"][0], state="refused", detail="retention took readings")
+    _, err = filling.communicate(timeout=60)
+    assert (filling.returncode, "retention took readings" in err) == (1, True)
+    assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == ["backfill", "repair"]
+
+
+def test_a_repair_of_no_query_of_no_time_or_of_an_empty_range_is_refused(ops: Ops, query_file: Path) -> None:
+    name = query_file.stem
+    assert "no query" in run(ops, "repair", name, "--from", "0").stderr
+    run(ops, "add", str(query_file), "--wait", "0")
+    assert "expected a time such as" in run(ops, "repair", name, "--from", "yesterday").stderr
+    assert "expected one that begins before it ends" in run(ops, "repair", name, "--from", "5", "--to", "5").stderr
+    assert ops.client.get(f"/v1/queries/{name}/repairs").json()["total"] == 0

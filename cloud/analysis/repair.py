@@ -1,0 +1,193 @@
+"""Which windows of a query are computed again next, and what of it is news. Pure; repairs.py acts on it.
+
+Only closed windows are computed again: they take nothing any more, so nobody else writes their rows. What the log gives for them is
+compared with what was told last, and only what differs is told, with a higher revision: a repair that is repeated, or done again after a
+crash, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
+from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.windows import Window
+from edgewake.protocol import result
+from edgewake.protocol.repair import Repair, RepairKind
+from edgewake.protocol.stream import FieldType
+
+READINGS_HEADER: Final = "readings"
+"""Header of a row told by a repair: how many readings are in it. The log only grows, so an equal number means the same readings; their
+sketches may differ all the same, because quantiles are estimated with chance."""
+LOG_BEFORE_MS: Final = AHEAD_MS_MAX + CLOCKS_APART_MS
+"""How long before a window's begin Kafka may have its first readings: clocks of devices may be ahead, and those of parts apart."""
+_NO_VALUES: Final = ("revision", "final", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A query that runs, and where its lane stands."""
+
+    registered: Registered
+    record: LaneRecord
+    types: Mapping[str, FieldType]
+    """The stream's fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is nothing to do yet."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It cannot be done at all."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Windows that begin in [start, stop) are computed; `end`: where the whole repair ends."""
+
+    start: int
+    stop: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do."""
+
+    detail: str = ""
+
+
+Step: TypeAlias = Wait | Refuse | Compute | Done
+
+
+def step(repair: Repair, registered_at: int | None, standing: Standing | None) -> Step:
+    """What to do about a repair. `registered_at`: of the query, None where it is none; `standing`: None where it does not run."""
+    if registered_at != repair.registered_at:
+        return Refuse(f"query {repair.query!r} was {'removed' if registered_at is None else 'replaced'} after the repair was asked for")
+    if standing is None or standing.record.top is None:
+        return Wait("waits until the query runs")
+    query, record = standing.registered.query, standing.record
+    if query.is_rows:
+        return Refuse("a query without windows tells each reading at once, whatever its time; read its stream from an earlier time instead")
+    assert record.top is not None
+    closed = emit.closed(query, record.top)
+    assert closed is not None
+    bound = begin_of_the_next(query.window, closed)
+    if (end := _end(repair, record, standing.registered.label, bound)) is None:
+        return Done("the query was asked for everything that the stream keeps")
+    start = first_begin(query.window, repair.begin) if repair.done_to is None else repair.done_to
+    if start >= end:
+        return Done()
+    stop = min(end, bound)
+    if stop <= start or (repair.done_to is not None and stop < end):
+        return Wait(f"windows that begin before {start} are done; the rest follows when those that begin before {end} are closed")
+    return Compute(start, stop, end)
+
+
+def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | None:
+    if repair.end is not None:
+        return min(repair.end, bound) if repair.kind is RepairKind.REPAIR else repair.end
+    return bound if repair.kind is RepairKind.REPAIR else record.complete_from.get(label)
+
+
+def first_begin(window: Window, time_ms: int) -> int:
+    """No window that `time_ms` lies in begins before it."""
+    return window.latest(time_ms)[0] - (window.hops - 1) * (window.slide_ms if window.unit is None else 0)
+
+
+def begin_of_the_next(window: Window, closed: int) -> int:
+    """Windows that begin before it end at `closed` or earlier. `closed`: where a window ends."""
+    return closed if window.unit is not None else closed - window.size_ms + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as it was told last."""
+
+    value: Mapping[str, Any]
+    readings: int | None = None
+    """Only where a repair told it."""
+
+
+@dataclass
+class Changes:
+    """Records to write, and what they are."""
+
+    outputs: list[emit.Output] = field(default_factory=list)
+    added: int = 0
+    changed: int = 0
+    withdrawn: int = 0
+    unchanged: int = 0
+    unknown: int = 0
+
+
+def changes(
+    registered: Registered, told: Mapping[bytes, Row], computed: Iterable[emit.Output], readings: Mapping[bytes, int], *, revision: int
+) -> Changes:
+    """What of the computed rows is news.
+
+    `told`: key → row; `readings`: key → how many are in the row; `revision`: the least one of a row that is told, higher than all that the
+    lane told of closed windows.
+    """
+    found = Changes()
+    seen: set[bytes] = set()
+    for output in computed:
+        seen.add(output.key)
+        before = told.get(output.key)
+        value = orjson.loads(output.value)
+        if before is not None and _is_same(before, value, readings.get(output.key)):
+            found.unchanged += 1
+            continue
+        found.outputs.append(_told(output, value, before, readings.get(output.key, 0), revision))
+        if before is None:
+            found.added += 1
+        else:
+            found.changed += 1
+    for output in _withdrawn(registered, told, seen, found, revision):
+        found.outputs.append(output)
+        found.withdrawn += 1
+    return found
+
+
+def _is_same(before: Row, value: Mapping[str, Any], readings: int | None) -> bool:
+    if before.readings is not None and not before.value.get("withdrawn"):
+        return before.readings == readings
+    return before.value.get("complete", True) is True and _values(before.value) == _values(value)
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _NO_VALUES}
+
+
+def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int, revision: int) -> emit.Output:
+    value["revision"] = revision if before is None else max(revision, int(before.value["revision"]) + 1)
+    headers = {**result.KIND_HEADERS, READINGS_HEADER: str(readings).encode()}
+    return emit.Output(output.topic, output.key, orjson.dumps(value), headers)
+
+
+def _withdrawn(registered: Registered, told: Mapping[bytes, Row], seen: set[bytes], found: Changes, revision: int) -> Iterator[emit.Output]:
+    """Rows that were told and do not come any more. Without HAVING and LIMIT a window never loses a row, so they are left as they are."""
+    query = registered.query
+    for key, before in told.items():
+        if key in seen or before.value.get("withdrawn"):
+            continue
+        if query.having is None and query.limit is None:
+            found.unknown += 1
+            continue
+        kept = {name: before.value[name] for name in ("query", "window_start", "window_end", *query.key_names)}
+        told_at = max(revision, int(before.value["revision"]) + 1)
+        value = kept | {"withdrawn": True, "revision": told_at, "final": True}
+        yield emit.Output(registered.topic, key, orjson.dumps(value), result.KIND_HEADERS)

@@ -1,0 +1,211 @@
+"""Repairs as they are done: one at a time, in a thread beside the lanes, each step one Kafka transaction with the repair's own record.
+
+A step is a batch without state over a range of the stream's log, one Spark task that shares the cores fairly with the lanes. What a crash
+interrupts is done again, and tells nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.batch_range import records
+from edgewake.cloud.analysis.lane import cause_of, fault_of
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Standing, Step, Wait, changes, step
+from edgewake.cloud.analysis.repair_log import Overtaken, log_range, told
+from edgewake.cloud.analysis.supervise import Fault
+from edgewake.cloud.analysis.transaction import Transactions
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import result, topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.repair import Repair, RepairState
+
+log = logging.getLogger("edgewake.analysis")
+
+ROWS_MAX: Final = 50_000
+"""Rows (partials) of a step, some 50 MB in the driver; where there are more, the step takes half of the windows."""
+AGAIN_S: Final = 5.0
+"""Seconds after a fault until a repair is tried again."""
+TRIES_MAX: Final = 3
+"""How often readings that cannot be computed are tried before the repair is refused."""
+CLOSE_S: Final = 1.0
+POOL: Final = "repairs"
+_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError)
+
+
+class Repairs:
+    """All repairs that were asked for. `on_row` and `turn` belong to one thread."""
+
+    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock) -> None:
+        self._session, self._kafka, self._clock = session, kafka, clock
+        self._rows: dict[str, Repair] = {}
+        self._lock = threading.Lock()
+        self._not_before_s: dict[str, float] = {}
+        self._tries: dict[str, int] = {}
+        self._worker: threading.Thread | None = None
+        self._transactions: Transactions | None = None
+
+    def on_row(self, key: str, value: bytes | None) -> None:
+        """A record of `ew.repairs`; ValueError where it cannot be read."""
+        with self._lock:
+            if value is None:
+                self._rows.pop(key, None)
+                return
+            row = Repair.model_validate_json(value)
+            if key not in self._rows or self._rows[key].revision < row.revision:
+                self._rows[key] = row
+
+    @property
+    def is_idle(self) -> bool:
+        """Is there nothing to begin: none waits, or one is under way?"""
+        if self._worker is not None and self._worker.is_alive():
+            return True
+        with self._lock:
+            return not any(row.state.is_open for row in self._rows.values())
+
+    def turn(self, registered_at: Mapping[str, int], standings: Mapping[str, Standing]) -> None:
+        """Begin the next step that is due. `registered_at`: of all queries; `standings`: of those that run."""
+        if self.is_idle:
+            return
+        with self._lock:
+            open_ones = sorted((row for row in self._rows.values() if row.state.is_open), key=lambda row: (row.asked_at, row.id))
+        for repair in open_ones:
+            standing = standings.get(repair.query)
+            what = step(repair, registered_at.get(repair.query), standing)
+            is_said = isinstance(what, Wait) and what.detail == repair.detail
+            if is_said or self._clock.monotonic_s() < self._not_before_s.get(repair.id, 0.0):
+                continue
+            self._worker = threading.Thread(target=self._do, args=(repair, what, standing), name="repair", daemon=True)
+            self._worker.start()
+            return
+
+    def close(self) -> None:
+        """Leave; a step under way is done again by the next process."""
+        if self._worker is not None:
+            self._worker.join(CLOSE_S)
+        if self._transactions is not None and (self._worker is None or not self._worker.is_alive()):
+            self._transactions.close()
+
+    def _do(self, repair: Repair, what: Step, standing: Standing | None) -> None:
+        try:
+            match what:
+                case Wait(detail):
+                    self._write(repair, state=RepairState.WAITING, detail=detail)
+                case Refuse(detail):
+                    self._write(repair, state=RepairState.REFUSED, detail=detail)
+                case Done(detail):
+                    self._write(repair, state=RepairState.DONE, detail=detail)
+                case Compute():
+                    assert standing is not None
+                    self._compute(self._write(repair, state=RepairState.RUNNING, detail=""), what, standing)
+        except Overtaken as error:
+            self._end_of(repair, str(error))
+        except _FAULTS as error:
+            self._on_fault(repair, error)
+
+    def _on_fault(self, repair: Repair, error: Exception) -> None:
+        """Surroundings are waited for; readings that cannot be computed are tried TRIES_MAX times."""
+        self._not_before_s[repair.id] = self._clock.monotonic_s() + AGAIN_S
+        if self._transactions is not None:
+            self._transactions.close()
+            self._transactions = None
+        cause, fault = cause_of(error), fault_of(error)
+        log.warning("repair %s of %s failed: %s", repair.id, repair.query, cause[:500], extra={"event": "repair.failed", "fault": fault})
+        if fault is Fault.SUSPECT:
+            self._tries[repair.id] = self._tries.get(repair.id, 0) + 1
+            if self._tries[repair.id] >= TRIES_MAX:
+                self._end_of(repair, f"it cannot be computed: {cause}")
+
+    def _end_of(self, repair: Repair, why: str) -> None:
+        with suppress(*_FAULTS):  # tried again with the repair
+            self._write(repair, state=RepairState.REFUSED, detail=why)
+
+    def _write(self, repair: Repair, news: Changes | None = None, /, **update: Any) -> Repair:
+        """Write the repair's next revision, with the rows that changed, in one transaction."""
+        with self._lock:
+            latest = self._rows.get(repair.id, repair)
+        more = {"revision": latest.revision + 1, "updated_at": self._clock.now_ms()}
+        after = latest.model_copy(update=more | update)
+        if self._transactions is None:
+            self._transactions = Transactions(self._kafka, POOL)
+        outputs = [] if news is None else news.outputs
+        row = emit.Output(topics.REPAIRS, after.id.encode(), after.model_dump_json().encode())
+        self._transactions.write([*(emit.bounded(output, now_ms=after.updated_at) for output in outputs), row])
+        with self._lock:
+            self._rows[after.id] = after
+        return after
+
+    def _compute(self, repair: Repair, what: Compute, standing: Standing) -> None:
+        registered = standing.registered
+        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        job, rows, stop = self._rows_of(what, standing)
+        before = told(self._kafka, registered.topic, what.start, stop)
+        record = standing.record
+        batch = emit.Batch(revision=record.revision + 1, top_before=None, top=record.top)
+        broken: emit.Broken = {}
+        computed = [one for one in job.outputs(rows, batch, broken) if one.headers.get(result.KIND_HEADER) == result.KIND_RESULT]
+        for why in broken.values():
+            raise ValueError(why)
+        found = changes(registered, before, computed, _readings(rows), revision=batch.revision)
+        self._write(
+            repair,
+            found,
+            state=RepairState.DONE if stop >= what.end else RepairState.WAITING,
+            done_to=stop,
+            end=what.end,
+            added=repair.added + found.added,
+            changed=repair.changed + found.changed,
+            withdrawn=repair.withdrawn + found.withdrawn,
+            unchanged=repair.unchanged + found.unchanged,
+            unknown=repair.unknown + found.unknown,
+        )
+        log.info(
+            "repair %s of %s: %d rows added, %d changed, %d withdrawn",
+            repair.id,
+            repair.query,
+            found.added,
+            found.changed,
+            found.withdrawn,
+            extra={"event": "repair.step", "start": what.start, "stop": stop},
+        )
+
+    def _rows_of(self, what: Compute, standing: Standing) -> tuple[QueryJob, pa.Table, int]:
+        """Partials of the windows that begin in [start, stop); `stop` comes nearer until they are no more than ROWS_MAX."""
+        stream = standing.registered.query.stream
+        (job,) = jobs_of([standing.registered], {stream: standing.types}).values()
+        assert isinstance(job, QueryJob)
+        stop = what.stop
+        while True:
+            rows = self._partials(job, what.start, stop).limit(ROWS_MAX + 1).toArrow()
+            if rows.num_rows <= ROWS_MAX:
+                return job, rows, stop
+            if (half := what.start + (stop - what.start) // 2) == what.start:
+                raise ValueError(f"the window that begins at {what.start} has more than {ROWS_MAX} rows")
+            stop = half
+
+    def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
+        topic = topics.stream_topic(job.stream)
+        found = log_range(self._kafka, topic, start)
+        if not found.end:
+            raise Overtaken(f"{topic} has no records of that time")
+        frames = records(self._session, self._kafka, {topic: found.start}, {topic: found.end})
+        begins = F.col("window_start")
+        return job.graph(frames, max(1, len(found.end))).where((begins >= start) & (begins < stop))
+
+
+def _readings(rows: pa.Table) -> dict[bytes, int]:
+    columns = [rows[name].to_pylist() for name in ("window_start", "window_end", "key", "readings")]
+    return {result.result_key(start, end, key): count for start, end, key, count in zip(*columns, strict=True)}

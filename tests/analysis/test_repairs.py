@@ -1,0 +1,155 @@
+"""Windows computed again from the log while the analysis runs: late readings are folded in, older windows filled, nobody else is told."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from edgewake.cloud.analysis import repairs
+from edgewake.cloud.kafka import topic_admin
+from edgewake.protocol import topics
+from edgewake.protocol.repair import Repair, RepairKind
+from tests.analysis.support import T0, Analysis, Feed, late_readings, read, results, sql, truth, unique, windows
+from tests.analysis.test_process import declare, register
+from tests.analysis.test_run import _no_query_stays, delete_first_records, progress, running  # noqa: F401
+from tests.services import wait_until
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def ask(feed: Feed, query: str, begin: int, end: int | None = None, *, kind: RepairKind = RepairKind.REPAIR) -> str:
+    """Ask for a repair, as the operations API does."""
+    topic_admin.ensure_topics(feed.config, [topics.REPAIRS])
+    (registered_at,) = [row.value["registered_at"] for row in read(feed.config, topics.QUERIES) if row.key == query.encode()]
+    asked = Repair(
+        id=unique("repair"),
+        query=query,
+        registered_at=registered_at,
+        kind=kind,
+        begin=begin,
+        end=end,
+        asked_at=now_ms(),
+        asked_by="test",
+        updated_at=now_ms(),
+    )
+    feed.producer.produce(topics.REPAIRS, asked.model_dump_json().encode(), asked.id)
+    feed.flush()
+    return asked.id
+
+
+def history(feed: Feed, repair: str) -> list[dict[str, Any]]:
+    return [row.value for row in read(feed.config, topics.REPAIRS) if row.key == repair.encode()]
+
+
+def until(feed: Feed, repair: str, state: str) -> dict[str, Any]:
+    wait_until(lambda: history(feed, repair)[-1]["state"] == state, f"the repair is {state}: {history(feed, repair)[-1]}")
+    return history(feed, repair)[-1]
+
+
+def counts(feed: Feed, query: str) -> dict[tuple[Any, ...], int]:
+    return {place: row["n"] for place, row in truth(results(feed.config, query), "device").items()}
+
+
+def expected(feed: Feed) -> dict[tuple[Any, ...], int]:
+    found = windows(feed.sent, MINUTE, MINUTE, lambda reading: (reading["device"],), "speed")
+    return {place: len(values) for place, values in found.items()}
+
+
+def close_all(feed: Feed, queries: list[str], after_ms: int) -> None:
+    """Let event time go on until every window that there is was closed."""
+    feed.send([after_ms + HOUR], device="clock", speed=[0.0])
+    feed.flush()
+    for query in queries:
+        wait_until(lambda query=query: (progress(feed.config, query).get("watermark") or 0) >= after_ms, "closed")  # type: ignore[misc]
+
+
+def test_late_readings_are_folded_in_once_and_what_changed_is_recorded(analysis: Analysis, feed: Feed) -> None:
+    """Counts, distinct values, and rows that HAVING lets through no more; another query of the stream is told nothing."""
+    select = "device, count(*) AS n, sum(speed) AS total"
+    group = "window(event_time, '1 minute'), device"
+    plain, few, quantile, other = unique("plain"), unique("few"), unique("quantile"), unique("other")
+    declare(feed)
+    register(feed, sql(feed.name, select, group, name=plain, lateness="0 seconds"), name=plain)
+    register(feed, sql(feed.name, select, f"{group} HAVING count(*) < 3", name=few, lateness="0 seconds"), name=few)
+    median = "device, count(*) AS n, approx_percentile(speed, 0.5) AS median"
+    register(feed, sql(feed.name, median, group, name=quantile, lateness="0 seconds"), name=quantile)
+    register(feed, sql(feed.name, select, group, name=other, lateness="0 seconds"), name=other)
+    for minute in range(3):
+        feed.send([T0 + minute * MINUTE + 1, T0 + minute * MINUTE + 2], device="a", speed=[1.0, 2.0])
+    with running(analysis):
+        close_all(feed, [plain, few, quantile, other], T0 + 3 * MINUTE)
+        feed.send([T0 + 5, T0 + MINUTE + 5], device="a", received_at=T0 + HOUR, speed=[10.0, 20.0])
+        feed.send([T0 + 7], device="returned", received_at=T0 + HOUR, speed=[3.0])
+        feed.flush()
+        wait_until(lambda: sum(one["readings"] for one in late_readings(feed.config, plain)) == 3, "they are late")
+        assert counts(feed, plain)[T0, "a"] == 2
+        untouched = results(feed.config, other)
+
+        asked = {query: ask(feed, query, T0, T0 + 3 * MINUTE) for query in (plain, few, quantile)}
+        done = {query: until(feed, one, "done") for query, one in asked.items()}
+        again = {query: until(feed, ask(feed, query, T0, T0 + 3 * MINUTE), "done") for query in asked}
+
+    assert counts(feed, plain) == counts(feed, quantile) == expected(feed)
+    rows = [row for row in results(feed.config, plain) if (row["window_start"], row["device"]) == (T0, "a")]
+    assert (rows[-1]["total"], rows[-1]["final"]) == (13.0, True)
+    assert [row["revision"] for row in rows] == sorted({row["revision"] for row in rows})
+    what = ("added", "changed", "withdrawn", "unchanged", "unknown")
+    assert [done[plain][name] for name in what] == [1, 2, 0, 1, 0]
+    assert [done[few][name] for name in what] == [1, 0, 2, 1, 0]
+    assert [truth(results(feed.config, few), "device")[T0 + i * MINUTE, "a"].get("withdrawn") for i in range(3)] == [True, True, None]
+    assert {tuple(one[name] for name in what[:3]) for one in again.values()} == {(0, 0, 0)}, "asked again it changes nothing"
+    assert (done[plain]["asked_by"], done[plain]["begin"], done[plain]["end"]) == ("test", T0, T0 + 3 * MINUTE)
+    assert results(feed.config, other) == untouched
+    assert sum(one["readings"] for one in late_readings(feed.config, other)) == 3
+
+
+def test_a_query_gets_the_windows_of_before_it_was_registered_even_more_than_a_step_may_have(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "ROWS_MAX", 3)
+    first, later = unique("first"), unique("later")
+    text = "device, count(*) AS n", "window(event_time, '1 minute'), device"
+    declare(feed)
+    register(feed, sql(feed.name, *text, name=first, lateness="0 seconds"), name=first)
+    for minute in range(10):
+        feed.send([T0 + minute * MINUTE], device="a", speed=[1.0])
+    with running(analysis):
+        wait_until(lambda: len(counts(feed, first)) == 10, "the first query has them")
+        register(feed, sql(feed.name, *text, name=later, lateness="0 seconds"), name=later)
+        repair = ask(feed, later, T0 + 2 * MINUTE + 30_000, kind=RepairKind.BACKFILL)
+        wait_until(lambda: history(feed, repair)[-1]["detail"].startswith("windows that begin before"), "the closed ones are done")
+        close_all(feed, [later], now_ms() + MINUTE)
+        done = until(feed, repair, "done")
+    rows = truth(results(feed.config, later), "device")
+    assert {place: row["n"] for place, row in rows.items() if place[1] == "a"} == {(T0 + i * MINUTE, "a"): 1 for i in range(2, 10)}
+    assert all(row.get("complete", True) for place, row in rows.items() if place[1] == "a")
+    assert done["added"] == 8
+    assert sum(row["state"] == "running" for row in history(feed, repair)) > 1, "it took several steps"
+
+
+def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_can(analysis: Analysis, feed: Feed) -> None:
+    cut, rows = unique("cut"), unique("rows")
+    declare(feed)
+    register(feed, sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device", name=cut), name=cut)
+    register(feed, f"-- name: {rows}\nSELECT device, speed FROM {feed.name} WHERE speed > 0", name=rows)
+    for minute in range(5):
+        feed.send([T0 + minute * MINUTE], device="a", speed=[1.0])
+    with running(analysis):
+        close_all(feed, [cut], T0 + 5 * MINUTE)
+        delete_first_records(feed)
+        asked = [ask(feed, cut, T0), ask(feed, rows, T0)]
+        refused = [until(feed, one, "refused")["detail"] for one in asked]
+        before = results(feed.config, cut)
+    assert "retention took readings" in refused[0]
+    assert "or later can be computed" in refused[0]
+    assert "read its stream from an earlier time" in refused[1]
+    assert results(feed.config, cut) == before
+    assert json.dumps(before)
