@@ -22,7 +22,7 @@ HELP: Final = {
     "query": "Register, check, list and remove continuous queries.",
     "devices": "List devices, show and forget them.",
     "streams": "List streams and their fields.",
-    "dead-letters": "List refused messages and show them.",
+    "dead-letters": "List refused messages, show them, give them back.",
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",

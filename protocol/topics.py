@@ -14,6 +14,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.s.<stream>      the same records, each frame once and in order per device: what everybody reads
     ew.q.<query>.<n>   results and watermarks of one registration of a query (n: its time in ms); one partition
     ew.dead            dead letters: value = the bytes as they came, headers = why and from where
+    ew.replays *       dead letters that were given back to their streams, key = letter
     ew.sequence *      what the sequencer knows per (device, epoch, stream), and how far it is; one partition per shard
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
@@ -45,6 +46,7 @@ BRIDGE_PREFIX: Final = "ew/bridges/"
 
 UP: Final = "ew.up"
 DEAD: Final = "ew.dead"
+REPLAYS: Final = "ew.replays"
 SEQUENCE: Final = "ew.sequence"
 BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
@@ -72,8 +74,8 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-COMPACTED: Final = frozenset({SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
+COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 

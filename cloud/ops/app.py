@@ -8,7 +8,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse
 
 from edgewake.cloud import web, web_docs
-from edgewake.cloud.ops import device_routes, kafka_routes, login, query_routes, repair_routes, stream_routes, system_routes
+from edgewake.cloud.ops import (
+    ack_routes,
+    device_routes,
+    letter_routes,
+    login,
+    query_routes,
+    repair_routes,
+    stream_routes,
+    system_routes,
+)
 from edgewake.cloud.ops.auth import Guard
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.web import Problem
@@ -28,7 +37,7 @@ def make_app(services: Services) -> FastAPI:
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     login.add(app, services.access)
-    for routes in (device_routes, stream_routes, query_routes, repair_routes, kafka_routes, system_routes):
+    for routes in (device_routes, stream_routes, query_routes, repair_routes, letter_routes, ack_routes, system_routes):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app
 

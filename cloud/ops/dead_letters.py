@@ -13,9 +13,11 @@ from confluent_kafka import Message
 from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.kafka_lookup import DeadlinePassed, KafkaSession
+from edgewake.cloud.ops.letter_replay import FirstKept
+from edgewake.cloud.ops.letter_replayer import Letter
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
-from edgewake.protocol.errors import RejectReason, Unavailable
+from edgewake.protocol.errors import RejectReason, RemoteError, Unavailable
 
 SCANNED_MAX: Final = 5000
 """Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from there."""
@@ -159,6 +161,19 @@ def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:
     """A letter whole. Raises OutOfRange."""
     message = session.record(topics.DEAD, 0, offset)
     return message.value() or b"", view(message)
+
+
+def for_replay(session: KafkaSession, offset: int) -> tuple[DeadLetter, bytes, Letter]:
+    """A letter with its origin and payload. Raises OutOfRange, RemoteError (not one of ours), DeadlinePassed or Unavailable."""
+    message = session.record(topics.DEAD, 0, offset)
+    try:
+        origin = DeadLetter.from_headers(message.headers() or ())
+    except ValidationError as error:
+        raise RemoteError(f"dead letter {offset} does not say where it came from") from error
+    low, high = session.range(topics.DEAD, 0)
+    first = next(session.read(topics.DEAD, 0, low, high), message)
+    first_kept = FirstKept(first.offset(), view(first).received_at)
+    return origin, message.value() or b"", Letter(offset, message.timestamp()[1], origin.received_at, first_kept)
 
 
 def known_reason(reason: str) -> str:

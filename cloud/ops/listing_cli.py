@@ -16,6 +16,7 @@ DEVICE_COLUMNS: Final = ("device", "state", "last_seen", "backlog_readings", "lo
 STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
+REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")
 LETTERS_PAGE: Final = 100
 ROWS_DEFAULT: Final = 100
 
@@ -106,7 +107,7 @@ def leases(make_api: Callable[[], OpsApi], limit: int) -> None:
 @api_options
 @click.pass_context
 def dead_letters(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
-    """Look at messages that were refused."""
+    """Look at messages that were refused, and give them back."""
     context.obj = make_api
 
 
@@ -135,6 +136,15 @@ def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int
 def show_letter(api: OpsApi, offset: int) -> None:
     """Write the payload of one refused message to standard output, byte for byte."""
     sys.stdout.buffer.write(api.ask("GET", f"/v1/dead-letters/{offset}").content)
+
+
+@dead_letters.command("replay")
+@click.argument("offset", type=click.IntRange(min=0), nargs=-1, required=True)
+@shows
+def replay_letters(api: OpsApi, offset: tuple[int, ...]) -> None:
+    """Give refused messages back to their streams, once the cause is mended; a second time changes nothing."""
+    done = [api.ask("POST", f"/v1/dead-letters/{one}/replay", about=f"dead letter {one}: ").json() for one in offset]
+    print_items(done, REPLAY_COLUMNS, as_json=api.as_json)
 
 
 @click.command()

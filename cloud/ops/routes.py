@@ -17,6 +17,7 @@ from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.queries import Registry
 from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.table_writer import TableWriter
@@ -60,6 +61,7 @@ class Services:
     writer: TableWriter
     lookup: KafkaLookup
     letters: DeadLetterIndex
+    replayer: LetterReplayer
     ring: EventRing
     access: Access
     clock: Clock

@@ -24,6 +24,7 @@ from edgewake.cloud.ops.device_table import Event
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.keys import Keys
+from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
@@ -91,6 +92,7 @@ async def run(settings: OpsConfig) -> None:
 
     reader = Reader(settings.kafka, letters=letters, on_changes=on_changes, on_offsets=on_offsets, rng=random.Random())
     lookup = KafkaLookup(settings.kafka, clock)
+    replayer = LetterReplayer(settings.kafka, clock)
     writer = TableWriter(settings.kafka, tables, clock)
     registry = Registry(
         settings.kafka,
@@ -113,6 +115,7 @@ async def run(settings: OpsConfig) -> None:
         writer=writer,
         lookup=lookup,
         letters=letters,
+        replayer=replayer,
         ring=ring,
         access=access,
         clock=clock,
@@ -135,6 +138,7 @@ async def run(settings: OpsConfig) -> None:
                 task.cancel()
     finally:
         await lookup.close()
+        await replayer.close()
         writer.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from edgewake.cloud.ops.status_cli import problems_of
 from edgewake.protocol import topics
+from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.errors import RejectReason
 from tests.ops.conftest import T0, Writer
@@ -71,6 +72,22 @@ def test_dead_letters_are_listed_and_shown_byte_for_byte(ops: Ops, writer: Write
     assert run(ops, "dead-letters", "show", str(first)).stdout == "first"
 
 
+def test_a_dead_letter_is_given_back_once_its_cause_is_mended(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
+    device, stream = unique("dev"), unique("s")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    letter = DeadLetter(reason="field_type", detail="why", topic=topics.up(device, stream), part="bridge-1", received_at=T0)
+    offset = str(writer.put(topics.DEAD, device, b'{"speed": "fast"}', letter.headers())[1])
+    refused = run(ops, "dead-letters", "replay", offset)
+    assert (refused.returncode, "expected a number, found a string" in refused.stderr) == (1, True), refused.stderr
+    change = {"fields": {"speed": {"type": "string"}}}
+    assert ops.client.patch(f"/v1/streams/{stream}", json=change).status_code == 200
+    (done,) = printed(ops, "dead-letters", "replay", offset)
+    assert (done["letter"], done["device"], done["stream"], done["was_replayed"]) == (int(offset), device, stream, False)
+    assert printed(ops, "dead-letters", "replay", offset, offset) == [done | {"was_replayed": True}] * 2
+    assert run(ops, "dead-letters", "replay", str(2**40)).returncode == 1
+
+
 def test_an_ack_token_is_followed_to_its_stream(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     device, stream = unique("dev"), unique("s")
     token = writer.received(device, stream, 1)
@@ -116,8 +133,6 @@ def test_status_names_what_needs_attention_and_ends_with_1(ops: Ops, writer: Wri
 
 def _letter_now(reason: RejectReason) -> list[tuple[str, bytes]]:
     import time
-
-    from edgewake.protocol.dead_letter import DeadLetter
 
     now = time.time_ns() // 1_000_000
     return DeadLetter(reason=reason, detail="why", topic="t", part="bridge-1", received_at=now).headers()
