@@ -6,12 +6,14 @@ of `ew.s.*` or `ew.q.*` sees is final, once and in order: repeats are removed be
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
@@ -116,6 +118,21 @@ def _on_error(config: KafkaConfig, error: KafkaError) -> None:
     if now - _logged.get(error.name(), -LOG_AGAIN_S) >= LOG_AGAIN_S:
         _logged[error.name()] = now
         log.warning("Kafka: %s", error.str() if why is None else why, extra={"event": "kafka.error", "code": error.name()})
+
+
+@contextlib.contextmanager
+def fatal_errors() -> Iterator[None]:
+    """Around calls that run delivery callbacks of a transactional producer: what is fatal leaves as KafkaException.
+
+    The client raises a fatal error out of its own error callback. Is a delivery reported in the same call, Python sees a callback that
+    returns while an exception is set, and makes a SystemError of it.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def is_fenced(error: KafkaError) -> bool:

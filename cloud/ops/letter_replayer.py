@@ -111,7 +111,8 @@ class LetterReplayer:
         changes[row.key] = row.model_dump_json().encode()
         for key, value in changes.items():
             writer.producer.produce(topics.REPLAYS, value, key, 0)
-        writer.producer.commit_transaction(KAFKA_S)
+        with clients.fatal_errors():
+            writer.producer.commit_transaction(KAFKA_S)
         for key, value in changes.items():
             self._replays.change(key, value)
         log.info(
@@ -160,7 +161,8 @@ class _Writer:
         self.producer.produce(
             topic, value, key, partition, timestamp=timestamp, headers=headers, on_delivery=lambda *answer: answers.append(answer)
         )
-        self.producer.flush(KAFKA_S)
+        with clients.fatal_errors():
+            self.producer.flush(KAFKA_S)
         if not answers:
             raise Unavailable(f"topic {topic}: Kafka did not confirm the record in time")
         error, message = answers[0]

@@ -121,10 +121,13 @@ class LeaseWriter:
                 failed.append(error)
 
         try:
-            self._producer.begin_transaction()
-            for change in batch:
-                self._producer.produce(topics.LEASES, key=change.key, value=change.value, partition=self.partition, on_delivery=on_delivery)
-            self._producer.commit_transaction(WRITE_TIMEOUT_S)
+            with clients.fatal_errors():
+                self._producer.begin_transaction()
+                for change in batch:
+                    self._producer.produce(
+                        topics.LEASES, key=change.key, value=change.value, partition=self.partition, on_delivery=on_delivery
+                    )
+                self._producer.commit_transaction(WRITE_TIMEOUT_S)
         except KafkaException as error:
             self._abort(error.args[0])
         if failed:
