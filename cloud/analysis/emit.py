@@ -56,15 +56,15 @@ class Batch:
 
 
 def watermark(query: Query, top: int | None) -> int | None:
-    """Event time in ms up to which every window of the query is final: the end of one of them. None where it has no windows."""
-    if top is None or query.is_rows:
+    """Event time in ms up to which every window of the query is final: the end of one of them. None where it has none that end."""
+    if top is None or query.is_rows or query.window.is_all:
         return None
     return query.window.over(top - query.lateness_ms)
 
 
 def closed(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which the query's windows are closed: final, and not opened again for anything that comes later."""
-    return None if top is None or query.is_rows else query.window.over(top - query.kept_ms)
+    return None if top is None or query.is_rows or query.window.is_all else query.window.over(top - query.kept_ms)
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:

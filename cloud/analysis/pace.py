@@ -46,6 +46,8 @@ def next_ms(
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         return _next_on_grid(began_ms, least_ms, SETTLE_MS)
+    if not (windows := {window for window in windows if not window.is_all}):
+        return began_ms + calm_ms
     rest_ms = began_ms + max(least_ms, min(calm_ms, min(window.slide_ms for window in windows) // FRESH))
     looks = [look for window in windows for look in _looks(began_ms, window, least_ms)]
     first = min(look for look in looks if look >= began_ms + min(GAP_MS, least_ms))

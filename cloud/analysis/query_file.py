@@ -10,9 +10,10 @@ A file is a comment header and one SELECT over one stream:
     WHERE value IS NOT NULL
     GROUP BY window(event_time, '1 minute'), device, metric
 
-A window is required: `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for the calendar's of the header's
-zone. Every result has `window_start` and `window_end` (ms) and the GROUP BY columns, named in SELECT or not. Raises QueryError with every
-fault of the file: its line and column, the clause, what was found and what was expected.
+A window is `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for the calendar's of the header's zone;
+without one a row holds everything since the query began. Every result has `window_start` and `window_end` (ms) and the GROUP BY columns,
+named in SELECT or not. Raises QueryError with every fault of the file: its line and column, the clause, what was found and what was
+expected.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
 from edgewake.cloud.analysis.query_windows import NO_WINDOW, calendar, is_calendar, is_window, one_window, window
-from edgewake.cloud.analysis.windows import Window
+from edgewake.cloud.analysis.windows import ALL, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.names import FIELD_CHARS_MAX, FIELD_PATTERN, RESERVED_FIELDS
 from edgewake.protocol.stream import Stream
@@ -216,6 +216,8 @@ class SelectReader:
                 raise QueryError("GROUP BY: expected columns and one window(event_time, size[, slide])")
             if not windows:
                 windows = [node for node in nodes if is_calendar(self._named(node))][:1]
+            if not windows:
+                return ALL, nodes
             node = one_window(windows)
             with self._faults.within(node):
                 found = window(node) if is_window(node) else calendar(self._named(node), self._zone)

@@ -81,7 +81,11 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
     if query.is_rows:
-        return Refuse("a query without windows tells each reading at once, whatever its time; read its stream from an earlier time instead")
+        return Refuse(
+            "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
+        )
+    if query.window.is_all:
+        return Refuse("a query without a window takes each reading, however late it comes, so there is nothing to repair")
     assert record.top is not None
     closed = emit.closed(query, record.top)
     assert closed is not None

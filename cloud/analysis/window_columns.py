@@ -8,13 +8,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.columns import local, ms_of
-from edgewake.cloud.analysis.windows import Window
+from edgewake.cloud.analysis.windows import ALL_TIME_MS, Window
 
 _LENGTHS: Final = {"day": {"days": 1}, "week": {"weeks": 1}, "month": {"months": 1}, "quarter": {"months": 3}, "year": {"years": 1}}
 
 
 def bounds(window: Window, hops: int) -> tuple[Column, Column]:
     """Start and end (ms) of the window that began `hops` windows before the latest one of a reading (columns t and received_at)."""
+    if window.is_all:
+        return F.lit(0).cast("bigint"), F.lit(ALL_TIME_MS).cast("bigint")
     time = F.col(window.time)
     if window.unit is None:
         start = time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint")) - hops * window.slide_ms

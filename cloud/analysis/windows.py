@@ -10,6 +10,8 @@ from edgewake.cloud.analysis.evaluate import begin_of, local, ms_of
 
 CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
 """Windows whose length the calendar of a zone decides. Weeks begin on Mondays."""
+ALL_TIME_MS: Final = 253_402_300_800_000
+"""Where the window ends that never does: the beginning of the year 10000. Milliseconds up to it are exact in a double."""
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 
 
@@ -17,7 +19,8 @@ _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 class Window:
     """One kind of window. A reading is in each window with start <= time < end.
 
-    Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the days, weeks … of a zone.
+    Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the days, weeks … of a zone. All: one window
+    from 1970 to ALL_TIME_MS, which is never over.
     """
 
     size_ms: int
@@ -25,10 +28,15 @@ class Window:
     slide_ms: int
     offset_ms: int = 0
     unit: str | None = None
-    """One of CALENDAR_UNITS; None where windows are fixed."""
+    """One of CALENDAR_UNITS, or `all`; None where windows are fixed."""
     zone: str = "UTC"
     time: str = "t"
     """Which time of a reading counts: t (event time, corrected) or received_at."""
+
+    @property
+    def is_all(self) -> bool:
+        """Is it the one window that is never over?"""
+        return self.unit == "all"
 
     @property
     def hops(self) -> int:
@@ -45,11 +53,16 @@ class Window:
         if self.unit is None:
             start = time_ms - (time_ms - self.offset_ms) % self.slide_ms
             return start, start + self.size_ms
+        if self.is_all:
+            return 0, ALL_TIME_MS
         start_local = begin_of(self.unit, local(time_ms, self.zone))
         return ms_of(start_local), ms_of(after(self.unit, start_local))
 
     def over(self, time_ms: int) -> int:
-        """The latest time not after `time_ms` at which a window ends: all windows that end there or earlier are over."""
+        """The latest time not after `time_ms` at which a window ends: all windows that end there or earlier are over.
+
+        0 of the window that is never over.
+        """
         if self.unit is None:
             return time_ms - (time_ms - self.offset_ms - self.size_ms) % self.slide_ms
         return self.latest(time_ms)[0]
@@ -61,3 +74,7 @@ def after(unit: str, begin: datetime) -> datetime:
         month = begin.month - 1 + _MONTHS[unit]
         return begin.replace(year=begin.year + month // 12, month=month % 12 + 1)
     return begin + timedelta(days=7 if unit == "week" else 1)
+
+
+ALL: Final = Window(size_ms=ALL_TIME_MS, slide_ms=ALL_TIME_MS, unit="all")
+"""The window of a query that names none: everything since the query began."""

@@ -14,7 +14,7 @@ import pytest
 
 from edgewake.cloud.analysis.preview import preview
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, catch_up, late_readings, registered, results, truth, unique
 
 MINUTE = 60_000
 W = "window(event_time, '1 minute')"
@@ -316,3 +316,32 @@ def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analys
         place: [row[v] for v in values] for place, row in told.items()
     }
     assert list(preview(analysis.session, kafka, text, feed.stream, since_ms=now_ms + 600_000, now_ms=now_ms)) == []
+
+
+def test_without_a_window_a_row_holds_everything_however_late_it_comes(analysis: Analysis, feed: Feed) -> None:
+    """Totals and last values by device and of all, over a restart of the lane; another query's windows close meanwhile."""
+    fill(feed)
+    last, total, windows = unique("last"), unique("total"), unique("windows")
+    texts = (
+        f"-- name: {last}\nSELECT device, count(*) AS n, sum(load) AS sum, last(speed) AS last FROM {feed.name} GROUP BY device",
+        f"-- name: {total}\nSELECT count(*) AS n, max(load) AS high FROM {feed.name}",
+        f"-- name: {windows}\n-- lateness: 0 seconds\nSELECT max_by(load, speed) AS n FROM {feed.name} GROUP BY {W}",
+    )
+    queries = registered(*texts, streams=[feed.stream])
+    sketches, plain = [queries[0], queries[2]], [queries[1]]
+    for late in (0, 3 * MINUTE):
+        feed.send([T0 + 30 * MINUTE - late, T0 + 1], device="car-1", received_at=T0 + 30 * MINUTE, speed=[9.5, 1.5], load=[0.5, 0.25])
+        for some in (sketches, plain):
+            analysis.run(some, feed)
+    devices = {device: [r for r in feed.sent if r["device"] == device] for device in ("car-0", "car-1", "car-2")}
+    rows = truth(results(feed.config, last), "device")
+    assert rows.keys() == {(0, device) for device in devices}
+    for (_, device), row in rows.items():
+        assert row["n"] == len(devices[device])
+        assert math.isclose(row["sum"], math.fsum(loads(devices[device])))
+        assert row["last"] == latest(devices[device], "speed")
+        assert (row["final"], row["window_end"]) == (False, 253_402_300_800_000)
+    (row,) = truth(results(feed.config, total)).values()
+    assert (row["n"], row["high"]) == (len(feed.sent), max(loads(feed.sent)))
+    assert late_readings(feed.config, last) == []
+    assert late_readings(feed.config, windows), "the control has late readings"

@@ -81,8 +81,6 @@ REFUSED = {
     "header twice": (query("count(*) AS n", header="-- name: q\n-- name: r\n"), "line 2: header key 'name' twice"),
     "bad name": (query("count(*) AS n", header="-- name: My Query\n"), "header name 'My Query'"),
     "bad lateness": (query("count(*) AS n", header="-- name: q\n-- lateness: soon\n"), "'soon': expected a number and a unit"),
-    "no window": (query("count(*) AS n", group="device"), "GROUP BY: expected one window"),
-    "no group": ("-- name: q\nSELECT count(*) AS n FROM host", "GROUP BY: expected one window"),
     "two windows": (query("count(*) AS n", group=f"{MINUTE}, window(event_time, '2 minutes')"), "expected one window"),
     "too many rows": (query("count(*) AS n", group="window(event_time, '1 hour', '1 second')"), "more than 120 rows"),
     "join": ("-- name: q\nSELECT count(*) AS n FROM host JOIN b USING (device) GROUP BY c", "dedicated execution is not available yet"),
