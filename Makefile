@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test needs quick test-pythons test-faults lint types format bad-weather truth bench lock clean
+.PHONY: help demo test needs quick test-pythons test-faults lint types format bad-weather soak truth bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -51,6 +51,10 @@ format: $(VENV)/installed-test ## put the code into shape
 
 bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of clients, a lying device and 20,000 devices; prints the ledger's verdict
 	@$(RUN)python -m tests.story.bad_weather
+
+SECONDS := 3600
+soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict
+	@$(RUN)python -m tests.story.soak --seconds $(SECONDS)
 
 truth: $(VENV)/installed-test ## compute a whole recorded day in three orders, with kills, and compare with the file
 	EDGEWAKE_TRUTH=1 $(RUN)pytest -q tests/analysis/test_truth.py

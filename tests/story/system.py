@@ -41,8 +41,12 @@ async def until(condition: Callable[[], object], what: str, *, timeout_s: float 
 class System:
     """The parts by name. `async with` stops all of them."""
 
-    def __init__(self, directory: Path, *, agents: Sequence[str], stream: str, bridges: int = 2, servers: int = 2) -> None:
+    def __init__(
+        self, directory: Path, *, agents: Sequence[str], stream: str, bridges: int = 2, servers: int = 2, analysis: str = ""
+    ) -> None:
+        """`analysis`: more lines of its configuration."""
         self.directory = directory
+        self._analysis = analysis
         self.stream = stream
         self._agents = agents
         self._bridges = [f"bridge-{i + 1}" for i in range(bridges)]
@@ -183,7 +187,7 @@ class System:
         push += 'allow_hosts = ["127.0.0.1"]\n'
         parts["push"] = self._part("push", "push", push + kafka)
         parts["ops"] = self._part("ops", "ops", f'port = {self._ops_port}\nkey_file = "{ops}"\n' + kafka)
-        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n'
+        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n{self._analysis}'
         environment = {"JAVA_HOME": str(java.home(java.ensure()))}
         parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)
         parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + kafka)
