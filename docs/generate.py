@@ -8,9 +8,10 @@ A generated part stands between two comments in a Markdown file; the first one s
     <!-- generated: config edge.config:AgentConfig -->
     <!-- end generated -->
 
-Kinds: `config MODULE:MODEL` (tables of keys), `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`),
-`reasons` (of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease), `functions` (of queries),
-`endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
+Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source), `doc MODULE` (its docstring), `queries`
+(the built-in ones), `commands` (of `edgewake`), `reasons` (of dead letters), `remarks` (of processors), `later` (of the answer), `states`
+(of a lease), `functions` (of queries), `endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named
+without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:
 def _heading(name: str, field: FieldInfo, inner: type[BaseModel]) -> str:
     repeated = "tuple" in str(field.annotation) or "list" in str(field.annotation)
     kind = inner.model_fields.get("type")
-    of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and repeated else ""
+    of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and get_args(kind.annotation) and repeated else ""
     return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}]`**"
 
 
@@ -166,6 +167,25 @@ def _cell(text: str) -> str:
 
 
 # The rest ------------------------------------------------------------------------------------------------------------------------
+
+
+def sources() -> str:
+    """The keys of every kind of source that comes with Edgewake, beside those that all have."""
+    shared = set(_load("edge.sources.config:SourceConfig").model_fields)
+    lines: list[str] = []
+    for name in _load("edge.sources.config:BUILT_IN"):
+        model = _load("edge.sources.config:kind")(name)
+        docs = attribute_docs(model)
+        own = {key: field for key, field in model.model_fields.items() if key not in shared}
+        lines += [f'**`type = "{name}"`**: {_first_line(model)}', ""]
+        plain = {key: field for key, field in own.items() if not list(_models(field.annotation))}
+        if plain:
+            lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+            lines += [*(_row(key, field, docs.get(key, "")) for key, field in plain.items()), ""]
+        for key, field in own.items():
+            for inner in _models(field.annotation):
+                lines += [f"{_heading('source.' + key, field, inner)}: {_first_line(inner)}", "", *_tables(inner, f"source.{key}.")]
+    return "\n".join(lines)
 
 
 def doc(module: str) -> str:
@@ -268,7 +288,7 @@ def functions() -> str:
 
 MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
-    "endpoints": endpoints, "functions": functions, "remarks": remarks,
+    "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
 }  # fmt: skip
 
 

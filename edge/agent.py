@@ -16,19 +16,19 @@ import signal
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, assert_never
+from typing import Any
 
 from edgewake.edge import status as status_file
 from edgewake.edge.backoff import Backoff
-from edgewake.edge.config import AgentConfig, AnySource
-from edgewake.edge.intake import Intake, LogSink, OneWaySink, Policy
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
 from edgewake.edge.processors.processing import Processing
-from edgewake.edge.sources.source import Source
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.clock import Clock
@@ -108,31 +108,16 @@ class Agent:
             raise LocalError("the event log's writer died") from self._dead
         log.info("stopped", extra={"event": "part.stopped"})
 
-    def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: AnySource) -> asyncio.Task[None]:
+    def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
-        sink = LogSink(self._events.stream(config.stream)) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
+        stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
+        sink = LogSink(stream) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
         intake = Intake(name, sink, Policy.BLOCK, self._clock)
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
-        source = self._sources[name] = Supervisor(name, lambda: self._source(config), intake, self._clock, backoff)
+        context = SourceContext(self._config.device, self._clock, self._events.position)
+        source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
+        self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
-
-    def _source(self, config: AnySource) -> Source:
-        """Each kind is imported where it is used: a small device pays for what it has."""
-        match config.type:
-            case "host_metrics":
-                from edgewake.edge.sources.host_metrics import HostMetrics
-
-                return HostMetrics(config, self._clock)
-            case "json_lines":
-                from edgewake.edge.sources.json_lines import JsonLines
-
-                return JsonLines(lane=config.lane)
-            case "file_tail":
-                from edgewake.edge.sources.file_tail import FileTail
-
-                return FileTail(config, self._clock, position=self._events.position)
-            case unknown:
-                assert_never(unknown)
 
     def _one_way(self, stream: str) -> Callable[[Sequence[Reading]], None]:
         return lambda readings: self._uplink.send_one_way(stream, readings)

@@ -19,8 +19,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.edge.log.mode import LogMode
-from edgewake.edge.processors.config import ChainConfig, StreamName
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.processors.config import ChainConfig
+from edgewake.edge.sources.config import AnySource
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
@@ -113,53 +113,6 @@ class UplinkConfig(Config):
         return self
 
 
-class SourceConfig(Config):
-    """What every source has."""
-
-    stream: StreamName
-    """Name of the stream: 1-64 of a-z 0-9 _, a letter first."""
-    lane: Lane = Lane.NORMAL
-    """urgent: sent first, and its part of the window is its own; bulk: fewest commits, sent last, the first to go at the quota."""
-    mode: Mode = Mode.ACK
-    """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
-    send: bool = True
-    """false: the stream stays on the device, for chains that send less instead. It is kept until they have read it, up to
-    `log.consumer_bytes`."""
-
-
-class HostMetricsConfig(SourceConfig):
-    """Metrics of the machine that the agent runs on."""
-
-    type: Literal["host_metrics"]
-    interval_s: float = Field(default=1.0, ge=0.05, le=3600)
-    """Seconds between readings; rates are over this time."""
-    disk_path: Path = Path("/")
-    """The file system that is measured."""
-
-
-class JsonLinesConfig(SourceConfig):
-    """JSON objects on standard input, one a line."""
-
-    type: Literal["json_lines"]
-
-
-class FileTailConfig(SourceConfig):
-    """Lines that are added to a file, through rotation and truncation."""
-
-    type: Literal["file_tail"]
-    path: Path
-    """The file; it may be created later."""
-    format: Literal["json", "text"] = "json"
-    """json: each line is a JSON object; text: each line becomes the field `line`."""
-    start: Literal["beginning", "end"] = "beginning"
-    """Where to begin when this file was never read before."""
-    poll_s: float = Field(default=0.2, ge=0.01, le=60)
-    """Seconds between two looks at the file's end."""
-
-
-AnySource = Annotated[HostMetricsConfig | JsonLinesConfig | FileTailConfig, Field(discriminator="type")]
-
-
 class AgentConfig(Config):
     """One agent."""
 
@@ -177,17 +130,22 @@ class AgentConfig(Config):
     def _consistent(self) -> AgentConfig:
         if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
             raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
-        if sum(source.type == "json_lines" for source in self.source) > 1:
-            raise ValueError("source: standard input can be read by one json_lines source only")
         lanes = {(source.stream, source.lane) for source in self.source}
         if len(lanes) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two lanes")
         sent = {(source.stream, source.send) for source in self.source}
         if len(sent) > len({stream for stream, _ in sent}):
             raise ValueError("source: one stream is both sent and not sent")
-        tails = [source.path for source in self.source if source.type == "file_tail"]
-        if len(set(tails)) < len(tails):
-            raise ValueError("source: one file is tailed twice")
+        if len({(source.stream, source.queue_bytes_max) for source in self.source}) > len({stream for stream, _ in lanes}):
+            raise ValueError("source: one stream has two values of queue_bytes_max")
+        return self
+
+    @model_validator(mode="after")
+    def _owned(self) -> AgentConfig:
+        owned = [what for source in self.source if (what := source.owns()) is not None]
+        for what in owned:
+            if owned.count(what) > 1:
+                raise ValueError(f"source: two of them read {what}")
         return self
 
     @model_validator(mode="after")

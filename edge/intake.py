@@ -19,6 +19,7 @@ import orjson
 from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
+from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import TIME_MS_MAX, Scalar, reading_of
@@ -31,13 +32,6 @@ SHAPES_MAX: Final = 1000
 SAY_EVERY: Final = 1000
 """A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
-
-
-class Policy(StrEnum):
-    """What a source does when the queue is full."""
-
-    BLOCK = "block"  # wait: the sender feels it (a pipe, a file)
-    DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
 
 
 class LossReason(StrEnum):
@@ -61,6 +55,9 @@ class Sink(Protocol):
     async def kept(self) -> None:
         """Wait until they are logged, where the source must not go on before."""
 
+    async def durable(self) -> None:
+        """Wait until all that was put so far survives a crash, as far as the mode of the stream and of the log promises it."""
+
     def lose(self, count: int, reason: LossReason) -> None:
         """Say that readings were lost."""
 
@@ -80,6 +77,9 @@ class LogSink:
     async def kept(self) -> None:
         await self._stream.kept()
 
+    async def durable(self) -> None:
+        await self._stream.durable()
+
     def lose(self, count: int, reason: LossReason) -> None:
         self._stream.lose(count, reason)
 
@@ -97,6 +97,9 @@ class OneWaySink:
         self._send(readings)
 
     async def kept(self) -> None:
+        pass
+
+    async def durable(self) -> None:
         pass
 
     def lose(self, count: int, reason: LossReason) -> None:
@@ -175,15 +178,15 @@ class Intake:
             self._shapes.add(names)
         return True
 
-    def refuse(self, reason: RejectReason, detail: str) -> None:
-        """Count a refusal and say it."""
-        self.refused[reason.value] += 1
-        self._sink.lose(1, LossReason.REFUSED)
-        count = self.refused[reason.value]
-        if count == 1 or count % SAY_EVERY == 0:
+    def refuse(self, reason: RejectReason, detail: str, count: int = 1) -> None:
+        """Count refusals and say it."""
+        before = self.refused[reason.value]
+        self.refused[reason.value] += count
+        self._sink.lose(count, LossReason.REFUSED)
+        if before == 0 or before // SAY_EVERY != (before + count) // SAY_EVERY:
             log.warning(
                 "%s: refused (%s): %s", self.name, reason.value, detail,
-                extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": count},
+                extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
             )  # fmt: skip
 
     async def put(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
@@ -202,6 +205,10 @@ class Intake:
                 self.taken += len(readings)
                 await self._sink.kept()
                 return
+
+    async def durable(self) -> None:
+        """Wait until all that was put so far survives a crash: what a source acknowledges to its sender, it acknowledges after this."""
+        await self._sink.durable()
 
     async def _room(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
         """Wait until there is room. When the source ends meanwhile: without a position nobody reads these again."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.intake import Intake
+from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.source import Source
 from edgewake.protocol.clock import Clock
 
@@ -36,7 +37,10 @@ class SourceState(StrEnum):
 class Supervisor:
     """Runs one source until it ends. `make` makes it and is asked again until it succeeds once."""
 
-    def __init__(self, name: str, make: Callable[[], Source], intake: Intake, clock: Clock, backoff: Backoff) -> None:
+    def __init__(
+        self, name: str, make: Callable[[], Source], intake: Intake, clock: Clock, backoff: Backoff, *, policy: Policy | None = None
+    ) -> None:
+        """`policy`: what the configuration says; None: the source's own."""
         self.state = SourceState.RUNNING
         self.failures = 0
         self.error: str | None = None
@@ -46,6 +50,7 @@ class Supervisor:
         self._intake = intake
         self._clock = clock
         self._backoff = backoff
+        self._policy = policy
         self._source: Source | None = None
 
     async def run(self) -> None:
@@ -56,7 +61,7 @@ class Supervisor:
                 self.state = SourceState.RUNNING
                 if self._source is None:
                     self._source = self._make()
-                    self._intake.policy = self._source.policy
+                    self._intake.policy = self._policy or self._source.policy
                 await self._source.run(self._intake)
                 self.state = SourceState.ENDED
             except Exception as error:  # whatever a source raises is its own affair

@@ -82,10 +82,18 @@ class StreamLog:
         """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
         return self._writer.append_all(self._queue, readings, position=position)
 
+    def bound(self, bytes_max: int) -> None:
+        """From now on at most so many bytes of its readings wait to become durable."""
+        self._queue.bytes_max = bytes_max
+
     async def kept(self) -> None:
         """Where the mode is synchronous: wait until what was left here is durable. Raises LogClosedError."""
         if self._events.config.mode.flags.is_synchronous:
             await self.accepted(self._queue.appended)
+
+    async def durable(self) -> None:
+        """Wait until what was left here so far is durable. Raises LogClosedError."""
+        await self.accepted(self._queue.appended)
 
     def lose(self, count: int, reason: str) -> None:
         """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""
@@ -210,9 +218,12 @@ class EventLog:
         """A stream's lane."""
         return self._lanes.get(stream, Lane.NORMAL)
 
-    def stream(self, name: str) -> StreamLog:
-        """A stream's way into the log."""
-        return StreamLog(self, self._writer, name)
+    def stream(self, name: str, *, bytes_max: int | None = None) -> StreamLog:
+        """A stream's way into the log; at most `bytes_max` bytes of its readings wait, where that is less than it may have anyhow."""
+        stream = StreamLog(self, self._writer, name)
+        if bytes_max is not None:
+            stream.bound(bytes_max)
+        return stream
 
     def append(self, commit: Commit) -> Future[None]:
         """Leave readings of several streams and positions of sources that have to become durable together; the answer comes when they are.

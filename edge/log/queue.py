@@ -33,6 +33,8 @@ class Queue:
 
     lane: Lane = Lane.NORMAL
     pending: list[Reading] = field(default_factory=list)
+    bytes_max: int | None = None
+    """Bytes that it may hold, where that is less than what is free for it."""
     size: int = 0
     """Bytes of what is not durable yet."""
     taken_size: int = 0
@@ -59,7 +61,10 @@ class Queues:
 
     def has_room(self, queue: Queue) -> bool:
         """May one more reading, or one more call's, be added?"""
-        return len(queue.pending) < self._readings_max and queue.size <= self._bytes_max - self.size
+        free = self._bytes_max - self.size
+        if queue.bytes_max is not None:
+            free = min(free, queue.bytes_max)
+        return len(queue.pending) < self._readings_max and queue.size <= free
 
     def add(self, queue: Queue, readings: Iterable[Reading]) -> None:
         """At the end."""

@@ -10,17 +10,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
-from edgewake.edge.config import FileTailConfig
+from pydantic import Field
+
 from edgewake.edge.daemon_thread import DaemonThread
-from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.lines import Line
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")
+
+
+class FileTailConfig(SourceConfig):
+    """Lines that are added to a file, through rotation and truncation."""
+
+    type: Literal["file_tail"]
+    path: Path
+    """The file; it may be created later."""
+    format: Literal["json", "text"] = "json"
+    """json: each line is a JSON object; text: each line becomes the field `line`."""
+    start: Literal["beginning", "end"] = "beginning"
+    """Where to begin when this file was never read before."""
+    poll_s: float = Field(default=0.2, ge=0.01, le=60)
+    """Seconds between two looks at the file's end."""
+
+    def source(self, context: SourceContext) -> FileTail:
+        return FileTail(self, context.clock, position=context.position)
+
+    def owns(self) -> str:
+        return f"the file {self.path}"
 
 
 class FileTail:

@@ -9,16 +9,31 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import psutil
+from pydantic import Field
 
-from edgewake.edge.config import HostMetricsConfig
 from edgewake.edge.daemon_thread import DaemonThread
-from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.intake import Intake
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.source")
+
+
+class HostMetricsConfig(SourceConfig):
+    """Metrics of the machine that the agent runs on."""
+
+    type: Literal["host_metrics"]
+    interval_s: float = Field(default=1.0, ge=0.05, le=3600)
+    """Seconds between readings; rates are over this time."""
+    disk_path: Path = Path("/")
+    """The file system that is measured."""
+
+    def source(self, context: SourceContext) -> HostMetrics:
+        return HostMetrics(self, context.clock)
 
 
 class Rate:

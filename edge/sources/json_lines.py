@@ -14,10 +14,11 @@ import os
 import select
 import threading
 import time
-from typing import Final
+from typing import Final, Literal
 
-from edgewake.edge.intake import Intake, Policy
+from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.lines import Line, LineSplitter
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import RejectReason
@@ -30,6 +31,18 @@ PAUSE_S: Final = 0.02
 """Time between two reads of a pipe, except in the lane `urgent`: lines that come one by one wait there and cost one turn together."""
 CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
+
+
+class JsonLinesConfig(SourceConfig):
+    """JSON objects on standard input, one a line."""
+
+    type: Literal["json_lines"]
+
+    def source(self, context: SourceContext) -> JsonLines:  # noqa: ARG002
+        return JsonLines(lane=self.lane)
+
+    def owns(self) -> str:
+        return "standard input"
 
 
 class JsonLines:

@@ -116,6 +116,6 @@ def test_the_agent_s_commands_take_the_configuration_of_the_group_and_name_a_wro
     config.write_text(f'device = "shed"\ndata_dir = "{tmp_path}"\n[[source]]\ntype = "nope"\nstream = "s"\n')
     done = run("agent", "--config", str(config), "check")
     assert done.returncode == 2
-    assert "source 1: type 'nope': expected host_metrics, json_lines or file_tail" in done.stderr, done.stderr
+    assert "source 1: no kind of source is called 'nope': known are " in done.stderr, done.stderr
     config.write_text('device = "a b"\n' + f'data_dir = "{tmp_path}"\n')
     assert "Value error" not in run("agent", "--config", str(config), "check").stderr

@@ -33,7 +33,7 @@ def test_two_keys_are_enough(tmp_path: Path) -> None:
         (GOOD + '[[source]]\ntype = "host_metric"\nstream = "s"\n', "host_metrics"),
         (GOOD + '[[source]]\ntype = "host_metrics"\nstream = "Not OK"\n', "expected 1-64 of a-z"),
         (GOOD + '[[source]]\ntype = "json_lines"\nstream = "s"\n' * 2, "standard input"),
-        (GOOD + '[[source]]\ntype = "file_tail"\nstream = "s"\npath = "/x"\n' * 2, "tailed twice"),
+        (GOOD + '[[source]]\ntype = "file_tail"\nstream = "s"\npath = "/x"\n' * 2, "two of them read the file /x"),
         (GOOD + "[log]\nquota_bytes = 1048576\n[uplink]\ninflight_bytes_max = 1048576\n", "log.quota_bytes"),
         (GOOD + "[uplink]\nbackoff_min_s = 60\n", "longer than its bound"),
         (GOOD + '[mqtt]\nport = "1883"\n', "mqtt.port = '1883': expected an integer"),
@@ -49,6 +49,6 @@ def test_a_wrong_key_is_named_with_what_was_expected(tmp_path: Path, text: str, 
 
 def test_every_key_is_documented() -> None:
     """A docstring or a comment after each field but the self-evident."""
-    source = Path("edge/config.py").read_text("utf-8")
+    source = "".join(path.read_text("utf-8") for path in (Path("edge/config.py"), *Path("edge/sources").glob("*.py")))
     for key in ("linger_ms", "quota_bytes", "wal_bytes_max", "ack_timeout_s", "inflight_frames_max", "drain_s", "poll_s", "interval_s"):
         assert '"""' in source.partition(f"    {key}:")[2].splitlines()[1], key

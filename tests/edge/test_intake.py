@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from edgewake.edge.config import READING_BYTES_MAX
-from edgewake.edge.intake import Intake, LossReason, Policy
+from edgewake.edge.intake import Intake, LossReason
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frame import TIME_MS_MAX, from_plain
@@ -30,6 +31,9 @@ class Memory:
         self.full -= 1
 
     async def kept(self) -> None:
+        pass
+
+    async def durable(self) -> None:
         pass
 
     def lose(self, count: int, reason: LossReason) -> None:

@@ -86,7 +86,7 @@ def test_commands_in_the_docs_exist(document: Path):
     assert named <= commands
 
 
-@pytest.mark.parametrize("example", _blocks("docs/agent.md", "toml") + _blocks("docs/processing.md", "toml"))
+@pytest.mark.parametrize("example", [each for name in ("agent", "processing", "sources") for each in _blocks(f"docs/{name}.md", "toml")])
 def test_agent_examples_are_configurations(example: str):
     assert AgentConfig.model_validate(tomllib.loads(example)).device
 

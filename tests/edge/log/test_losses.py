@@ -12,10 +12,11 @@ import psutil
 import pytest
 
 from edgewake.edge.config import LogConfig
-from edgewake.edge.intake import Intake, LogSink, Policy
+from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.log.queue import Queues
 from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.sources.config import Policy
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame import Gap

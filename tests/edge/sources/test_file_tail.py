@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import FileTailConfig, LogConfig, UplinkConfig
+from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.sources.file_tail import FileTail
+from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
 from edgewake.edge.sources.follower import Follower
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import HostMetricsConfig
-from edgewake.edge.sources.host_metrics import HostMetrics, Rate
+from edgewake.edge.sources.host_metrics import HostMetrics, HostMetricsConfig, Rate
 from edgewake.protocol.clock import FakeClock
 
 FIELDS = {"cpu_percent", "memory_percent", "memory_used_mib", "disk_percent", "load_1m", "process_count"}

@@ -29,6 +29,9 @@ class Memory:
         self.waited.set()
         await asyncio.Event().wait()
 
+    async def durable(self) -> None:
+        pass
+
     async def kept(self) -> None:
         pass
 

@@ -1,0 +1,131 @@
+"""What every source's configuration has, and how a kind of source is found by its `type`.
+
+A kind is a class of configuration that makes its source. Those that come with Edgewake are listed in `BUILT_IN`; any installed package adds
+its own by an entry point of the group `edgewake.sources`. A kind is imported when a configuration names it and never before: a small device
+pays for what it has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field, ValidationInfo, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from edgewake.edge.processors.config import StreamName
+from edgewake.edge.uplink.lanes import Lane
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.config import Config
+from edgewake.protocol.record import Mode
+
+if TYPE_CHECKING:
+    from edgewake.edge.sources.source import Source
+
+GROUP: Final = "edgewake.sources"
+BUILT_IN: Final[Mapping[str, str]] = {
+    "host_metrics": "edgewake.edge.sources.host_metrics:HostMetricsConfig",
+    "json_lines": "edgewake.edge.sources.json_lines:JsonLinesConfig",
+    "file_tail": "edgewake.edge.sources.file_tail:FileTailConfig",
+}
+"""`type` → where its configuration is. No entry point of another package takes one of these names."""
+
+
+class Policy(StrEnum):
+    """What a source does when the queue is full."""
+
+    BLOCK = "block"  # wait: the sender feels it (a pipe, a file)
+    DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source gets from the agent."""
+
+    device: str
+    clock: Clock
+    position: Callable[[str], str | None]
+    """How far the source of this name had read when its last readings were accepted; None: never read. Does not block."""
+
+
+class SourceConfig(Config):
+    """What every source has."""
+
+    type: str
+    """The kind of source."""
+    stream: StreamName
+    """Name of the stream: 1-64 of a-z 0-9 _, a letter first."""
+    lane: Lane = Lane.NORMAL
+    """urgent: sent first, and its part of the window is its own; bulk: fewest commits, sent last, the first to go at the quota."""
+    mode: Mode = Mode.ACK
+    """ack: logged and kept until the cloud has it; one_way: never logged, may be lost."""
+    send: bool = True
+    """false: the stream stays on the device, for chains that send less instead. It is kept until they have read it, up to
+    `log.consumer_bytes`."""
+    policy: Policy | None = None
+    """What happens when its queue is full. block: the source waits, and whoever sends to it feels it; drop_newest: readings are dropped,
+    counted, and said by a gap. None: as is usual for this kind."""
+    queue_bytes_max: int | None = Field(default=None, ge=64 << 10)
+    """Bytes of memory that its stream's readings may take before they are durable; one call of the source may exceed it by what it brings.
+    None: as much as `log.queue_bytes_max` leaves it."""
+
+    def source(self, context: SourceContext) -> Source:
+        """Make the source. Whatever it raises is said, and it is asked again later."""
+        raise NotImplementedError
+
+    def owns(self) -> str | None:
+        """What no second source may read too, in words; None: anybody may."""
+        return None
+
+
+def kinds() -> dict[str, EntryPoint]:
+    """Every kind that is installed, by its `type`. Imports none of them."""
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return found | {name: EntryPoint(name, path, GROUP) for name, path in BUILT_IN.items()}
+
+
+def kind(name: str) -> type[SourceConfig]:
+    """The configuration of one kind. Raises ValueError with what to do."""
+    path = BUILT_IN.get(name)
+    entry = EntryPoint(name, path, GROUP) if path else kinds().get(name)
+    if entry is None:
+        raise ValueError(f"no kind of source is called {name!r}: known are {', '.join(sorted(kinds()))}")
+    try:
+        found = entry.load()
+    except ModuleNotFoundError as error:
+        raise ValueError(f"sources of type {name!r} need the Python module {error.name!r}: {_install(name)}") from error
+    except Exception as error:  # whatever a package does when it is imported
+        raise ValueError(f"sources of type {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, SourceConfig)):
+        raise ValueError(f"{entry.value}: expected a subclass of edgewake.edge.sources.config.SourceConfig")
+    return found
+
+
+EXTRAS: Final[Mapping[str, str]] = {"host_metrics": "edge"}
+"""Built-in kinds that need a library → the extra that installs it."""
+
+
+def _install(name: str) -> str:
+    return f"pip install 'edgewake[{EXTRAS[name]}]'" if name in EXTRAS else "its package was not installed completely"
+
+
+def _configured(value: Any, _handler: object, info: ValidationInfo) -> SourceConfig:
+    """One table `[[source]]` as what its `type` says."""
+    if isinstance(value, SourceConfig):
+        return value
+    if not isinstance(value, dict):
+        raise PydanticCustomError("model_type", "expected an object")
+    name = value.get("type")
+    if not isinstance(name, str):
+        raise ValueError("type is missing")
+    model = kind(name)
+    if info.mode == "json":  # as `load` reads it: strictly, yet a path comes as text
+        return model.model_validate_json(json.dumps(value), strict=True)
+    return model.model_validate(value)
+
+
+AnySource = Annotated[SourceConfig, WrapValidator(_configured)]
