@@ -1,6 +1,6 @@
 #!/bin/sh
-# certificates.sh DIR [--bridge NAME | --revoke NAME | NAME]...: two authorities, the broker's certificate, one certificate per name, and the
-# keys of the cloud parts. What is there already stays, so a name can be added later; a certificate that has less than RENEW_DAYS to live
+# certificates.sh DIR [--bridge NAME | --revoke NAME | NAME]...: authorities, certificates of the MQTT broker, of Kafka's brokers and of the
+# proxy, one certificate per name, and the keys and passwords of the cloud parts. What is there already stays, so a name can be added later; a certificate that has less than RENEW_DAYS to live
 # is renewed with the key that it has. Nothing here needs to be on a server but what docs/production.md copies there.
 #
 #   DIR/authority/   the authorities' private keys and their lists: keep this folder on another machine
@@ -8,10 +8,14 @@
 #   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
 #   DIR/keys/        cursor.key, lease.key, ops.key: secrets of the cloud parts
+#   DIR/kafka/       kafka-N.pem, kafka-ca.crt, users.jaas: what Kafka's brokers read; NAME.password: by which each part is known to them
+#   DIR/front/       server.crt and server.key of the proxy. A certificate of another authority that you put there is never replaced
 #
 #   certificates.sh DIR --bridge bridge-1 car-07    issue, or renew
 #   certificates.sh DIR --revoke car-07             revoke; hand the new list to the broker as docs/production.md says
 #
+# FRONT_NAMES: what clients call the proxy, by default DNS:localhost,IP:127.0.0.1. KAFKA_BROKERS, KAFKA_USERS: names of Kafka's brokers, and of
+# the parts beside the bridges.
 # SERVER_NAMES: what clients call the broker, by default DNS:mosquitto,DNS:localhost,IP:127.0.0.1. DAYS: how long a certificate lives.
 set -eu
 umask 077
@@ -27,12 +31,24 @@ shift
 server_names=${SERVER_NAMES:-DNS:mosquitto,DNS:localhost,IP:127.0.0.1}
 days=${DAYS:-825}
 renew_days=${RENEW_DAYS:-30}
-mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys"
+front_names=${FRONT_NAMES:-DNS:localhost,IP:127.0.0.1}
+kafka_brokers=${KAFKA_BROKERS:-kafka-1 kafka-2 kafka-3}
+kafka_users=${KAFKA_USERS:-sequencer analysis access-1 access-2 push ops}
+mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys" "$dir/kafka" "$dir/front"
 cd "$dir"
+
+# readers GROUP: the folder with what those read who trust the authority.
+readers() {
+    case $1 in
+        kafka) echo kafka ;;
+        *) echo broker ;;
+    esac
+}
 
 # authority GROUP: its key, its certificate, and its empty list of revoked certificates.
 authority() {
-    [ -e "broker/$1-crl.pem" ] && return
+    public=$(readers "$1")
+    [ -e "$public/$1-crl.pem" ] && return
     mkdir -p "authority/$1"
     : > "authority/$1/index.txt"
     echo 01 > "authority/$1/crlnumber"
@@ -42,31 +58,34 @@ default_ca = this
 [this]
 database = authority/$1/index.txt
 crlnumber = authority/$1/crlnumber
-certificate = broker/$1-ca.crt
+certificate = $public/$1-ca.crt
 private_key = authority/$1/ca.key
 default_md = sha256
 # As long as the authority itself: an expired list would shut everybody out.
 default_crl_days = 3650
 END
-    if [ ! -e "broker/$1-ca.crt" ]; then
+    if [ ! -e "$public/$1-ca.crt" ]; then
         openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "authority/$1/ca.key" \
-            -out "broker/$1-ca.new" -days 3650 -subj "/CN=Edgewake $1" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
-        mv "broker/$1-ca.new" "broker/$1-ca.crt"
+            -out "$public/$1-ca.new" -days 3650 -subj "/CN=Edgewake $1" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
+        mv "$public/$1-ca.new" "$public/$1-ca.crt"
     fi
     revocations "$1"
-    echo "made $dir/broker/$1-ca.crt; keep $dir/authority off this machine"
+    echo "made $dir/$public/$1-ca.crt; keep $dir/authority off this machine"
 }
 
 # revocations GROUP: write the authority's list anew.
 revocations() {
-    openssl ca -gencrl -config "authority/$1/openssl.cnf" -out "broker/$1-crl.new" 2>/dev/null
-    mv "broker/$1-crl.new" "broker/$1-crl.pem"
+    public=$(readers "$1")
+    openssl ca -gencrl -config "authority/$1/openssl.cnf" -out "$public/$1-crl.new" 2>/dev/null
+    mv "$public/$1-crl.new" "$public/$1-crl.pem"
 }
 
-# sign GROUP FILE NAME EXTENSIONS: a certificate for FILE.key, which is made where it is missing.
+# sign GROUP FILE NAME EXTENSIONS: a certificate for FILE.key, which is made where it is missing. Another authority's stays as it is.
 sign() {
-    if [ -e "$2.crt" ] && openssl x509 -in "$2.crt" -noout -checkend "$((renew_days * 86400))" >/dev/null 2>&1; then
-        return
+    public=$(readers "$1")
+    if [ -e "$2.crt" ]; then
+        openssl x509 -in "$2.crt" -noout -checkend "$((renew_days * 86400))" >/dev/null 2>&1 && return
+        [ "$(openssl x509 -in "$2.crt" -noout -issuer_hash)" = "$(openssl x509 -in "$public/$1-ca.crt" -noout -subject_hash)" ] || return 0
     fi
     if [ ! -e "$2.key" ]; then
         openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$2.key.new" 2>/dev/null
@@ -74,7 +93,7 @@ sign() {
     fi
     openssl req -new -key "$2.key" -out "$2.csr" -subj "/CN=$3" 2>/dev/null
     printf 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n%s\n' "$4" > "$2.ext"
-    openssl x509 -req -in "$2.csr" -CA "broker/$1-ca.crt" -CAkey "authority/$1/ca.key" -set_serial "0x$(openssl rand -hex 16)" \
+    openssl x509 -req -in "$2.csr" -CA "$public/$1-ca.crt" -CAkey "authority/$1/ca.key" -set_serial "0x$(openssl rand -hex 16)" \
         -days "$days" -extfile "$2.ext" -out "$2.crt.new" 2>/dev/null
     mv "$2.crt.new" "$2.crt"
     rm "$2.csr" "$2.ext"
@@ -89,7 +108,7 @@ revoke() {
             revocations "$group"
             mkdir -p authority/revoked
             mv "$group/$1.crt" "authority/revoked/$1-$(date -u +%Y%m%dT%H%M%S).crt"
-            rm -f "$group/$1.key"
+            rm -f "$group/$1.key" "kafka/$1.password"
             echo "revoked $1; the broker refuses it once it has $dir/broker/$group-crl.pem and was reloaded"
             return
         fi
@@ -119,10 +138,46 @@ key() {
     mv "keys/$1.new" "keys/$1"
 }
 
+# password NAME: by which Kafka knows NAME.
+password() {
+    [ -e "kafka/$1.password" ] && return
+    openssl rand -hex 24 > "kafka/$1.password.new"
+    mv "kafka/$1.password.new" "kafka/$1.password"
+}
+
+# kafka: what its brokers read. Their image runs as a user of its own, so these files are readable by everybody, in a folder that nobody
+# else may enter: a container sees those that are mounted into it.
+kafka() {
+    for name in $kafka_brokers; do
+        sign kafka "authority/kafka/$name" "$name" "extendedKeyUsage=serverAuth,clientAuth
+subjectAltName=DNS:$name,DNS:localhost,IP:127.0.0.1"
+        cat "authority/kafka/$name.key" "authority/kafka/$name.crt" > "kafka/$name.pem.new"
+        mv "kafka/$name.pem.new" "kafka/$name.pem"
+    done
+    for name in broker $kafka_users $(cd bridges && ls | sed -n 's/\.crt$//p'); do
+        password "$name"
+    done
+    {
+        printf 'KafkaServer {\n  org.apache.kafka.common.security.plain.PlainLoginModule required\n'
+        printf '  username="broker" password="%s"' "$(cat kafka/broker.password)"
+        for file in kafka/*.password; do
+            name=${file#kafka/}
+            printf '\n  user_%s="%s"' "${name%.password}" "$(cat "$file")"
+        done
+        printf ';\n};\n'
+    } > kafka/users.jaas.new
+    mv kafka/users.jaas.new kafka/users.jaas
+    chmod 0644 kafka/*.pem kafka/users.jaas kafka/kafka-ca.crt
+    chmod 0700 kafka
+}
+
 authority devices
 authority bridges
+authority kafka
 sign devices broker/server "Edgewake broker" "extendedKeyUsage=serverAuth
 subjectAltName=$server_names"
+sign devices front/server "Edgewake" "extendedKeyUsage=serverAuth
+subjectAltName=$front_names"
 key cursor.key "1 $(openssl rand -hex 32)"
 key lease.key "$(openssl rand -hex 32)"
 key ops.key "ew_$(openssl rand -hex 20)"
@@ -134,3 +189,4 @@ while [ $# -gt 0 ]; do
         *) client devices "$1" && shift ;;
     esac
 done
+kafka

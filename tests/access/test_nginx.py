@@ -5,28 +5,51 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.async_api import Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, CursorCodec, CursorKeys, StreamPosition
 from tests.access.test_readers import FOLLOW_ALL, JS, NODE
 from tests.access.world import Server, numbers, open_stream, server
+from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import Process, free_ports
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "compose" / "nginx.conf"
 
 
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What certificates.sh makes for the proxy, with `ca.crt`, which clients trust."""
+    folder = tmp_path_factory.mktemp("certificates")
+    done = certificates(folder)
+    assert done.returncode == 0, done.stderr
+    shutil.copy(folder / "broker" / "devices-ca.crt", folder / "front" / "ca.crt")
+    return folder / "front"
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """Where it listens."""
+
+    port: int
+    tls_port: int
+
+
 @asynccontextmanager
-async def nginx(folder: Path, access_ports: list[int]) -> AsyncIterator[int]:
+async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIterator[Proxy]:
     """nginx with the shipped file: only addresses and files of the container are others."""
-    (port,) = free_ports(1)
+    port, tls_port = free_ports(2)
     one, other = [*access_ports, *access_ports][:2]
     text = SHIPPED.read_text()
     for pattern, replacement in (
@@ -34,6 +57,11 @@ async def nginx(folder: Path, access_ports: list[int]) -> AsyncIterator[int]:
         ("access-2:8700 resolve", f"127.0.0.1:{other}"),
         ("push:8703 resolve", "127.0.0.1:1"),
         ("listen 8700", f"listen 127.0.0.1:{port}"),
+        # `http2 on` is of 1.25.1 and newer; before, it was a word of `listen`.
+        ("listen 8443 ssl;", f"listen 127.0.0.1:{tls_port} ssl http2;"),
+        ("http2 on;", ""),
+        ("/run/secrets/front.crt", f"{front}/server.crt"),
+        ("/run/secrets/front.key", f"{front}/server.key"),
         ("http {", f"http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;"),
         ("worker_connections 30000", "worker_connections 1000"),
     ):
@@ -45,7 +73,7 @@ async def nginx(folder: Path, access_ports: list[int]) -> AsyncIterator[int]:
     await asyncio.to_thread(running.start)
     try:
         await eventually(lambda: answers(port), f"nginx answers: {running.log}")
-        yield port
+        yield Proxy(port, tls_port)
     finally:
         running.stop()
 
@@ -58,20 +86,54 @@ def answers(port: int) -> bool:
 
 
 async def test_events_come_through_the_proxy_as_they_happen_and_with_the_largest_cursor(
-    access_a: Server, access_b: Server, feed: Feed, tmp_path: Path
+    access_a: Server, access_b: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
     row = ((2**48 - 1, 2**21 - 1),) * (PARTITIONS_MAX // 16)
     largest = CursorCodec(CursorKeys({1: b"k" * 32}, 1)).encode(Cursor((StreamPosition(b"name", b"gene", row),) * 16))
-    async with nginx(tmp_path, [access_a.port, access_b.port]) as port:
+    async with nginx(tmp_path, front, [access_a.port, access_b.port]) as proxy:
         for query in ({}, {"last_event_id": largest}):
-            async with open_stream(f"http://127.0.0.1:{port}", feed.name, cursor=largest, on_gap="latest", **query) as stream:
+            async with open_stream(f"http://127.0.0.1:{proxy.port}", feed.name, cursor=largest, on_gap="latest", **query) as stream:
                 await stream.until_cursor()
                 await asyncio.to_thread(feed.send)
                 assert len(numbers(await stream.take(1))) == 1
 
 
-async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_everything_else_is_502(tmp_path: Path) -> None:
-    async with nginx(tmp_path, free_ports(2)) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+async def test_clients_come_over_tls_with_http_1_and_2_and_know_whom_they_talk_to(
+    access_a: Server, feed: Feed, front: Path, tmp_path: Path
+) -> None:
+    known, stranger = ssl.create_default_context(cafile=str(front / "ca.crt")), ssl.create_default_context()
+    async with nginx(tmp_path, front, [access_a.port]) as proxy:
+        address = f"https://localhost:{proxy.tls_port}"
+        for context, is_trusted in ((known, True), (stranger, False)):
+            async with httpx.AsyncClient(verify=context, timeout=DEADLINE_S) as client:
+                if not is_trusted:
+                    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                        await client.get(f"{address}/healthz")
+                    continue
+                async with client.stream("GET", f"{address}/v1/streams/{feed.name}/events") as answer:
+                    await asyncio.to_thread(feed.send)
+                    assert any([line.startswith("data") and feed.name in line async for line in until_data(answer, feed.name)])
+        words = ["curl", "-sS", "--http2", "--cacert", str(front / "ca.crt"), "-o", "/dev/null", "-w", "%{http_version} %{http_code}"]
+        done = await asyncio.to_thread(
+            subprocess.run, [*words, f"{address}/v1/streams"], capture_output=True, text=True, timeout=DEADLINE_S
+        )
+        assert done.stdout == "2 200", done.stderr
+        assert (await asyncio.to_thread(httpx.get, f"http://localhost:{proxy.tls_port}/healthz")).status_code == 400
+
+
+async def until_data(answer: httpx.Response, wanted: str) -> AsyncIterator[str]:
+    """Its lines up to the first event of a stream."""
+    async for line in answer.aiter_lines():
+        yield line
+        if line.startswith("data") and wanted in line:
+            return
+
+
+async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_everything_else_is_502(front: Path, tmp_path: Path) -> None:
+    async with (
+        nginx(tmp_path, front, free_ports(2)) as proxy,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", timeout=10) as client,
+    ):
         for path in ("/v1/events?stream=s", "/v1/streams/s/events?where=n%3E1"):
             answer = await client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
@@ -79,14 +141,20 @@ async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_eve
         assert (await client.get("/v1/streams")).status_code == 502
 
 
-async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, tmp_path: Path) -> None:
-    async with nginx(tmp_path, [access_a.port]) as port:
-        answer = await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{port}/v1/events?stream=no_such_stream", timeout=30)
+async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, front: Path, tmp_path: Path) -> None:
+    async with nginx(tmp_path, front, [access_a.port]) as proxy:
+        answer = await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{proxy.port}/v1/events?stream=no_such_stream", timeout=30)
     assert (answer.status_code, answer.json()["title"]) == (404, "unknown stream")
 
 
 async def test_eventsource_survives_that_all_servers_are_away(
-    access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, new_feed: Callable[..., Feed], browser_page: Page, tmp_path: Path
+    access_directory: Path,
+    kafka_config: KafkaConfig,
+    cursor_key: Path,
+    new_feed: Callable[..., Feed],
+    browser_page: Page,
+    front: Path,
+    tmp_path: Path,
 ) -> None:
     """A browser's and npm's: with 502 both were closed for good."""
     feed = new_feed(partitions=1)
@@ -95,12 +163,12 @@ async def test_eventsource_survives_that_all_servers_are_away(
         feed.send(fields={"n": [n], "text": ["x"]})
 
     with server(access_directory, kafka_config, cursor_key, retry_ms=200) as mortal:
-        async with nginx(tmp_path, [mortal.port]) as port:
-            address = f"http://127.0.0.1:{port}/v1/streams/{feed.name}/events?from=earliest"
+        async with nginx(tmp_path, front, [mortal.port]) as proxy:
+            address = f"http://127.0.0.1:{proxy.port}/v1/streams/{feed.name}/events?from=earliest"
             send(1)
             npm = await asyncio.create_subprocess_exec(*NODE, "eventsource", address, "2", stdout=subprocess.PIPE, cwd=JS)
             assert npm.stdout is not None
-            await browser_page.goto(f"http://127.0.0.1:{port}/healthz")
+            await browser_page.goto(f"http://127.0.0.1:{proxy.port}/healthz")
             await browser_page.evaluate(FOLLOW_ALL, address)
             await browser_page.wait_for_function("got.length == 1", timeout=1000 * DEADLINE_S)
             first = json.loads(await asyncio.wait_for(npm.stdout.readline(), DEADLINE_S))

@@ -66,7 +66,8 @@ def test_each_part_is_a_command_with_a_configuration_it_accepts(service: str) ->
 
 def mounts(service: str) -> dict[PurePosixPath, str]:
     """What a container sees of the host: path inside to path outside."""
-    found = {PurePosixPath(f"/run/secrets/{name}"): COMPOSE["secrets"][name]["file"] for name in SERVICES[service].get("secrets", [])}
+    secrets = [one if isinstance(one, dict) else {"source": one, "target": one} for one in SERVICES[service].get("secrets", [])]
+    found = {PurePosixPath("/run/secrets") / one["target"]: COMPOSE["secrets"][one["source"]]["file"] for one in secrets}
     for volume in SERVICES[service].get("volumes", []):
         source, target = re.fullmatch(r"(.+?):(/[^:]+)(?::ro)?", volume).groups()  # type: ignore[union-attr]
         found[PurePosixPath(target)] = source
@@ -78,6 +79,10 @@ def test_every_file_a_part_reads_is_mounted_into_it(service: str) -> None:
     text = (DEPLOY / "compose" / Path(PARTS[service]["command"][2]).name).read_text()
     files = {PurePosixPath(path) for path in re.findall(r'= "(/[^"]+)"', text)} - {PurePosixPath("/opt/edgewake/spark-jars")}
     assert files <= set(mounts(service))
+
+
+@pytest.mark.parametrize("service", PARTS)
+def test_its_configuration_is_mounted(service: str) -> None:
     assert PurePosixPath(PARTS[service]["command"][2]) in mounts(service)
 
 
@@ -93,21 +98,31 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SECRETS = {
     "mosquitto": {"broker/server.key"},
-    "bridge-1": {"bridges/bridge-1.key"},
-    "bridge-2": {"bridges/bridge-2.key"},
-    "access-1": {"keys/cursor.key"},
-    "access-2": {"keys/cursor.key"},
-    "push": {"keys/cursor.key", "keys/lease.key"},
-    "ops": {"keys/ops.key"},
+    "kafka-1": {"kafka/kafka-1.pem", "kafka/users.jaas"},
+    "kafka-2": {"kafka/kafka-2.pem", "kafka/users.jaas"},
+    "kafka-3": {"kafka/kafka-3.pem", "kafka/users.jaas"},
+    "bridge-1": {"bridges/bridge-1.key", "kafka/bridge-1.password"},
+    "bridge-2": {"bridges/bridge-2.key", "kafka/bridge-2.password"},
+    "sequencer": {"kafka/sequencer.password"},
+    "analysis": {"kafka/analysis.password"},
+    "access-1": {"keys/cursor.key", "kafka/access-1.password"},
+    "access-2": {"keys/cursor.key", "kafka/access-2.password"},
+    "push": {"keys/cursor.key", "keys/lease.key", "kafka/push.password"},
+    "ops": {"keys/ops.key", "kafka/ops.password"},
+    "proxy": {"front/server.key"},
 }
 """Who reads which secret; who is not here reads none."""
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def test_every_container_sees_its_own_secrets_and_no_other(host: Path) -> None:
     """All that a container can read of the host, whether it is named as a file or lies below a folder that is."""
     folder = host / "compose" / "certs"
-    secret = {path for path in folder.rglob("*") if path.suffix == ".key"}
-    assert {"ca.key", "cursor.key", "bridge-1.key"} <= {path.name for path in secret}
+    secret = {path for path in folder.rglob("*") if path.suffix in {".key", ".password", ".jaas"} or b"PRIVATE KEY" in _read(path)}
+    assert {"ca.key", "cursor.key", "bridge-1.key", "kafka-1.pem", "users.jaas"} <= {path.name for path in secret}
     seen: dict[str, set[str]] = {}
     for service in SERVICES:
         sources = [host / source.replace(CERTIFICATES, "compose/certs") for source in mounts(service).values()]
@@ -135,7 +150,8 @@ def test_names_differ_where_two_run_side_by_side() -> None:
 def test_every_volume_network_and_secret_is_declared() -> None:
     for service in SERVICES.values():
         assert set(service.get("networks", [])) <= set(COMPOSE["networks"])
-        assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"])
+        secrets = {one["source"] if isinstance(one, dict) else one for one in service.get("secrets", [])}
+        assert secrets <= set(COMPOSE["secrets"])
         assert set(service.get("depends_on", [])) <= set(SERVICES)
 
 
@@ -157,7 +173,7 @@ def test_kafka_runs_with_the_settings_that_all_tests_run_with() -> None:
     node = kafka_node.KafkaNode(java=Path(), jars=Path(), directory=Path(), port=9092, controller_port=9093)
     tested = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in kafka_node.properties(node).items()}
     shipped = {name: str(value) for name, value in SERVICES["kafka-1"]["environment"].items()}
-    of_one_machine = re.compile(r".*(FACTOR|MIN_ISR|VOTERS|LISTENERS|LOG_DIRS|NODE_ID|NUM_PARTITIONS)$")
+    of_one_machine = re.compile(r".*(FACTOR|MIN_ISR|VOTERS|LISTENERS|LISTENER_NAME|LOG_DIRS|NODE_ID|NUM_PARTITIONS)$")
     sizes = {"KAFKA_LOG_CLEANER_DEDUPE_BUFFER_SIZE", "KAFKA_NUM_NETWORK_THREADS", "KAFKA_NUM_IO_THREADS", "KAFKA_BACKGROUND_THREADS"}
     single = {"KAFKA_BROKER_SESSION_TIMEOUT_MS", "KAFKA_BROKER_HEARTBEAT_INTERVAL_MS", "KAFKA_DELETE_TOPIC_ENABLE"}
     common = {name: value for name, value in tested.items() if not of_one_machine.match(name) and name not in sizes | single}
@@ -197,7 +213,7 @@ def test_the_health_check_asks_where_the_part_answers(service: str) -> None:
 
 def test_only_what_is_for_others_has_a_port_outside() -> None:
     ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert ports == {"mosquitto": ["8883:8883"], "ops": ["127.0.0.1:8702:8702"], "proxy": ["127.0.0.1:8700:8700"]}
+    assert ports == {"mosquitto": ["8883:8883"], "ops": ["127.0.0.1:8702:8702"], "proxy": ["8443:8443", "127.0.0.1:8700:8700"]}
     networks = {name: set(service["networks"]) for name, service in SERVICES.items()}
     assert {name for name in networks if "devices" in networks[name]} == {"mosquitto", "bridge-1", "bridge-2"}
     assert networks["proxy"] == {"front"}
@@ -210,14 +226,16 @@ def test_the_proxy_passes_events_on_as_they_come() -> None:
     assert set(re.findall(r"server (\S+:\d+) resolve", text)) == ports
 
 
-def test_nginx_accepts_the_file(tmp_path: Path) -> None:
+def test_nginx_accepts_the_file(host: Path, tmp_path: Path) -> None:
     """`resolve` is of 1.27.3 and newer; Debian's nginx is asked about all the rest, with the names of the servers known."""
     text = (DEPLOY / "compose" / "nginx.conf").read_text()
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     assert nginx, "nginx is missing: python -m tests.needs"
     version = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=True).stderr
     if tuple(map(int, re.search(r"(\d+)\.(\d+)\.(\d+)", version).groups())) < (1, 27, 3):  # type: ignore[union-attr]
-        text = re.sub(r"server (\S+) resolve", r"server \1", text)
+        text = re.sub(r"server (\S+) resolve", r"server \1", text).replace("http2 on;", "")
+    for inside, source in mounts("proxy").items():
+        text = text.replace(f"{inside};", f"{host / source.replace(CERTIFICATES, 'compose/certs')};")
     text = re.sub(r"server (access-\d|push):", "server 127.0.0.1:", text)
     (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid; error_log stderr;\n{text}")
     done = subprocess.run([nginx, "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
