@@ -85,7 +85,8 @@ def _heading(name: str, field: FieldInfo, inner: type[BaseModel]) -> str:
     repeated = "tuple" in str(field.annotation) or "list" in str(field.annotation)
     kind = inner.model_fields.get("type")
     of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and get_args(kind.annotation) and repeated else ""
-    return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}]`**"
+    named = ".NAME" if "dict[" in str(field.annotation) else ""
+    return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}{named}]`**"
 
 
 def _first_line(model: type[BaseModel]) -> str:

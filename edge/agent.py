@@ -21,6 +21,8 @@ from typing import Any
 from edgewake.edge import status as status_file
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.downlink.downlink import Downlink
+from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
@@ -30,9 +32,11 @@ from edgewake.edge.memory import release_free_memory
 from edgewake.edge.processors.processing import Processing
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
@@ -57,7 +61,7 @@ class Agent:
                 clock=clock,
                 rng=rng,
                 boot_id=boot_id(),
-                lanes={source.stream: source.lane for source in config.source} | {chain.into: chain.lane for chain in config.chain},
+                lanes=_lanes(config),
                 local=config.local_streams,
                 on_frames=self._on_frames,
                 on_failure=self._on_failure,
@@ -65,7 +69,8 @@ class Agent:
         except (sqlite3.Error, OSError) as error:
             raise LocalError(f"event log in {config.data_dir}: {error}") from error
         self._log_status = self._events.status_at_open
-        self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status)
+        self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()))
+        self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
         self._rng = rng
@@ -83,6 +88,7 @@ class Agent:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._stop.set)
         try:
+            await self._downlink.inbox.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
                 await self._processing.forget_others()
@@ -92,14 +98,15 @@ class Agent:
                     for into, chain in self._processing.chains.items()
                 ]
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
+                down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 release_free_memory()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
-                for task in (*sources, *chains, news):
+                for task in (*sources, *chains, down, news):
                     task.cancel()
-                await asyncio.wait([*sources, *chains, news])
+                await asyncio.wait([*sources, *chains, down, news])
                 self._uplink.drain()
         finally:
             await asyncio.to_thread(self._events.close)
@@ -155,6 +162,7 @@ class Agent:
             "uplink": dict(self._uplink.counts()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
             "chains": self._processing.counts(),
+            "downlink": self._downlink.counts(),
         }
 
     def _device_status(self) -> DeviceStatus:
@@ -172,6 +180,12 @@ class Agent:
             lost_readings=known.lost_readings,
             version=self._version,
         )
+
+
+def _lanes(config: AgentConfig) -> dict[str, Lane]:
+    """What comes down and what it is answered with goes before the readings."""
+    lanes = {source.stream: source.lane for source in config.source} | {chain.into: chain.lane for chain in config.chain}
+    return lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT}
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:

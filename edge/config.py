@@ -18,13 +18,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.sources.config import AnySource
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
+from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
-from edgewake.protocol.names import is_device
+from edgewake.protocol.names import is_device, is_reserved
 from edgewake.protocol.record import Mode
 
 READING_BYTES_MAX: Final = 64 * 1024
@@ -123,6 +125,7 @@ class AgentConfig(Config):
     mqtt: BrokerConfig = BrokerConfig()
     log: LogConfig = LogConfig()
     uplink: UplinkConfig = UplinkConfig()
+    downlink: DownlinkConfig = DownlinkConfig()
     source: tuple[AnySource, ...] = ()
     chain: Annotated[tuple[ChainConfig, ...], Field(max_length=CHAINS_MAX)] = ()
 
@@ -130,6 +133,9 @@ class AgentConfig(Config):
     def _consistent(self) -> AgentConfig:
         if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
             raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
+        for stream in (*(source.stream for source in self.source), *(chain.into for chain in self.chain)):
+            if is_reserved(stream) or stream == ANSWERS:
+                raise ValueError(f"source or chain: the stream {stream!r} is written by the system: expected another name")
         lanes = {(source.stream, source.lane) for source in self.source}
         if len(lanes) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two lanes")

@@ -56,7 +56,8 @@ class WillRefused(Unavailable):
 class MqttLink(asyncio.Protocol):
     """A connection. Make it with `connect`."""
 
-    def __init__(self, *, on_message: Callable[[mqtt5.PublishPacket], None], on_puback: Callable[[int, int], None]) -> None:
+    def __init__(self, *, on_message: Callable[[mqtt5.PublishPacket], bool], on_puback: Callable[[int, int], None]) -> None:
+        """`on_message`: does it acknowledge the message itself, when it is kept? Else it is acknowledged at once."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._on_message = on_message
@@ -118,9 +119,8 @@ class MqttLink(asyncio.Protocol):
     def _on_packet(self, packet: Packet | Unreadable) -> None:
         match packet:
             case mqtt5.PublishPacket():
-                self._on_message(packet)
-                if packet.qos == mqtt5.QoS.AT_LEAST_ONCE and packet.packet_id is not None:
-                    self._write(mqtt5.PubAckPacket(packet.packet_id))
+                if not self._on_message(packet):
+                    self.acknowledge(packet)
             case mqtt5.PubAckPacket():
                 self._ids.release(packet.packet_id)
                 self._on_puback(packet.packet_id, int(packet.reason_code))
@@ -131,6 +131,11 @@ class MqttLink(asyncio.Protocol):
             case mqtt5.DisconnectPacket():
                 self.too_large = int(packet.reason_code) == PACKET_TOO_LARGE
                 self.cut(f"the broker disconnected: {packet.reason_code.name.lower()}")
+
+    def acknowledge(self, packet: mqtt5.PublishPacket, reason: int = 0) -> None:
+        """Tell the broker that a message is kept, or why it is not taken. Nothing, where it does not wait for that."""
+        if packet.qos == mqtt5.QoS.AT_LEAST_ONCE and packet.packet_id is not None:
+            self._write(mqtt5.PubAckPacket(packet.packet_id, reason_code=mqtt5.PubAckReasonCode(reason)))
 
     def _write(self, packet: Packet) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -193,13 +198,15 @@ class MqttLink(asyncio.Protocol):
         self._ping_due_s = self._loop.time() + self._ping_s
         self._look()
 
-    async def subscribe(self, topic: str) -> None:
-        """Say SUBSCRIBE and wait for the answer. Raises Unavailable."""
-        self._write(mqtt5.SubscribePacket(self._ids.allocate(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+    async def subscribe(self, topic: str, *more: str) -> list[str]:
+        """Say SUBSCRIBE and wait for the answer; which of `more` the broker refused. Raises Unavailable."""
+        filters = [mqtt5.TopicFilter(one, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for one in (topic, *more)]
+        self._write(mqtt5.SubscribePacket(self._ids.allocate(), filters))
         suback = await self._answer(self._suback)
         self._ids.release(suback.packet_id)
         if int(suback.reason_codes[0]) >= 0x80:
             raise Unavailable(f"the broker refused the subscription to {topic}: {suback.reason_codes[0].name.lower()}")
+        return [one for one, code in zip(more, suback.reason_codes[1:], strict=False) if int(code) >= 0x80]
 
     async def _answer(self, answer: asyncio.Future[T]) -> T:
         either: set[asyncio.Future[Any]] = {answer, self.lost}

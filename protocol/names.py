@@ -19,7 +19,7 @@ FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SYSTEM_STREAMS = frozenset({"part_status", "late_readings"})
 """What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them from every device."""
 SYSTEM_PREFIX = "ew_"
-"""Kept for more of that kind."""
+"""Kept for more of that kind, and for what a device notes for itself: a stream of such a name never leaves it."""
 
 RESERVED_FIELDS = frozenset(
     {
@@ -43,6 +43,11 @@ def is_stream(name: str) -> bool:
 def is_reserved(name: str) -> bool:
     """Is a stream's name kept for what the system says of itself?"""
     return name in SYSTEM_STREAMS or name.startswith(SYSTEM_PREFIX)
+
+
+def is_own(name: str) -> bool:
+    """Is it what a device notes for itself? Such a stream of its log is never sent."""
+    return name.startswith(SYSTEM_PREFIX)
 
 
 FIELD_CHARS_MAX = 64

@@ -5,6 +5,7 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
+    ew/v1/<device>/down/<kind>   commands and settings, cloud to device (`edgewake.protocol.downlink`)
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
     ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device may read or write here
 
@@ -19,6 +20,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
+    ew.down *          what devices are to do and to be, and how it ended; key = device|id and device|settings
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
@@ -51,6 +53,7 @@ SEQUENCE: Final = "ew.sequence"
 BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
+DOWN: Final = "ew.down"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
@@ -74,8 +77,8 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
+COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 
@@ -105,6 +108,11 @@ def ack(device: str) -> str:
 def acks(device: str) -> str:
     """MQTT topic of a device's end-to-end acknowledgements, several in a message."""
     return f"{ROOT}/{device}{JOINED_SUFFIX}"
+
+
+def down(device: str, kind: str) -> str:
+    """MQTT topic of what the cloud sends to a device; `+` for the kind: a filter of all kinds."""
+    return f"{ROOT}/{device}/down/{kind}"
 
 
 def status(device: str) -> str:

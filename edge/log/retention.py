@@ -19,6 +19,7 @@ from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import frame_ranges, write_consumer
 from edgewake.edge.log.work import Limits, Work
 from edgewake.edge.uplink.lanes import RANK
+from edgewake.protocol.names import is_own
 
 ALL: Final = 1 << 62
 """After every position."""
@@ -90,9 +91,11 @@ class Retention:
             draft.retained_bytes -= size
 
     def keep_consumer_bytes(self, draft: Draft) -> None:
-        """The oldest of what only consumers need goes; a counted range of positions stays in its place."""
+        """The oldest of what only consumers need goes; a counted range of positions stays in its place. Who reads what the device
+        notes for itself bounds that.
+        """
         while draft.retained_bytes > self._limits.consumer_bytes:
-            found = (self._first_retained(stream) for stream in draft.streams.values())
+            found = (self._first_retained(stream) for stream in draft.streams.values() if not is_own(stream.name))
             oldest = min((row for row in found if row is not None), default=None)
             if oldest is None:
                 return

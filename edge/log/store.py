@@ -56,6 +56,7 @@ from edgewake.edge.log.tables import (
 from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
 from edgewake.edge.uplink.lanes import RANK, Window
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.names import is_own
 
 log = logging.getLogger("edgewake.log")
 
@@ -400,7 +401,8 @@ class LogStore:
 
     def _stays_here(self, stream: StreamState) -> bool:
         """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile with it: both have their numbers."""
-        return stream.name in self._limits.local and stream.framed == stream.last
+        is_local = is_own(stream.name) or stream.name in self._limits.local
+        return is_local and stream.framed == stream.last
 
     # frame
 

@@ -19,6 +19,7 @@ import orjson
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import EventLog
@@ -50,12 +51,22 @@ class Uplink:
     """Sends until `drain` is called. `status` gives what the periodic status says."""
 
     def __init__(
-        self, config: AgentConfig, events: EventLog, *, clock: Clock, rng: random.Random, status: Callable[[], DeviceStatus]
+        self,
+        config: AgentConfig,
+        events: EventLog,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        status: Callable[[], DeviceStatus],
+        inbox: Inbox | None = None,
     ) -> None:
+        """`inbox` gets what the cloud sends beside its answers."""
         self._config = config
         self._events = events
         self._clock = clock
         self._status = status
+        self._inbox = inbox
+        self._down_topic = topics.down(config.device, "")
         tls_of(config.mqtt)  # a file that cannot be used is said at the start
         self._will_qos = mqtt5.QoS.AT_LEAST_ONCE
         self._goodput = Goodput()
@@ -180,7 +191,7 @@ class Uplink:
 
     async def _open(self) -> MqttLink:
         tls = tls_of(self._config.mqtt)  # read again each time: certificates are renewed while the agent runs
-        link = await connect(self._config.mqtt, tls, lambda: MqttLink(on_message=self._on_message, on_puback=self._on_puback))
+        link = await connect(self._config.mqtt, tls, self._new_link)
         try:
             self.session.move(UplinkEvent.CONNECTED)
             self._connected_at = self._clock.now_ms()
@@ -194,7 +205,9 @@ class Uplink:
             await link.open(self._config.device, self._config.mqtt, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
             self._asks_puback = link.confirms and self._config.uplink.qos == 1
             self._ack_topic = topics.ack(self._config.device) if self._asks_puback else topics.acks(self._config.device)
-            await link.subscribe(self._ack_topic)
+            refused = await link.subscribe(self._ack_topic, *([self._down_topic + "+"] if self._inbox else ()))
+            if refused:
+                log.warning("the broker lets nothing come down: %s", refused, extra={"event": "downlink.not_subscribed"})
             self.session.move(UplinkEvent.SUBSCRIBED)
         except WillRefused:
             self._will_qos = mqtt5.QoS.AT_MOST_ONCE
@@ -203,6 +216,10 @@ class Uplink:
         except BaseException:
             link.cut("not opened")
             raise
+        return link
+
+    def _new_link(self) -> MqttLink:
+        link = MqttLink(on_message=lambda packet: self._on_message(link, packet), on_puback=self._on_puback)
         return link
 
     def _on_counters(self, link: MqttLink, now_s: float, outgoing: Outgoing) -> str | None:
@@ -353,9 +370,16 @@ class Uplink:
                 extra={"event": "uplink.quarantined", "stream": key.stream, "readings": frame.count, "reason": reason.value},
             )  # fmt: skip
 
-    def _on_message(self, packet: mqtt5.PublishPacket) -> None:
-        if packet.topic != self._ack_topic:
-            return
+    def _on_message(self, link: MqttLink, packet: mqtt5.PublishPacket) -> bool:
+        if packet.topic == self._ack_topic:
+            self._on_answers(packet)
+        elif self._inbox is not None and packet.topic.startswith(self._down_topic):
+            kind = packet.topic.removeprefix(self._down_topic)
+            self._inbox.take(kind, packet.payload, packet.message_expiry_interval, lambda reason: link.acknowledge(packet, reason))
+            return True
+        return False
+
+    def _on_answers(self, packet: mqtt5.PublishPacket) -> None:
         try:
             if self._asks_puback:
                 answers = [(key_of(packet.correlation_data), decode_answer(packet.payload))]

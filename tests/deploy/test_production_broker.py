@@ -47,6 +47,8 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
         "ew/v1/dev-b/status",
         "ew/v1/dev-a/ack",
         "ew/v1/dev-b/ack",
+        "ew/v1/dev-a/down/command",
+        "ew/v1/dev-b/down/command",
         "ew/v1/dev-a/up/a/b",
         "other",
         "ew/v1/pub/x",
@@ -71,6 +73,20 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
         wait_until(lambda: bridge.topics, "the bridge hears")
     assert set(device.topics) == {"ew/v1/dev-a/ack"}
     assert bridge.topics == ["ew/v1/dev-b/up/weather"]
+
+
+def test_a_device_reads_its_own_downlink_and_nobody_elses_and_only_bridges_write_it(site: Site) -> None:
+    with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
+        for topic in ("ew/v1/+/down/+", "ew/v1/dev-b/down/command", "$share/x/ew/v1/dev-b/down/+"):
+            device.subscribe(topic)
+        other.subscribe("ew/v1/dev-b/down/+")
+        assert bridge.publish("ew/v1/dev-b/down/command") in TAKEN
+        assert bridge.publish("ew/v1/dev-a/down/settings") in TAKEN
+        wait_until(lambda: other.topics, "the one whom it is for hears it")
+        wait_until(lambda: device.topics, "its own arrives")
+        assert bridge.publish("ew/v1/dev-a/cmd") == NOT_AUTHORISED
+    assert set(device.topics) == {"ew/v1/dev-a/down/settings"}
+    assert set(other.topics) == {"ew/v1/dev-b/down/command"}
 
 
 def test_a_denied_publish_of_an_old_client_reaches_nobody_although_nothing_tells_it(site: Site) -> None:

@@ -1,0 +1,53 @@
+"""What the cloud may do on this device: keys of `[downlink]`. Nothing, unless it is said here; no pushed configuration changes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from edgewake.protocol.config import Config
+from edgewake.protocol.downlink import ARGS_MAX, OUTPUT_CHARS_MAX
+from edgewake.protocol.names import is_field
+
+COMMANDS_MAX: Final = 100
+"""Commands of a device. More are refused."""
+
+
+def _name(name: str) -> str:
+    if not is_field(name):
+        raise ValueError("expected 1-64 of A-Z a-z 0-9 _, no digit first, and no name of the envelope")
+    return name
+
+
+def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
+    if not argv[0].startswith("/"):
+        raise ValueError("expected the program's whole path first")
+    return argv
+
+
+class CommandConfig(Config):
+    """One command that the cloud may call by its name, `[downlink.command.NAME]`."""
+
+    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=64), AfterValidator(_program)]
+    """The program, by its whole path, and its arguments. There is no shell between."""
+    args_max: int = Field(default=0, ge=0, le=ARGS_MAX)
+    """Arguments that the cloud may add behind them; none of them begins with a hyphen, so none is an option."""
+    timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds after which it and what it started is killed. Commands run one after another."""
+    output_bytes_max: int = Field(default=4096, ge=0, le=OUTPUT_CHARS_MAX)
+    """Bytes of its output that are sent; what follows is read and left out."""
+    repeatable: bool = False
+    """May it be run again where the agent ended while it ran? Else that is answered as interrupted."""
+
+
+class DownlinkConfig(Config):
+    """What the cloud may do here."""
+
+    command: Annotated[dict[Annotated[str, AfterValidator(_name)], CommandConfig], Field(max_length=COMMANDS_MAX)] = {}  # noqa: RUF012  (frozen; pydantic copies it)
+    """The commands, by name. All others are refused."""
+    settings: bool = False
+    """May the cloud set the tables `source`, `chain`, `log` and `uplink` of this configuration? Whoever may, reads every file that the
+    agent can read."""
+    health_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds in which the cloud must have acknowledged a frame under new settings; else those before come back."""

@@ -1,0 +1,180 @@
+"""The inbox: what the cloud sends is durable before the broker is told that it came, and done once, whatever happens.
+
+    publish ─ check ─ log (durable) ─ PUBACK        read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
+
+The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is replayed to its consumer after a crash),
+and its consumer's state says what was begun and what is done. `done` and the answer commit together, so an answer is neither lost nor
+given twice. What was begun in an earlier life is given to the handler as interrupted.
+
+The broker keeps no session for the device: the cloud sends what is not answered again, at each birth and now and then, and an id that
+is known here is confirmed and forgotten. At the bound the broker is told `quota exceeded`, and it comes again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from edgewake.edge.downlink.kept import Kept, Now
+from edgewake.edge.downlink.ledger import Ledger, Step
+from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.consumers import Missed
+from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
+from edgewake.protocol import downlink
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.downlink import ANSWERS, Answer
+from edgewake.protocol.errors import Rejected
+
+log = logging.getLogger("edgewake.downlink")
+
+INBOX: Final = "ew_inbox"
+"""The stream of the log that holds what came."""
+CONSUMER: Final = "downlink"
+WAITING_MAX: Final = 100
+"""Messages that are not done. More are not taken; the cloud sends them again."""
+WAITING_BYTES_MAX: Final = 1 << 20
+"""Bytes of them, on disk and in memory."""
+SUCCESS, QUOTA_EXCEEDED, BAD_PAYLOAD = 0x00, 0x97, 0x99
+"""Reason codes of a PUBACK (MQTT 5, section 3.4.2.1)."""
+
+Handler: TypeAlias = Callable[[Kept, bool], Awaitable[Answer | None]]
+"""Does a message; the second argument: it was begun in an earlier life. None: it goes on in the next life, without an answer yet."""
+Check: TypeAlias = Callable[[Kept, bool], Answer | None]
+"""An answer where the message is not to be begun; it is asked before it is called begun, with the same arguments."""
+
+
+class Inbox:
+    """One device's. `take` is called in the event loop by whoever holds the connection."""
+
+    def __init__(self, events: EventLog, clock: Clock, *, boot: str) -> None:
+        self._events = events
+        self._clock = clock
+        self._boot = boot
+        self._stream = events.stream(INBOX)
+        self._ledger = Ledger()
+        self._waiting: dict[str, tuple[int, int]] = {}
+        """Ticket in the log and bytes, by id."""
+        self._consumer: Consumer | None = None
+        self._keeping: set[asyncio.Task[None]] = set()
+        self.counts: Counter[str] = Counter()
+
+    async def open(self) -> Consumer:
+        """Before the first message comes: the log keeps them for a consumer that it knows. Raises LogClosedError, sqlite3.Error."""
+        self._consumer = await self._events.consumer(CONSUMER, [INBOX])
+        self._ledger = _ledger(self._consumer.state)
+        return self._consumer
+
+    def now(self) -> Now:
+        """The clocks."""
+        return Now(max(0, self._clock.now_ms()), self._clock.monotonic_s(), self._boot)
+
+    # in
+
+    def take(self, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
+        """A message came. `acknowledge` is called with a reason code as soon as it is durable, known, or refused."""
+        try:
+            message = downlink.decode(kind, payload)
+            kept = Kept(message.id, kind, payload.decode(), downlink.check_life(expires_s), self.now())
+        except Rejected as error:
+            self.counts["refused"] += 1
+            log.warning("a message of the cloud is refused: %s", error, extra={"event": "downlink.refused", "reason": error.reason.value})
+            acknowledge(BAD_PAYLOAD)
+            return
+        if kept.id in self._waiting:
+            self.counts["repeated"] += 1
+            self._acknowledge_when_kept(self._waiting[kept.id][0], acknowledge)
+            return
+        if self._ledger.step(kept.id) is not None:
+            self.counts["repeated"] += 1
+            acknowledge(SUCCESS)
+            return
+        waiting_bytes = sum(size for _, size in self._waiting.values())
+        if self._consumer is None or len(self._waiting) >= WAITING_MAX or waiting_bytes + len(payload) > WAITING_BYTES_MAX:
+            self._put_off(kept, acknowledge)
+            return
+        try:
+            ticket = self._stream.append(kept.reading())
+        except LogBusyError:
+            self._put_off(kept, acknowledge)
+            return
+        self._waiting[kept.id] = (ticket, len(payload))
+        self.counts["taken"] += 1
+        self._acknowledge_when_kept(ticket, acknowledge)
+
+    def _acknowledge_when_kept(self, ticket: int, acknowledge: Callable[[int], None]) -> None:
+        keeping = asyncio.create_task(self._keep(ticket, acknowledge))
+        self._keeping.add(keeping)
+        keeping.add_done_callback(self._keeping.discard)
+
+    def _put_off(self, kept: Kept, acknowledge: Callable[[int], None]) -> None:
+        self.counts["put_off"] += 1
+        log.warning("too much of the cloud's waits here: %s comes later", kept.id, extra={"event": "downlink.put_off", "id": kept.id})
+        acknowledge(QUOTA_EXCEEDED)
+
+    async def _keep(self, ticket: int, acknowledge: Callable[[int], None]) -> None:
+        try:
+            await self._stream.accepted(ticket)
+        except LogClosedError:
+            return  # not confirmed, so it comes again
+        acknowledge(SUCCESS)
+
+    # out
+
+    async def run(self, check: Check, handle: Handler) -> None:
+        """Do what is here, in its order, until cancelled. Raises LogClosedError, sqlite3.Error, and what the handler raises."""
+        consumer = self._consumer or await self.open()
+        while True:
+            self._ledger = _ledger(consumer.state).joined(self._ledger)
+            try:
+                while True:
+                    await self._work_off(consumer, check, handle)
+            except LogRenewedError:
+                log.warning("the event log was damaged: the inbox goes on with what was saved", extra={"event": "downlink.log_renewed"})
+
+    async def _work_off(self, consumer: Consumer, check: Check, handle: Handler) -> None:
+        chunk = await consumer.read()
+        for item in chunk.items:
+            if isinstance(item, Missed):
+                self.counts["lost"] += item.count
+                log.error("%d messages of the cloud are lost: %s", item.count, item.reason, extra={"event": "downlink.lost"})
+                continue
+            for reading in item.readings:
+                try:
+                    kept = Kept.from_reading(reading)
+                except (KeyError, TypeError, ValueError) as error:
+                    self.counts["lost"] += 1
+                    log.error("a kept message cannot be read: %s", error, extra={"event": "downlink.lost"})
+                    continue
+                await self._once(consumer, kept, check, handle)
+        await consumer.commit(chunk.cursor, state=self._ledger.encode())
+
+    async def _once(self, consumer: Consumer, kept: Kept, check: Check, handle: Handler) -> None:
+        step = self._ledger.step(kept.id)
+        if step is Step.DONE:
+            self._waiting.pop(kept.id, None)
+            return
+        was_begun = step is Step.BEGUN
+        answer = check(kept, was_begun)
+        if answer is None:
+            if not was_begun:
+                self._ledger.begin(kept.id)
+                await consumer.commit({}, state=self._ledger.encode())
+            answer = await handle(kept, was_begun)
+        if answer is None:
+            return
+        self._ledger.end(kept.id)
+        await consumer.commit({}, state=self._ledger.encode(), derived={ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]})
+        self._waiting.pop(kept.id, None)
+        self.counts[answer.state.value] += 1
+        log.info("%s %s: %s", kept.kind, kept.id, answer.state, extra={"event": "downlink.answered", "id": kept.id, "state": answer.state})
+
+
+def _ledger(state: bytes | None) -> Ledger:
+    try:
+        return Ledger.decode(state)
+    except (ValueError, AttributeError):
+        log.error("what was done of the cloud's messages cannot be read", extra={"event": "downlink.no_ledger"})
+        return Ledger()

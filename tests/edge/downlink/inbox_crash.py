@@ -1,0 +1,116 @@
+"""One life of a device's inbox: `python -m tests.edge.downlink.inbox_crash DIR [--kill PLACE NTH] [--hasty | --forgetful]`.
+
+The cloud sends what was not confirmed to the broker, as often as it takes. Each command adds its id to the file `effects`; the one called
+`die` kills the agent after that. The life ends by kill -9 at the n-th passage of a place in the log's writer or in that command, or, when
+all that is here is done, with all answers as JSON on standard output.
+`--hasty` is a control: the broker is told before the log has it. `--forgetful` is the other one: what is begun is not noted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+
+import orjson
+
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
+from edgewake.edge.downlink.downlink import Downlink
+from edgewake.edge.downlink.inbox import CONSUMER, INBOX, Inbox
+from edgewake.edge.downlink.ledger import Ledger, Step
+from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.event_log import EventLog
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.downlink import ANSWERS
+
+N = 12
+DIES = "id-5"
+
+
+class Life:
+    def __init__(self, directory: Path, place: str, nth: int) -> None:
+        self._directory = directory
+        self._place, self._left = place, nth
+        clock = SystemClock()
+        self.events = EventLog(
+            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock, rng=random.Random(1), failpoint=self._pass
+        )  # fmt: skip
+        script = f'echo "$0" >> {directory}/effects'
+        commands = {
+            "note": CommandConfig(argv=("/bin/sh", "-c", script), args_max=1),
+            "die": CommandConfig(argv=("/bin/sh", "-c", f"{script}; kill -9 {os.getpid()}; sleep 100"), args_max=1),
+        }
+        self.inbox = Inbox(self.events, clock, boot="boot")
+        self.downlink = Downlink(DownlinkConfig(command=commands), self.inbox)
+
+    def _pass(self, place: str) -> None:
+        if place == self._place:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    async def run(self) -> list[dict[str, object]]:
+        """Until all is done; the answers of all lives."""
+        check = await self.events.consumer("check", [ANSWERS])
+        found: list[dict[str, object]] = []
+        await self.inbox.open()
+        running = asyncio.create_task(self.downlink.run())
+        for number in range(N):
+            self._send(f"id-{number}")
+            await asyncio.sleep(0.002 * (number % 3))
+        while not self._is_done():
+            await asyncio.sleep(0.005)
+        running.cancel()
+        await asyncio.wait({running})
+        for item in (await asyncio.to_thread(check.poll)).items:
+            assert isinstance(item, Received), item
+            found += [dict(fields) for _, fields in item.readings]
+        await asyncio.to_thread(self.events.close)
+        return found
+
+    def _send(self, key: str) -> None:
+        confirmed = self._directory / "confirmed"
+        if confirmed.exists() and key in confirmed.read_text().split():
+            return
+
+        def acknowledge(reason: int) -> None:
+            assert reason == 0
+            with confirmed.open("a") as file:
+                file.write(key + "\n")
+
+        name = "die" if key == DIES else "note"
+        self.inbox.take("command", orjson.dumps({"id": key, "name": name, "args": [key]}), 3600, acknowledge)
+
+    def _is_done(self) -> bool:
+        store = self.events._writer.store
+        at = store.consumer(CONSUMER)
+        return not self.inbox._waiting and at is not None and at.cursor[INBOX] == store.last(INBOX)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--kill", nargs=2, default=("", "0"), metavar=("PLACE", "NTH"))
+    parser.add_argument("--hasty", action="store_true")
+    parser.add_argument("--forgetful", action="store_true")
+    given = parser.parse_args()
+    if given.hasty:
+        Inbox._acknowledge_when_kept = lambda _self, _ticket, acknowledge: acknowledge(0)  # type: ignore[method-assign]
+    if given.forgetful:
+        encode = Ledger.encode
+        Ledger.encode = lambda self: encode(Ledger({k: s for k, s in self._steps.items() if s is Step.DONE}))  # type: ignore[method-assign]
+    place, nth = given.kill
+
+    async def live() -> list[dict[str, object]]:
+        return await Life(given.directory, place, int(nth)).run()
+
+    print(orjson.dumps(asyncio.run(live())).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""The inbox: kept before it is confirmed, done once, whatever ends the agent; through a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+
+from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
+from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
+from edgewake.edge.downlink.downlink import Downlink
+from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_MAX, Inbox
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.uplink.sender import Uplink
+from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.device import DeviceState, DeviceStatus
+from tests.edge.downlink import inbox_crash
+from tests.edge.downlink.cloud import answered, publish
+from tests.edge.helpers import opened, put
+from tests.edge.peer import Peer
+from tests.services import PATIENCE_S, Mosquitto
+
+ECHO = {"echo": CommandConfig(argv=("/bin/echo",), args_max=1)}
+COMMAND = {"id": "a", "name": "echo", "args": ["hi"]}
+
+
+class Device:
+    """A log, its downlink and its uplink, as the agent has them."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        clock = SystemClock()
+        self.events = EventLog(
+            config.data_dir,
+            config.log,
+            config.uplink,
+            clock=clock,
+            rng=random.Random(1),
+            on_frames=lambda frames: self.uplink.hand_over(frames),
+        )
+        self.inbox = Inbox(self.events, clock, boot="boot")
+        self.downlink = Downlink(config.downlink, self.inbox)
+        status = DeviceStatus(device=config.device, state=DeviceState.ONLINE)
+        self.uplink = Uplink(config, self.events, clock=clock, rng=random.Random(1), status=lambda: status, inbox=self.inbox)
+
+    async def until(self, count: str, least: int) -> None:
+        """Wait for one of the inbox's counts."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.inbox.counts[count] < least:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def device(directory: Path, port: int, name: str, commands: Mapping[str, CommandConfig] = ECHO) -> AsyncIterator[Device]:
+    config = AgentConfig(
+        device=name,
+        data_dir=directory,
+        mqtt=BrokerConfig(port=port),
+        log=LogConfig(reserve_bytes=0, linger_ms=0),
+        uplink=UplinkConfig(backoff_min_s=0.05, backoff_max_s=0.2),
+        downlink=DownlinkConfig(command=dict(commands)),
+    )
+    one = Device(config)
+    await one.inbox.open()
+    sending, doing = asyncio.create_task(one.uplink.run()), asyncio.create_task(one.downlink.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not one.uplink.session.sends:
+                await asyncio.sleep(0.01)
+        yield one
+    finally:
+        doing.cancel()
+        await asyncio.wait({doing})
+        one.uplink.drain()
+        await asyncio.wait_for(sending, 10)
+        await asyncio.to_thread(one.events.close)
+
+
+async def test_a_command_is_kept_done_and_answered_once_however_often_it_comes(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    async with Peer(mosquitto.port) as peer:
+        async with device(tmp_path, mosquitto.port, "down-1") as one:
+            for _ in range(3):
+                publish(peer, "down-1", "command", COMMAND)
+            done = [{"id": "a", "kind": "command", "state": "done", "name": "echo", "exit_code": 0, "output": "hi\n"}]
+            assert await answered(peer, "down-1", 1) == done
+            await one.until("repeated", 2)
+            publish(peer, "down-1", "command", COMMAND)
+            await one.until("repeated", 3)
+            publish(peer, "down-1", "command", {"id": "b", "name": "reboot"})
+            assert [answer["state"] for answer in await answered(peer, "down-1", 2)] == ["done", "refused"]
+        async with device(tmp_path, mosquitto.port, "down-1"):  # the next life knows it, too
+            publish(peer, "down-1", "command", COMMAND)
+            publish(peer, "down-1", "command", {"id": "c", "name": "echo"})
+            assert [answer["id"] for answer in await answered(peer, "down-1", 3)] == ["a", "b", "c"]
+
+
+async def test_hostile_messages_are_refused_and_the_next_one_is_done(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    async with Peer(mosquitto.port) as peer, device(tmp_path, mosquitto.port, "down-2") as one:
+        for payload in (b"", b"\xff" * 70_000, b'{"id":"../x","name":"echo"}'):
+            publish(peer, "down-2", "command", payload)
+        publish(peer, "down-2", "format_disk", COMMAND)
+        publish(peer, "down-2", "command", COMMAND, expires_s=None)
+        publish(peer, "down-2", "command", COMMAND | {"id": "good"})
+        assert [answer["id"] for answer in await answered(peer, "down-2", 1)] == ["good"]
+        assert one.inbox.counts["refused"] == 5
+
+
+async def test_what_waited_behind_a_long_command_for_too_long_is_not_done(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    slow = {"slow": CommandConfig(argv=("/bin/sleep", "2"))}
+    async with Peer(mosquitto.port) as peer, device(tmp_path, mosquitto.port, "down-3", ECHO | slow):
+        publish(peer, "down-3", "command", {"id": "first", "name": "slow"})
+        publish(peer, "down-3", "command", COMMAND, expires_s=1)
+        found = await answered(peer, "down-3", 2)
+        assert [(answer["id"], answer["state"]) for answer in found] == [("first", "done"), ("a", "expired")]
+
+
+async def test_at_the_bound_the_broker_is_told_and_nothing_is_kept(tmp_path: Path) -> None:
+    with opened(tmp_path) as events:
+        inbox, told = Inbox(events, SystemClock(), boot="boot"), list[int]()
+        await inbox.open()
+        for n in range(WAITING_MAX + 1):
+            inbox.take("command", orjson.dumps(COMMAND | {"id": f"i{n}"}), 60, told.append)
+        inbox.take("command", b"{", 60, told.append)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(told) < WAITING_MAX + 2:
+                await asyncio.sleep(0.01)
+        assert Counter(told) == {SUCCESS: WAITING_MAX, QUOTA_EXCEEDED: 1, BAD_PAYLOAD: 1}
+        assert inbox.counts == {"taken": WAITING_MAX, "put_off": 1, "refused": 1}
+
+
+async def test_it_is_confirmed_when_it_is_durable_and_not_before(tmp_path: Path) -> None:
+    reached: list[str] = []
+    confirmed_after: list[list[str]] = []
+    with opened(tmp_path, failpoint=reached.append) as events:
+        inbox = Inbox(events, SystemClock(), boot="boot")
+        await inbox.open()
+        reached.clear()
+        inbox.take("command", orjson.dumps(COMMAND), 60, lambda _reason: confirmed_after.append(list(reached)))
+        async with asyncio.timeout(PATIENCE_S):
+            while not confirmed_after:
+                await asyncio.sleep(0.001)
+    assert "committed" in confirmed_after[0]
+
+
+def test_the_inbox_stays_on_the_device_and_goes_when_it_is_done(tmp_path: Path) -> None:
+    with opened(tmp_path) as events:
+        reader = events.open_consumer("reader", [INBOX])
+        put(events, range(50), INBOX)
+        held = events.status()
+        assert (held.backlog_readings, held.stored_bytes > 0, held.oldest_at) == (0, True, None)
+    with opened(tmp_path, boot="another") as events:  # a new epoch leaves it where it is
+        reader = events.open_consumer("reader", [INBOX])
+        assert events.status().stored_bytes == held.stored_bytes
+        chunk = reader.poll()
+        assert sum(len(item.readings) for item in chunk.items) == 50  # type: ignore[union-attr]
+        reader.submit(chunk.cursor).result(20)
+        assert events.status().stored_bytes == 0
+
+
+# kill -9
+
+KILLS = [("received", 2), ("inserted", 3), ("committed", 4), ("", 0), ("accepted", 3), ("inserted", 6)]
+"""Place and passage; without a place the command `die` ends the life."""
+
+
+def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.edge.downlink.inbox_crash", str(directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def effects(directory: Path) -> Counter[str]:
+    return Counter((directory / "effects").read_text().split())
+
+
+def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(tmp_path: Path) -> None:
+    for place, nth in KILLS:
+        ended = life(tmp_path, *(["--kill", place, str(nth)] if place else []))
+        assert ended.returncode == -signal.SIGKILL, (place, nth, ended.stderr[-2000:])
+    last = life(tmp_path)
+    assert last.returncode == 0, last.stderr[-2000:]
+    found = orjson.loads(last.stdout)
+    assert Counter(answer["id"] for answer in found) == Counter(f"id-{n}" for n in range(inbox_crash.N))
+    states = {answer["id"]: answer["state"] for answer in found}
+    assert states[inbox_crash.DIES] == "interrupted"
+    assert set(states.values()) <= {"done", "interrupted"}
+    ran = effects(tmp_path)
+    assert max(ran.values()) == 1
+    assert ran[inbox_crash.DIES] == 1
+    assert {key for key, state in states.items() if state == "done"} <= ran.keys()
+
+
+def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
+    """The control: what was confirmed before it was durable is gone with the process."""
+    assert life(tmp_path, "--hasty", "--kill", "received", "2").returncode == -signal.SIGKILL
+    for _ in range(2):
+        last = life(tmp_path, "--hasty")
+    assert last.returncode == 0, last.stderr[-2000:]
+    assert len(orjson.loads(last.stdout)) < inbox_crash.N
+
+
+def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> None:
+    """The other control."""
+    for _ in range(2):
+        assert life(tmp_path, "--forgetful").returncode == -signal.SIGKILL
+    assert effects(tmp_path)[inbox_crash.DIES] == 2
