@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test needs quick test-pythons test-faults lint types format bad-weather soak truth bench lock clean
+.PHONY: help demo test behaviour needs quick test-pythons test-faults lint types format bad-weather soak truth bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -18,9 +18,12 @@ help: ## show this list
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
 	@exec $(RUN)edgewake up --data ./data
 
-# Three processes share the test files: services take seconds to start and to end, and waiting costs no core.
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target needs lint types
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint
+	@$(MAKE) --no-print-directory --jobs=2 types behaviour
+
+# Three processes share the test files: services take seconds to start and to end, and waiting costs no core.
+behaviour: $(VENV)/installed-test
 	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python

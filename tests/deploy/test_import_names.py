@@ -48,8 +48,8 @@ def test_ours_works_beside_distributions_that_own_our_folders_names(wheel: Path,
     foreign = [_foreign_wheel(tmp_path, name) for name in FOLDERS]
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
-    for path in [wheel, *foreign] if ours_first else [*foreign, wheel]:
-        subprocess.run([*install, str(path)], check=True, capture_output=True, text=True)
+    for paths in [[wheel], foreign] if ours_first else [foreign, [wheel]]:
+        subprocess.run([*install, *map(str, paths)], check=True, capture_output=True, text=True)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env={"PYTHONPATH": str(site)}, cwd=tmp_path, capture_output=True, text=True, check=False
     )
