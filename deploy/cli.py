@@ -20,6 +20,7 @@ HELP: Final = {
     "tail": "Follow a stream or a query in the terminal.",
     "status": "Show how the whole system is.",
     "query": "Register, check, list and remove continuous queries.",
+    "summary": "Show what a field of a stream held, with bounds.",
     "devices": "List devices, show and forget them.",
     "streams": "List streams and their fields.",
     "dead-letters": "List refused messages, show them, give them back.",
@@ -45,6 +46,7 @@ OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("status", "edgewake.cloud.ops.status_cli:status", GROUP),
+    metadata.EntryPoint("summary", "edgewake.cloud.ops.summary_cli:summary", GROUP),
     *(
         metadata.EntryPoint(name, f"edgewake.cloud.ops.listing_cli:{name.replace('-', '_')}", GROUP)
         for name in ("devices", "streams", "dead-letters", "leases", "ack")

@@ -165,6 +165,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
         "ops": {
             "host": "127.0.0.1",
             "port": ports.ops,
+            "data_dir": str(plan.data / "ops"),
             "key_file": str(plan.ops_key_file),
             "access_urls": accesses,
             "kafka": kafka,

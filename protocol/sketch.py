@@ -145,7 +145,10 @@ _NUMBERS: Final = struct.Struct("<6d")
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Exact figures of numbers, merged without loss of precision (Chan, Golub, LeVeque 1979: pairwise mean and squared differences)."""
+    """Exact figures of numbers, merged without loss of precision (Chan, Golub, LeVeque 1979: pairwise mean and squared differences).
+
+    What no double can hold (a sum past 1.8e308) is not finite here, and null where people see it; min and max are finite always.
+    """
 
     count: int = 0
     mean: float = 0.0
@@ -160,16 +163,16 @@ class Numbers:
         """The figures of a few values."""
         if not values:
             return cls()
-        total = math.fsum(values)
+        total = _total(values)
         mean = total / len(values)
         least, most = min(values), max(values)
         mean = min(max(mean, least), most)
-        return cls(len(values), mean, math.fsum((value - mean) ** 2 for value in values), total, least, most)
+        return cls(len(values), mean, _total([(value - mean) * (value - mean) for value in values]), total, least, most)
 
     @property
     def variance(self) -> float | None:
-        """Of the values themselves (population), None without any."""
-        return self.squares / self.count if self.count else None
+        """Of the values themselves (population), None without any, or where no double holds it."""
+        return self.squares / self.count if self.count and math.isfinite(self.squares) else None
 
     def merge(self, other: Numbers) -> Numbers:
         """Both together."""
@@ -178,7 +181,9 @@ class Numbers:
         count = self.count + other.count
         gap = other.mean - self.mean
         least, most = min(self.min, other.min), max(self.max, other.max)
-        mean = min(max(self.mean + gap * (other.count / count), least), most)  # rounding may leave the range
+        mean = self.mean + gap * (other.count / count)
+        if math.isfinite(mean):
+            mean = min(max(mean, least), most)  # rounding may leave the range
         squares = self.squares + other.squares + gap * gap * self.count * (other.count / count)
         return Numbers(count, mean, squares, self.sum + other.sum, least, most)
 
@@ -196,6 +201,13 @@ class Numbers:
             raise Rejected(RejectReason.SHAPE, f"numbers: count {count}")
         if not count:
             return cls()
-        if not all(map(math.isfinite, (mean, squares, total, least, most))) or squares < 0 or not least <= mean <= most:
-            raise Rejected(RejectReason.SHAPE, "numbers: expected finite figures, min <= mean <= max, no negative squares")
+        if not (math.isfinite(least) and math.isfinite(most)) or squares < 0 or mean < least or mean > most or least > most:
+            raise Rejected(RejectReason.SHAPE, "numbers: expected finite min <= mean <= max, no negative squares")
         return cls(int(count), mean, squares, total, least, most)
+
+
+def _total(values: list[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # past what a double holds
+        return math.nan

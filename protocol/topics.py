@@ -25,7 +25,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
-    ew.sketches *      minute summaries, key = stream|field|minute
+    ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
     ew.installation.<name>  empty: the installation that this Kafka serves
@@ -58,7 +58,13 @@ QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 LANES: Final = "ew.lanes"
-SKETCHES: Final = "ew.sketches"
+SUMMARIES_PREFIX: Final = "ew.summaries."
+MINUTES: Final = f"{SUMMARIES_PREFIX}minute"
+HOURS: Final = f"{SUMMARIES_PREFIX}hour"
+DAYS: Final = f"{SUMMARIES_PREFIX}day"
+SUMMARIES: Final = (MINUTES, HOURS, DAYS)
+SUMMARIES_KEPT_MS: Final = {MINUTES: 8 * 86_400_000, HOURS: 400 * 86_400_000, DAYS: 4000 * 86_400_000}
+"""How long a summary is kept after it was written: a week of minutes and a day to spare, a year of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 STREAM_PREFIX: Final = "ew.s."
@@ -77,8 +83,8 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, SKETCHES, LATE})
+COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, *SUMMARIES, LEASES})
+SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, *SUMMARIES, LATE})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 

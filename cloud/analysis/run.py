@@ -149,7 +149,7 @@ class Analysis:
     def _read_tables(self) -> None:
         config = self._config.kafka
         tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.LANES)
-        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SKETCHES])
+        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.MINUTES])
         for reader in self._readers:
             reader.close()
         self._readers = [

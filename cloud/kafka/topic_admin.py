@@ -93,7 +93,10 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
         "min.insync.replicas": str(config.insync),
         "unclean.leader.election.enable": "false",
     }
-    if name in topics.COMPACTED:
+    if name in topics.SUMMARIES:
+        settings |= {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "3600000"}
+        settings |= {"retention.ms": str(topics.SUMMARIES_KEPT_MS[name]), "retention.bytes": "-1"}
+    elif name in topics.COMPACTED:
         settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "600000"}
     elif name == topics.UP:
         settings |= {"retention.ms": str(config.up_retention_hours * 3_600_000), "retention.bytes": "-1"}

@@ -16,6 +16,7 @@ from edgewake.cloud.ops import (
     query_routes,
     repair_routes,
     stream_routes,
+    summary_routes,
     system_routes,
 )
 from edgewake.cloud.ops.auth import Guard
@@ -37,7 +38,7 @@ def make_app(services: Services) -> FastAPI:
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     login.add(app, services.access)
-    for routes in (device_routes, stream_routes, query_routes, repair_routes, letter_routes, ack_routes, system_routes):
+    for routes in (device_routes, stream_routes, query_routes, repair_routes, letter_routes, ack_routes, summary_routes, system_routes):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app
 

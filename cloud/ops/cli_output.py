@@ -19,6 +19,7 @@ TIMES: Final = frozenset(
         "expires_at",
         "last_wake_at",
         "due_at",
+        "start",
         "begin",
         "end",
         "done_to",

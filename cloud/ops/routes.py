@@ -20,6 +20,7 @@ from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.queries import Registry
 from edgewake.cloud.ops.repairs import RepairDesk
+from edgewake.cloud.ops.summary_reads import SummaryReads
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.protocol.clock import Clock
@@ -67,6 +68,7 @@ class Services:
     clock: Clock
     metrics: CollectorRegistry
     ready: asyncio.Event
+    summaries: SummaryReads
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

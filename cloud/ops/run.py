@@ -31,8 +31,10 @@ from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.ops.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.summary_reads import SummaryReads
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import Change, OpsTables, TopicOffsets
+from edgewake.cloud.summaries.follower import Follower
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import Clock, SystemClock
@@ -60,6 +62,8 @@ class OpsConfig(config.Config):
     """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by its owner only; read again on change."""
     access_urls: tuple[str, ...] = ()
     """Addresses of access servers as clients reach them; used to tell clients where a query's results can be read."""
+    data_dir: Path = Path("ops")
+    """The store of summaries, which is made anew from Kafka where it is lost."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -104,6 +108,8 @@ async def run(settings: OpsConfig) -> None:
         access_urls=settings.access_urls,
     )
     editor = CatalogueEditor(writer, tables, clock)
+    store = settings.data_dir / "summaries.db"
+    follower, summaries = Follower(settings.kafka, store, clock, random.Random()), SummaryReads(store)
     access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
@@ -121,11 +127,13 @@ async def run(settings: OpsConfig) -> None:
         clock=clock,
         metrics=metrics,
         ready=reader.ready,
+        summaries=summaries,
     )
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(reader.run(), name="reader"),
+                tasks.create_task(follower.run(), name="summaries"),
                 tasks.create_task(_look(tables, ring, keys, clock), name="look"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
@@ -139,6 +147,7 @@ async def run(settings: OpsConfig) -> None:
     finally:
         await lookup.close()
         await replayer.close()
+        summaries.close()
         writer.close()
 
 

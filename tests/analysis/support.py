@@ -65,9 +65,7 @@ class Feed:
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        topic_admin.ensure_topics(
-            self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES]
-        )
+        topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES])
         self.producer = clients.producer(self.config, "test-feed")
 
     @property

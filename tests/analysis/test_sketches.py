@@ -5,17 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import random
+import statistics
 from collections import Counter
+from typing import Any
 
 import datasketches
 import pyarrow.dataset as ds
+import pytest
 
 from edgewake.cloud.analysis.columns import ITEM_BYTES_MAX
 from edgewake.cloud.analysis.lake import Lake, latest
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.summaries import answers
+from edgewake.cloud.summaries.summary import Record, Summary, merged
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.count_min import CountMin
+from edgewake.protocol.sketch import SketchKind
 from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth
 
 READINGS = 20_000
@@ -68,10 +75,10 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
     finally:
         lane.stop()
 
-    rows = {row.key.decode(): row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name}
-    assert set(rows) == {f"{feed.name}|{field}|{T0 + i * 60_000}" for field in ("speed", "load", "street") for i in range(2)}
+    rows = {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
+    assert set(rows) == {f"{feed.name}|{field}||{T0 + i * 60_000}|" for field in ("speed", "load", "street") for i in range(2)}
     speeds = sorted(reading["speed"] for reading in feed.sent)
-    summaries = [rows[f"{feed.name}|speed|{T0 + i * 60_000}"] for i in range(2)]
+    summaries = [rows[f"{feed.name}|speed||{T0 + i * 60_000}|"] for i in range(2)]
     assert sum(one["count"] for one in summaries) == READINGS
     assert (min(one["min"] for one in summaries), max(one["max"] for one in summaries)) == (speeds[0], speeds[-1])
 
@@ -81,15 +88,41 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
         merged.merge(datasketches.kll_doubles_sketch.deserialize(base64.b64decode(one["kll"])))
     assert abs(union.get_estimate() / len(set(speeds)) - 1) <= 0.03
     assert abs(sum(speed <= merged.get_quantile(0.9) for speed in speeds) / READINGS - 0.9) <= 0.02
-    streets = datasketches.frequent_strings_sketch.deserialize(base64.b64decode(rows[f"{feed.name}|street|{T0}"]["top"]))
+    streets = datasketches.frequent_strings_sketch.deserialize(base64.b64decode(rows[f"{feed.name}|street||{T0}|"]["top"]))
     exact = Counter(reading["street"] for reading in feed.sent if reading["t"] < T0 + 60_000)
     found = streets.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_POSITIVES)
     assert (found[0][0], found[0][1]) == exact.most_common(1)[0]
 
     stored = latest(ds.dataset(lake_dir / "summaries", partitioning="hive").to_table())
     by_place = {(row["field"], row["minute"]): row for row in stored.to_pylist()}
-    assert {place: row["count"] for place, row in by_place.items()} == {(r["field"], r["minute"]): r["count"] for r in rows.values()}
-    assert all(base64.b64encode(by_place[r["field"], r["minute"]]["kll"]).decode() == r["kll"] for r in rows.values())
+    assert {place: row["count"] for place, row in by_place.items()} == {(r["field"], r["start"]): r["count"] for r in rows.values()}
+    assert all(base64.b64encode(by_place[r["field"], r["start"]]["kll"]).decode() == r["kll"] for r in rows.values() if r["count"])
+    assert_summaries_answer_within_their_bounds(rows, feed)
+
+
+def assert_summaries_answer_within_their_bounds(rows: dict[str, Any], feed: Feed) -> None:
+    """Merged over both minutes, against what was sent."""
+
+    def whole(field: str) -> Summary:
+        return merged(Record.decode(json.dumps(row).encode()).summary for row in rows.values() if row["field"] == field)
+
+    speeds, streets = ([reading[field] for reading in feed.sent] for field in ("speed", "street"))
+    speed, street = whole("speed"), whole("street")
+    assert answers.figures(speed).variance == pytest.approx(statistics.pvariance(speeds), rel=1e-9)
+    distinct, few = answers.distinct(speed), answers.distinct(street)
+    assert distinct is not None
+    assert distinct.low <= len(set(speeds)) <= distinct.high
+    assert few is not None
+    assert (few.value, few.confidence) == (len(set(streets)), 1.0), "a few hundred are exact"
+    for text, count in Counter(streets).items():
+        found = answers.occurrences(street, text)
+        assert found is not None
+        assert count <= found.high
+    table = street.sketch(SketchKind.COUNT_MIN)
+    assert table == CountMin.of(streets), "Spark's table is what a device makes"
+    sample = answers.sample(street, 64)
+    assert len(sample) == 64
+    assert set(sample) <= set(streets)
 
 
 def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis, feed: Feed) -> None:
@@ -111,7 +144,7 @@ def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis
     finally:
         lane.stop()
 
-    (summary,) = [row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name]
+    (summary,) = [row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name]
     assert summary["readings"] == 1_202
     assert len(json.dumps(summary)) < 1 << 20
     (row,) = truth(results(feed.config, query.query.name)).values()
@@ -132,7 +165,7 @@ def test_a_device_counts_the_same_items_as_the_cloud(analysis: Analysis, feed: F
         catch_up(lane, feed)
     finally:
         lane.stop()
-    rows = {row.value["field"]: row.value for row in read(feed.config, topics.SKETCHES) if row.value["stream"] == feed.name}
+    rows = {row.value["field"]: row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
     for field, items in (("street", ["a", "b's", "ü"]), ("load", ["1", *(repr(load) for load in loads[1:])])):
         union = datasketches.hll_union(14)
         union.update(datasketches.hll_sketch.deserialize(base64.b64decode(rows[field]["hll"])))

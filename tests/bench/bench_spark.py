@@ -93,7 +93,7 @@ class Bench:
 
     def __init__(self, session: SparkSession, config: AnalysisConfig) -> None:
         self._session, self._config = session, config
-        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SKETCHES])
+        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES])
 
     def seconds(self, stream: str, queries: int, text: str, batches: int = FRAMES // BATCH_FRAMES) -> float:
         """How long the batches after the first take."""

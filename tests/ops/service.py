@@ -31,7 +31,10 @@ def running(bootstrap: str, directory: Path) -> Iterator[Ops]:
     (port,) = free_ports(1)
     key_file, config = directory / "ops.key", directory / "ops.toml"
     key_file.write_text(KEY + "\n")
-    config.write_text(f'port = {port}\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n[kafka]\nbootstrap = "{bootstrap}"\n')
+    config.write_text(
+        f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n'
+        f'[kafka]\nbootstrap = "{bootstrap}"\n'
+    )
     url = f"http://127.0.0.1:{port}"
     with (
         part("ops", config, directory / "ops.log") as process,

@@ -1,0 +1,42 @@
+"""Questions to the store of summaries, in threads: a few at once, a few that wait, one more is answered 503."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from edgewake.cloud.summaries.store import Reads, View
+from edgewake.protocol.errors import Unavailable
+
+AT_ONCE_MAX: Final = 2
+"""Questions that are answered at the same time; each may hold store.BYTES_MAX."""
+WAITING_MAX: Final = 20
+"""Questions under way or waiting for a thread."""
+
+T = TypeVar("T")
+
+
+class SummaryReads:
+    """See the module."""
+
+    def __init__(self, path: Path) -> None:
+        self._reads = Reads(path)
+        self._threads = ThreadPoolExecutor(AT_ONCE_MAX, "ops-summaries")
+        self._room = threading.Semaphore(WAITING_MAX)
+
+    async def run(self, question: Callable[[View], T]) -> T:
+        """Raises what the question raises, and Unavailable."""
+        if not self._room.acquire(blocking=False):
+            raise Unavailable(f"{WAITING_MAX} questions about summaries are under way, no more")
+        future = self._threads.submit(self._reads.with_view, question)
+        # Not when the caller leaves: the thread is busy until the answer is made.
+        future.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Leave; a question under way ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

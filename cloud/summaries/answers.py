@@ -1,0 +1,234 @@
+"""What a summary answers: value, bounds, and with which confidence the truth lies within them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from edgewake.cloud.summaries.sketches import KINDS, read_theta
+from edgewake.cloud.summaries.summary import Summary
+from edgewake.protocol.count_min import CountMin
+from edgewake.protocol.sample import Sample
+from edgewake.protocol.sketch import SketchKind
+
+TWO_DEVIATIONS: Final = 0.9545
+"""Confidence of bounds at two standard errors."""
+KLL_CONFIDENCE: Final = 0.99
+"""Of KLL's rank error, as its authors give it."""
+
+
+class Estimate(BaseModel):
+    """A number that is exact (low = value = high, confidence 1) or lies within its bounds with some confidence."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    seen: int
+    """Readings it was made from: fewer than `readings` where some devices send no such sketch."""
+
+
+class Quantile(Estimate):
+    """The value at a rank."""
+
+    rank: float
+
+
+class Item(Estimate):
+    """How often a text occurred."""
+
+    text: str
+
+
+class Presence(BaseModel):
+    """Did a text occur?"""
+
+    text: str
+    value: bool
+    false_positive: float
+    """Probability that `true` is wrong; `false` never is."""
+
+
+class Figures(BaseModel):
+    """Exact figures; those of numbers are null for other fields, and where no double holds them."""
+
+    readings: int
+    count: int
+    sum: float | None
+    min: float | None
+    max: float | None
+    mean: float | None
+    variance: float | None
+    """Of the values themselves, not of a larger population."""
+
+
+class Operation(StrEnum):
+    """What is made of two sets of values."""
+
+    UNION = "union"
+    INTERSECTION = "intersection"
+    DIFFERENCE = "difference"
+
+
+def figures(summary: Summary) -> Figures:
+    """The exact part."""
+    numbers = summary.numbers
+    if not numbers.count:
+        return Figures(readings=summary.readings, count=0, sum=None, min=None, max=None, mean=None, variance=None)
+    return Figures(
+        readings=summary.readings,
+        count=numbers.count,
+        sum=_finite(numbers.sum),
+        min=numbers.min,
+        max=numbers.max,
+        mean=_finite(numbers.mean),
+        variance=numbers.variance,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def distinct(summary: Summary) -> Estimate | None:
+    """How many different values: exact where the theta sketch still holds all of them, else by the HLL."""
+    theta, hll = summary.sketch(SketchKind.THETA), summary.sketch(SketchKind.HLL)
+    if theta is not None and (
+        hll is None or (not theta.is_estimation_mode() and _seen(summary, SketchKind.THETA) >= _seen(summary, SketchKind.HLL))
+    ):
+        return _of_theta(theta, _seen(summary, SketchKind.THETA))
+    if hll is None:
+        return None
+    bounds = hll.get_lower_bound(2), hll.get_estimate(), hll.get_upper_bound(2)
+    low, value, high = (float(round(one)) for one in bounds)
+    return Estimate(value=value, low=low, high=high, confidence=TWO_DEVIATIONS, seen=_seen(summary, SketchKind.HLL))
+
+
+def _of_theta(theta: Any, seen: int) -> Estimate:
+    if not theta.is_estimation_mode():
+        count = float(theta.num_retained)
+        return Estimate(value=count, low=count, high=count, confidence=1.0, seen=seen)
+    low, value, high = (float(round(one)) for one in (theta.get_lower_bound(2), theta.get_estimate(), theta.get_upper_bound(2)))
+    return Estimate(value=value, low=low, high=high, confidence=TWO_DEVIATIONS, seen=seen)
+
+
+def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate | None:
+    """How many different values there are in both, in one of them, or in `one` alone."""
+    import datasketches
+
+    pair = [summary.sketches.get(SketchKind.THETA) for summary in (one, two)]
+    first, second = pair
+    if first is None or second is None:
+        return None
+    a, b = read_theta(first.data), read_theta(second.data)
+    if operation is Operation.DIFFERENCE:
+        found = datasketches.theta_a_not_b().compute(a, b)
+    else:
+        made = datasketches.theta_union(12) if operation is Operation.UNION else datasketches.theta_intersection()
+        made.update(a)
+        made.update(b)
+        found = made.get_result()
+    return _of_theta(found, first.seen + second.seen)
+
+
+def quantiles(summary: Summary, ranks: Sequence[float]) -> list[Quantile]:
+    """The values at ranks, and those at the ranks that the error makes of them; none of a field without numbers."""
+    kll = summary.sketch(SketchKind.KLL)
+    if kll is None or kll.is_empty():
+        return []
+    error = float(kll.normalized_rank_error(False)) if kll.is_estimation_mode() else 0.0
+    confidence = KLL_CONFIDENCE if error else 1.0
+    found = []
+    for rank in ranks:
+        low, value, high = (_at(kll, at) for at in (rank - error, rank, rank + error))
+        found.append(Quantile(rank=rank, value=value, low=low, high=high, confidence=confidence, seen=int(kll.n)))
+    return found
+
+
+def _at(kll: Any, rank: float) -> float:
+    """The ends are known, though the sketch may no longer hold them."""
+    if rank <= 0:
+        return float(kll.get_min_value())
+    return float(kll.get_max_value() if rank >= 1 else kll.get_quantile(rank, True))
+
+
+def between(summary: Summary, low: float, high: float) -> Estimate | None:
+    """How many readings have low <= value < high."""
+    kll = summary.sketch(SketchKind.KLL)
+    if kll is None or kll.is_empty():
+        return None
+    n = int(kll.n)
+    error = float(kll.normalized_rank_error(True)) * n if kll.is_estimation_mode() else 0.0
+    value = max(0.0, (kll.get_rank(high, False) - kll.get_rank(low, False)) * n)
+    bounds = math.floor(max(0.0, value - error)), math.ceil(min(float(n), value + error))
+    return Estimate(
+        value=float(round(value)), low=float(bounds[0]), high=float(bounds[1]), confidence=KLL_CONFIDENCE if error else 1.0, seen=n
+    )
+
+
+def frequent(summary: Summary, most: int) -> list[Item]:
+    """The most frequent texts, each surely among those that occur more often than the sketch's error; bounds are certain."""
+    import datasketches
+
+    top = summary.sketch(SketchKind.TOP)
+    if top is None:
+        return []
+    seen = _seen(summary, SketchKind.TOP)
+    rows = top.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)[:most]
+    return [
+        Item(text=text, value=float(value), low=float(low), high=float(high), confidence=1.0, seen=seen) for text, value, low, high in rows
+    ]
+
+
+def occurrences(summary: Summary, text: str) -> Item | None:
+    """How often a text occurred: never more than `high`, and rarely less than `low`."""
+    table = summary.sketch(SketchKind.COUNT_MIN)
+    if not isinstance(table, CountMin):
+        return None
+    high = table.count(text)
+    low = max(0, high - table.error)
+    return Item(
+        text=text,
+        value=float(high),
+        low=float(low),
+        high=float(high),
+        confidence=1.0 if not high else table.confidence,
+        seen=table.readings,
+    )
+
+
+def presence(summary: Summary, text: str) -> Presence | None:
+    """Did a text occur?"""
+    table = summary.sketch(SketchKind.COUNT_MIN)
+    if not isinstance(table, CountMin):
+        return None
+    value = table.count(text) > 0
+    return Presence(text=text, value=value, false_positive=table.false_positives if value else 0.0)
+
+
+def inner_product(one: Summary, two: Summary) -> Estimate | None:
+    """Sum over all texts of how often here times how often there: the rows of a join on the value."""
+    a, b = one.sketch(SketchKind.COUNT_MIN), two.sketch(SketchKind.COUNT_MIN)
+    if not isinstance(a, CountMin) or not isinstance(b, CountMin):
+        return None
+    high = a.inner_product(b)
+    error = -(-2 * a.readings * b.readings // min(a.width, b.width))
+    confidence = min(a.confidence, b.confidence)
+    return Estimate(
+        value=float(high), low=float(max(0, high - error)), high=float(high), confidence=confidence, seen=a.readings + b.readings
+    )
+
+
+def sample(summary: Summary, most: int) -> list[str]:
+    """Some readings' texts, each reading as likely as any other."""
+    found = summary.sketch(SketchKind.SAMPLE)
+    return [text for _, text in found.items[:most]] if isinstance(found, Sample) else []
+
+
+def _seen(summary: Summary, kind: SketchKind) -> int:
+    assert kind in KINDS
+    return summary.sketches[kind].seen if kind in summary.sketches else 0

@@ -1,0 +1,217 @@
+"""Summaries in SQLite: what lies on `ew.summaries.*`, by series and time, so that any range is read at once. One writer, many readers.
+
+The topics are the truth: how far they were read stands in the same transaction as what was read, and a file that is lost or of another
+version is filled anew from them. Rows go KEPT_MS of their step after they came. `dirty`: hours and days whose parts changed since they
+were rolled up; until then they are merged when somebody asks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import orjson
+
+from edgewake.cloud.summaries.summary import Record, Series, Sketch, Step, Summary
+from edgewake.protocol import topics
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.sketch import Numbers, SketchKind
+
+VERSION: Final = 1
+KEPT_MS: Final[Mapping[Step, int]] = {step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step}
+"""How long rows are kept after they came, whatever time they are about: as long as on their topics."""
+SERIES_MAX: Final = 20_000
+"""Series that are followed; a row of one more is left out and counted: any device may name new fields."""
+ROWS_MAX: Final = 20_000
+"""Rows that one question may read: a week of minutes has 10,080, and devices add theirs."""
+BYTES_MAX: Final = 128 << 20
+"""Bytes of sketches that one question may read."""
+COVERS: Final = {Step.HOUR: Step.MINUTE, Step.DAY: Step.HOUR}
+"""What a step is rolled up from."""
+LONGER: Final = {Step.MINUTE: (Step.HOUR, Step.DAY), Step.HOUR: (Step.DAY,), Step.DAY: ()}
+"""What changes with a step."""
+_SKETCHES: Final[tuple[SketchKind, ...]] = tuple(kind for kind in SketchKind if kind is not SketchKind.NUMBERS)
+_COLUMNS: Final = ("end", "readings", "numbers", "seen", *(kind.value for kind in _SKETCHES))
+
+_SCHEMA: Final = f"""
+CREATE TABLE series (id INTEGER PRIMARY KEY, stream TEXT, field TEXT, devices TEXT, UNIQUE (stream, field, devices));
+CREATE TABLE summary (series INTEGER, step TEXT, start INTEGER, maker TEXT, at INTEGER,
+    "end" INTEGER, readings INTEGER, numbers BLOB, seen TEXT,
+    {", ".join(f"{kind.value} BLOB" for kind in _SKETCHES)}, PRIMARY KEY (series, step, start, maker));
+CREATE INDEX summary_age ON summary (step, at);
+CREATE TABLE dirty (series INTEGER, step TEXT, start INTEGER, at INTEGER, PRIMARY KEY (series, step, start));
+CREATE TABLE place (topic TEXT, partition INTEGER, next INTEGER, PRIMARY KEY (topic, partition));
+PRAGMA user_version = {VERSION};
+"""
+
+
+T = TypeVar("T")
+
+
+class TooMuch(LocalError):
+    """A question would read more than ROWS_MAX rows or BYTES_MAX bytes."""
+
+
+class Store:
+    """The writer. Not for several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises LocalError where the file cannot be used."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"data_dir: {error}") from error
+        try:
+            self._db = _opened(path)
+        except sqlite3.DatabaseError:
+            for old in path.parent.glob(path.name + "*"):  # damaged or of another version: filled anew from the topics
+                old.unlink()
+            self._db = _opened(path)
+        self._series: dict[Series, int] = {
+            Series(stream, field, devices): number for number, stream, field, devices in self._db.execute("SELECT * FROM series")
+        }
+        self.refused = 0
+        """Rows left out because of SERIES_MAX."""
+
+    def places(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) → the next offset to read."""
+        return {(topic, partition): at for topic, partition, at in self._db.execute("SELECT topic, partition, next FROM place")}
+
+    def keep(self, records: Iterable[tuple[Step, Record]], places: Mapping[tuple[str, int], int], *, now_ms: int) -> None:
+        """Put records in, and how far the topics are read, at once. What they are part of becomes dirty. Raises sqlite3.Error."""
+        with self._db:
+            for step, record in records:
+                self._keep(step, record, now_ms)
+            self._db.executemany("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", [(*place, at) for place, at in places.items()])
+
+    def _keep(self, step: Step, record: Record, now_ms: int) -> None:
+        series = self._id(record.series)
+        if series is None:
+            self.refused += 1
+            return
+        summary = record.summary
+        sketches = [summary.sketches[kind].data if kind in summary.sketches else None for kind in _SKETCHES]
+        seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
+        row = (now_ms, record.end_ms, summary.readings, summary.numbers.encode(), orjson.dumps(seen).decode() if seen else None, *sketches)
+        self._db.execute(
+            f"INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, {', '.join('?' * len(row))})",  # noqa: S608  (only marks)
+            (series, step, record.start_ms, record.maker, *row),
+        )
+        # A roll-up itself leaves its own step clean; what a device made for an hour does not.
+        changed = (step, *LONGER[step]) if record.maker and step in COVERS else LONGER[step]
+        rows = [(series, whole, whole.floor(record.start_ms), now_ms) for whole in changed]
+        self._db.executemany("INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?)", rows)
+
+    def _id(self, series: Series) -> int | None:
+        found = self._series.get(series)
+        if found is None and len(self._series) < SERIES_MAX:
+            row = (series.stream, series.field, series.devices)
+            cursor = self._db.execute("INSERT INTO series (stream, field, devices) VALUES (?, ?, ?)", row)
+            found = self._series[series] = int(cursor.lastrowid or 0)
+        return found
+
+    def due(self, step: Step, *, ended_before_ms: int, changed_before_ms: int, limit: int) -> list[tuple[Series, int]]:
+        """Dirty hours or days that are over, and quiet: (series, start)."""
+        rows = self._db.execute(
+            "SELECT stream, field, devices, start FROM dirty JOIN series ON id = series"
+            " WHERE step = ? AND start < ? AND at < ? ORDER BY start LIMIT ?",
+            (step, ended_before_ms - step.ms, changed_before_ms, limit),
+        ).fetchall()
+        return [(Series(*names), start) for *names, start in rows]
+
+    def clean(self, step: Step, rolled: Iterable[tuple[Series, int]]) -> None:
+        """These are rolled up, and what they are published as is on its way back."""
+        with self._db:
+            marks = [(self._series[series], step, start) for series, start in rolled]
+            self._db.executemany("DELETE FROM dirty WHERE series = ? AND step = ? AND start = ?", marks)
+
+    def prune(self, now_ms: int) -> None:
+        """Drop what is older than it is kept."""
+        with self._db:
+            for step, kept in KEPT_MS.items():
+                self._db.execute("DELETE FROM summary WHERE step = ? AND at < ?", (step, now_ms - kept))
+
+    def close(self) -> None:
+        """Leave."""
+        self._db.close()
+
+
+class Reads:
+    """Questions to the store, each with a connection of its own, so from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def with_view(self, question: Callable[[View], T]) -> T:
+        """Raises what the question raises, and LocalError."""
+        try:
+            db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=5)
+        except sqlite3.OperationalError as error:
+            raise LocalError(f"{self._path}: {error}") from error
+        try:
+            return question(View(db))
+        finally:
+            db.close()
+
+
+class View:
+    """The store as one question sees it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._rows = self._bytes = 0
+
+    def known(self, *, stream: str | None = None, after: str = "", limit: int) -> list[Series]:
+        """Series by name, from behind the key `after` (stream|field|devices), of one stream or of all."""
+        rows = self._db.execute(
+            "SELECT stream, field, devices FROM series WHERE stream || '|' || field || '|' || devices > ? AND stream = coalesce(?, stream)"
+            " ORDER BY stream || '|' || field || '|' || devices LIMIT ?",
+            (after, stream, limit),
+        )
+        return [Series(*row) for row in rows]
+
+    def __contains__(self, series: Series) -> bool:
+        names = (series.stream, series.field, series.devices)
+        return bool(self._db.execute("SELECT 1 FROM series WHERE stream = ? AND field = ? AND devices = ?", names).fetchall())
+
+    def rows(self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Iterable[SketchKind]) -> Iterator[Record]:
+        """Rows whose step begins in the time, with these sketches only: those that are not asked for are not read. Raises TooMuch."""
+        wanted = [kind for kind in _SKETCHES if kind in set(kinds)]
+        columns = "".join(f", {kind.value}" for kind in wanted)
+        cursor = self._db.execute(
+            f'SELECT start, maker, "end", readings, numbers, seen{columns} FROM summary JOIN series ON id = series'  # noqa: S608  (our names)
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ? ORDER BY start, maker",
+            (series.stream, series.field, series.devices, step, start_ms, end_ms),
+        )
+        for start, maker, end, readings, numbers, seen, *found in cursor:
+            self._rows += 1
+            self._bytes += sum(len(data) for data in found if data)
+            if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
+                raise TooMuch(f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less of it")
+            counts = orjson.loads(seen) if seen else {}
+            sketches = {kind: Sketch(counts.get(kind.value, readings), data) for kind, data in zip(wanted, found, strict=True) if data}
+            yield Record(series, start, end, Summary(readings, Numbers.decode(numbers), sketches), maker)
+
+    def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]:
+        """Hours or days whose roll-up is missing or no longer right."""
+        rows = self._db.execute(
+            "SELECT start FROM dirty JOIN series ON id = series WHERE stream = ? AND field = ? AND devices = ? AND step = ?"
+            " AND start >= ? AND start < ?",
+            (series.stream, series.field, series.devices, step, start_ms, end_ms),
+        )
+        return {start for (start,) in rows}
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=5, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the topics again
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version not in (0, VERSION):
+        db.close()
+        raise sqlite3.DatabaseError(f"version {version}")
+    if not version:
+        db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
+    return db

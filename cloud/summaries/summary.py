@@ -1,0 +1,177 @@
+"""A summary: exact figures and sketches of one field over some time, and how it travels on `ew.summaries.*`. Pure.
+
+    key     stream|field|devices|start|maker
+    value   {"stream":…,"field":…,"devices":"","start":ms,"end":ms,"maker":"","readings":n,
+             "count":…,"sum":…,"min":…,"max":…,"mean":…,"variance":…,
+             "hll":base64,"theta":…,"kll":…,"top":…,"count_min":…,"sample":…,"seen":{"kll":n}}
+
+`devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up, `DEVICE|END|KIND` for a device's sketch.
+`readings`: readings that have the field; `count`: those of them that are numbers. `seen`: how many readings a sketch has seen where that is
+not all of them, because some devices did not send one. A text or boolean field has neither numbers nor KLL.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from edgewake.cloud.summaries import sketches
+from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.names import is_field, is_stream
+from edgewake.protocol.sketch import Numbers, SketchKind
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000
+
+
+class Step(StrEnum):
+    """The grains in which summaries are kept, of UTC."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def ms(self) -> int:
+        """Its length."""
+        return _LENGTHS[self]
+
+    def floor(self, at_ms: int) -> int:
+        """Where the one begins in which a time lies."""
+        return at_ms - at_ms % self.ms
+
+    @classmethod
+    def around(cls, start_ms: int, end_ms: int) -> Step:
+        """The finest in one of which the whole time lies."""
+        return next((step for step in cls if step.floor(start_ms) == step.floor(end_ms - 1)), cls.DAY)
+
+
+_LENGTHS: Final = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is summed up."""
+
+    stream: str
+    field: str
+    devices: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Bytes of a kind, and how many readings they have seen."""
+
+    seen: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """See the module."""
+
+    readings: int = 0
+    numbers: Numbers = field(default_factory=Numbers)
+    sketches: Mapping[SketchKind, Sketch] = field(default_factory=dict)
+
+    def sketch(self, kind: SketchKind) -> Any:
+        """The sketch of a kind, None where there is none; raises Rejected."""
+        found = self.sketches.get(kind)
+        return None if found is None else sketches.read(kind, found.data)
+
+
+def merged(parts: Iterable[Summary]) -> Summary:
+    """All together, in any order and grouping; raises Rejected where a sketch cannot be read."""
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    numbers = Numbers()
+    found: dict[SketchKind, list[Sketch]] = {}
+    for part in parts:
+        numbers = numbers.merge(part.numbers)
+        for kind, sketch in part.sketches.items():
+            found.setdefault(kind, []).append(sketch)
+    together = {
+        kind: Sketch(sum(one.seen for one in ones), sketches.merge(kind, [one.data for one in ones])) for kind, ones in found.items()
+    }
+    return Summary(sum(part.readings for part in parts), numbers, together)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A summary as it lies on a topic."""
+
+    series: Series
+    start_ms: int
+    end_ms: int
+    summary: Summary
+    maker: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """See the module."""
+        return f"{self.series.stream}|{self.series.field}|{self.series.devices}|{self.start_ms}|{self.maker}".encode()
+
+    def encode(self) -> bytes:
+        """The value."""
+        series, summary, numbers = self.series, self.summary, self.summary.numbers
+        has = numbers.count > 0
+        body: dict[str, Any] = {
+            "stream": series.stream, "field": series.field, "devices": series.devices,
+            "start": self.start_ms, "end": self.end_ms, "maker": self.maker,
+            "readings": summary.readings, "count": numbers.count,
+            "sum": numbers.sum if has else None, "min": numbers.min if has else None, "max": numbers.max if has else None,
+            "mean": numbers.mean if has else None, "variance": numbers.variance,
+        }  # fmt: skip
+        body |= {kind.value: base64.b64encode(sketch.data).decode() for kind, sketch in summary.sketches.items()}
+        seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
+        return orjson.dumps(body | ({"seen": seen} if seen else {}))
+
+    @classmethod
+    def decode(cls, value: bytes) -> Record:
+        """The reverse; raises Rejected. Sketches are kept as bytes and read when they are merged."""
+        try:
+            return cls._decode(orjson.loads(value))
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+            raise Rejected(RejectReason.SHAPE, f"no summary: {type(error).__name__} {str(error)[:100]}") from error
+
+    @classmethod
+    def _decode(cls, body: Mapping[str, Any]) -> Record:
+        series = Series(body["stream"], body["field"], body["devices"])
+        if not is_stream(series.stream) or not is_field(series.field) or not isinstance(series.devices, str):
+            raise ValueError("no names")
+        start, end, readings = int(body["start"]), int(body["end"]), int(body["readings"])
+        if not 0 <= start < end or readings < 0:
+            raise ValueError("no window")
+        seen = body.get("seen", {})
+        found = {
+            kind: Sketch(int(seen.get(kind.value, readings)), base64.b64decode(body[kind.value], validate=True))
+            for kind in sketches.KINDS
+            if body.get(kind.value)
+        }
+        return cls(series, start, end, Summary(readings, numbers_of(body), found), str(body["maker"]))
+
+
+def numbers_of(body: Mapping[str, Any]) -> Numbers:
+    """The exact figures of a record or of a row of the analysis: count, sum, min, max, variance, and mean where it has one."""
+    count = int(body["count"] or 0)
+    if not count:
+        return Numbers()
+    total, variance = (_or_nan(body[name]) for name in ("sum", "variance"))
+    least, most = float(body["min"]), float(body["max"])
+    mean = total / count if body.get("mean") is None else float(body["mean"])
+    mean = min(max(mean, least), most) if math.isfinite(mean) else math.nan
+    return Numbers.decode(Numbers(count, mean, variance * count, total, least, most).encode())
+
+
+def _or_nan(value: float | None) -> float:
+    """What no double held comes as null from JSON, as NaN or infinite from Spark."""
+    return float(value) if value is not None and math.isfinite(value) else math.nan
