@@ -16,12 +16,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.mode import LogMode
+from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.sources.config import AnySource
+from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.uplink.schedule import Hours
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.downlink import ANSWERS
@@ -33,6 +36,8 @@ READING_BYTES_MAX: Final = 64 * 1024
 """Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
 CHAINS_MAX: Final = 100
 """Chains of an agent: each is a task, a cursor and a state that are written often. More are refused."""
+FALLBACKS_MAX: Final = 8
+"""Brokers that stand in for the first one. Each is tried for up to ten seconds before the next has its turn."""
 QUOTA_WINDOWS_MIN: Final = 2
 """The quota holds at least so many in-flight windows: what is being sent is never what has to go."""
 
@@ -41,6 +46,19 @@ def _device(name: str) -> str:
     if not is_device(name):
         raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first")
     return name
+
+
+class LaneConfig(Config):
+    """What may wait in one lane for its frame."""
+
+    quota_bytes: int | None = Field(default=None, ge=1 << 16)
+    """Bytes of rows that wait, at most; none: only the quota of the whole log."""
+    age_s: float | None = Field(default=None, gt=0)
+    """Seconds after which a reading that still waits is of no use: it goes, and a gap with the reason `age` says so. None: never."""
+    at_quota: AtQuota = AtQuota.DROP_OLDEST
+    """What happens when the lane is full. drop_oldest: the oldest readings make room; drop_newest: what comes is lost until there is room;
+    thin_out: every second commit's readings go, from the oldest on, so that the whole outage stays covered, the older the thinner;
+    stop_source: nothing is taken until there is room, and the source's own policy holds. The first three tell the cloud by gaps."""
 
 
 class LogConfig(Config):
@@ -64,16 +82,27 @@ class LogConfig(Config):
     """Bytes of memory of all readings that wait for their commit, about. A stream may have as much as is still free for the others, so
     one alone has half. At the bound the source's policy holds."""
     quota_bytes: int = Field(default=256 << 20, ge=1 << 20)
-    """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second."""
+    """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second. At the bound the lowest
+    lane that gives up what it has (`at_quota`) goes first."""
     consumer_bytes: int = Field(default=32 << 20, ge=0)
     """Bytes of rows that the cloud has and a local consumer (a processor) has not read yet, beside the quota. At the bound the oldest go,
     and the consumer is told how many it missed."""
-    at_quota: Literal["drop_oldest", "refuse"] = "drop_oldest"
-    """At the quota the oldest readings make room and the cloud is told by a gap (drop_oldest), or no new ones are taken (refuse)."""
     wal_bytes_max: int = Field(default=64 << 20, ge=4 << 20)
     """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
     reserve_bytes: int = Field(default=8 << 20, ge=0)
     """Disk space kept aside, so that sending and deleting go on when the disk is full: twice the usual write-ahead log."""
+    urgent: LaneConfig = LaneConfig()
+    normal: LaneConfig = LaneConfig()
+    bulk: LaneConfig = LaneConfig()
+
+    def linger_s(self) -> dict[Lane, float]:
+        """Seconds that each lane waits for company."""
+        return {Lane.URGENT: self.linger_urgent_ms / 1000, Lane.NORMAL: self.linger_ms / 1000, Lane.BULK: self.linger_bulk_ms / 1000}
+
+    def lane_quotas(self) -> dict[Lane, LaneQuota]:
+        """The lanes' bounds."""
+        by_lane = {Lane.URGENT: self.urgent, Lane.NORMAL: self.normal, Lane.BULK: self.bulk}
+        return {lane: LaneQuota(of.quota_bytes, of.age_s, of.at_quota) for lane, of in by_lane.items()}
 
 
 class UplinkConfig(Config):
@@ -105,8 +134,22 @@ class UplinkConfig(Config):
     """How often the device says how it is."""
     drain_s: float = Field(default=2.0, ge=0, le=60)
     """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent after the next start."""
+    bytes_per_s_max: int | None = Field(default=None, ge=128)
+    """Bytes a second that the readings of all lanes take of the link on average, MQTT included; beyond, they wait. None: all there is."""
+    hours: dict[Lane, tuple[str, ...]] = Field(default_factory=dict)
+    """Hours of the day, UTC, in which a lane sends, e.g. `bulk = ["22:00-06:00"]`; it waits in the log meanwhile. None: always."""
+    home_after_s: float = Field(default=300.0, gt=0)
+    """Connected to a broker of `[[fallback]]`: how often is looked whether `[mqtt]` answers again, to go back to it."""
     one_way_queue_max: int = Field(default=1_000, ge=1)
     """Readings of one_way streams that wait for the connection; the oldest go first, counted."""
+
+    @field_validator("hours")
+    @classmethod
+    def _readable(cls, hours: dict[Lane, tuple[str, ...]]) -> dict[Lane, tuple[str, ...]]:
+        for of in hours.values():
+            for text in of:
+                Hours.parse(text)
+        return hours
 
     @model_validator(mode="after")
     def _ordered(self) -> UplinkConfig:
@@ -123,6 +166,7 @@ class AgentConfig(Config):
     data_dir: Path
     """Directory of the event log, mode 0700; one agent at a time."""
     mqtt: BrokerConfig = BrokerConfig()
+    fallback: Annotated[tuple[BrokerConfig, ...], Field(max_length=FALLBACKS_MAX)] = ()
     log: LogConfig = LogConfig()
     uplink: UplinkConfig = UplinkConfig()
     downlink: DownlinkConfig = DownlinkConfig()

@@ -25,7 +25,7 @@ class Batching:
     """Learns from the commits how many readings come. `linger_s`: the longest wait of each lane."""
 
     def __init__(self, linger_s: Mapping[Lane, float]) -> None:
-        self._linger_s = linger_s
+        self.linger_s = linger_s
         self._rate = 0.0
         self._last_s: float | None = None
 
@@ -42,5 +42,5 @@ class Batching:
         return min((since_s + self._longest_s(lane) for lane, since_s in waiting_since.items()), default=now_s) - now_s
 
     def _longest_s(self, lane: Lane) -> float:
-        linger_s = self._linger_s[lane]
+        linger_s = self.linger_s[lane]
         return linger_s if self._rate * linger_s >= COMPANY else min(linger_s, LONE_S)

@@ -175,7 +175,7 @@ class Consumer:
                 durable = self.submit(cursor, state=state, derived=derived)
                 break
             except LogBusyError:
-                await self._events.until(lambda: self._writer.has_room_for(derived or ()))
+                await self._events.until(lambda: self._writer.has_room_for(*(derived or ())))
         if wait:
             await asyncio.wrap_future(durable)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.log.codec import Reading, checksum, readings_of
+from edgewake.edge.log.schema import sound_gap
 from edgewake.edge.log.streams import StreamState
 
 LAGGED: Final = "lagged"
@@ -172,7 +173,8 @@ def _missing(db: sqlite3.Connection, stream: StreamState, first: int, last: int)
     """A hole, part by part with its reason. Where nobody gave anything up, the disk lost it."""
     query = "SELECT first, count, reason FROM gaps WHERE stream = ? AND first <= ? AND first + count > ? ORDER BY first"
     given_up = db.execute(query, (stream.id, last, first)).fetchall() if first <= last else []
-    for begins, count, reason in given_up:
+    for begins, *gap in given_up:
+        count, reason = sound_gap(*gap)
         if begins > first:
             yield Missed(stream.name, first, begins - first, CORRUPT)
         first = max(first, begins)

@@ -24,6 +24,8 @@ class Draft:
     """Of batches that are in frames."""
     retained_bytes: int
     """Of batches that the cloud has and a consumer has not."""
+    waiting: dict[str, int]
+    """Of batches that wait for their frame, by stream."""
     counters: dict[str, int]
     consumers: dict[str, ConsumerState]
     frames: list[OutFrame] = field(default_factory=list)
@@ -36,12 +38,22 @@ class Draft:
             streams=dict(self.streams),
             outstanding=dict(self.outstanding),
             unsent=deque(self.unsent),
+            waiting=dict(self.waiting),
             counters=dict(self.counters),
             consumers=dict(self.consumers),
             frames=[],
             dropped=0,
             change=Change(),
         )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of all streams."""
+        return sum(self.waiting.values())
+
+    def wait_more(self, stream: str, size: int) -> None:
+        """So many more bytes of a stream wait for their frame."""
+        self.waiting[stream] = self.waiting.get(stream, 0) + size
 
     def add(self, name: str, count: int) -> None:
         self.counters[name] = self.counters.get(name, 0) + count

@@ -74,6 +74,7 @@ class StreamLog:
     def __init__(self, events: EventLog, writer: LogWriter, name: str) -> None:
         self._events = events
         self._writer = writer
+        self._name = name
         self._queue = writer.queue(name)
         self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
@@ -115,7 +116,7 @@ class StreamLog:
 
     async def room(self) -> None:
         """Wait until the queue has room. Raises LogClosedError."""
-        await self._events.until(lambda: self._writer.has_room(self._queue))
+        await self._events.until(lambda: self._writer.has_room_for(self._name))
 
     def wait_accepted(self, ticket: int, *, timeout_s: float) -> bool:
         """`accepted` for threads that are not asyncio's; False after the time."""
@@ -171,6 +172,7 @@ class EventLog:
             window_bytes=uplink.inflight_bytes_max,
             lanes=self._lanes,
             local=local,
+            lane_quotas=config.lane_quotas(),
         )
 
         def epoch_after(previous: int, now_ms: int) -> int:
@@ -200,6 +202,7 @@ class EventLog:
                 config,
                 clock,
                 self.lane,
+                readings_max=uplink.frame_readings_max,
                 on_done=self._done,
                 on_failure=self._failed,
                 on_received=self._received,
@@ -275,9 +278,13 @@ class EventLog:
         """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""
         self._writer.set_sending(False)
 
-    def pause(self, streams: frozenset[str]) -> None:
-        """The cloud asked these streams, and no others, to wait: what comes in of them waits unframed, and the others have the window."""
-        self._writer.set_paused(streams)
+    def pause(self, streams: frozenset[str], lanes: frozenset[Lane] = frozenset()) -> None:
+        """These streams and lanes, and no others, have to wait: what comes in of them waits unframed, and the others have the window."""
+        self._writer.set_paused(streams, lanes)
+
+    def hurry(self) -> None:
+        """The agent stops: no frame waits for company any more."""
+        self._writer.hurry()
 
     def free(self, key: FrameKey, rejected: RejectReason | None = None) -> None:
         """The cloud has this frame, or refused it for ever."""
@@ -394,7 +401,7 @@ def _registration(name: str, streams: Sequence[str], at_end: bool) -> Callable[[
 def _quota_bytes(config: LogConfig) -> int:
     if not config.mode.flags.is_durable:
         return min(config.quota_bytes, config.queue_bytes_max)  # it is memory
-    return config.quota_bytes if config.at_quota == "drop_oldest" else 1 << 62
+    return config.quota_bytes
 
 
 def _end_durable_log(directory: Path) -> None:

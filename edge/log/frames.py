@@ -5,12 +5,13 @@ transaction.
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 from edgewake.edge.log.codec import FrameColumns, checksum, cut, gap_payload
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.retention import ALL, Retention
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
-from edgewake.edge.log.schema import NO_BATCHES
+from edgewake.edge.log.schema import NO_BATCHES, sound_gap
 from edgewake.edge.log.sidecar import Boundary
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import write_frame
@@ -67,9 +68,11 @@ class LogFrames:
                 break
             accepted_at = accepted_at or at
             draft.framed_bytes += len(batch.body) + ROW_BYTES
-        draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
+            draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
+        after = draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
         payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
-        out = OutFrame(FrameKey(stream.name, span.epoch, frame), payload, content_type, columns.count, None)
+        key, is_backlog = FrameKey(stream.name, span.epoch, frame), after.framed < after.last
+        out = OutFrame(key, payload, content_type, columns.count, None, is_backlog)
         return self._put(draft, stream, out, (seq, columns.count, first), accepted_at)
 
     def _cut_first(self, draft: Draft, stream: StreamState, first: int, last: int, frame_bytes: int) -> None:
@@ -82,13 +85,14 @@ class LogFrames:
         _, accepted_at, batch = next(self._rows.sound_batches(stream, first, last))
         self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
         draft.stored_bytes -= len(batch.body) + ROW_BYTES
+        draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
         self._rows.insert_batches(draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at)
 
     def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int) -> Gap | None:
         """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
         given_up = self._db.execute("SELECT count, reason FROM gaps WHERE stream = ? AND first = ?", (stream.id, first)).fetchone()
         if given_up is not None:
-            count, reason = given_up
+            count, reason = sound_gap(*given_up)
             if first + count - 1 > last:  # what is beyond belongs to another epoch
                 self._db.execute("UPDATE gaps SET count = ? WHERE stream = ? AND first = ?", (last + 1 - first, stream.id, first))
                 self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream.id, last + 1, first + count - 1 - last, reason))
@@ -102,8 +106,9 @@ class LogFrames:
             return None
         damaged = "FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
         where = (stream.id, first, first + count - 1)
-        size = self._db.execute(f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", where)
-        draft.stored_bytes -= size.fetchone()[0]
+        size = self._db.execute(f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) {damaged}", where).fetchone()[0]
+        draft.stored_bytes -= size
+        draft.wait_more(stream.name, -size)
         self._db.execute(f"DELETE {damaged}", where)
         self._rows.give_up(stream.id, first, count, "corrupt", after=first)
         draft.add("lost_corrupt", count)
@@ -127,7 +132,7 @@ class LogFrames:
 
     def reload(self, draft: Draft, key: FrameKey) -> None:
         """A frame of an earlier life: the same bytes, or a gap of its number where they are damaged."""
-        out = self.frame_out(draft, key)
+        out = replace(self.frame_out(draft, key), is_backlog=True)
         draft.frames.append(out)
         draft.outstanding[key] = len(out.payload)
 

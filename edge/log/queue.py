@@ -54,6 +54,8 @@ class Queues:
         self._bytes_max = bytes_max
         self._by_stream: dict[str, Queue] = {}
         self.size = 0
+        self.stopped: frozenset[Lane] = frozenset()
+        """Lanes that take no more: what is in their queues is still committed."""
 
     def of(self, stream: str, lane: Lane) -> Queue:
         """A stream's queue, made at first use."""
@@ -64,7 +66,7 @@ class Queues:
         free = self._bytes_max - self.size
         if queue.bytes_max is not None:
             free = min(free, queue.bytes_max)
-        return len(queue.pending) < self._readings_max and queue.size <= free
+        return len(queue.pending) < self._readings_max and queue.size <= free and queue.lane not in self.stopped
 
     def add(self, queue: Queue, readings: Iterable[Reading]) -> None:
         """At the end."""

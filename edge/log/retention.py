@@ -1,24 +1,25 @@
 """What of the batches may go: what the cloud has and every consumer has passed, and at the bounds the oldest.
 
 Three parts, each of them counted: what waits for its frame, what is in a frame that the cloud has not acknowledged, and what only consumers
-still need. The first two have the quota, the third `log.consumer_bytes`. Inside the caller's transaction.
+still need. The first two have the quotas (decided in `quota`), the third `log.consumer_bytes`. Inside the caller's transaction.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from edgewake.edge.log.codec import Reading, batches
 from edgewake.edge.log.consumers import LAGGED, ConsumerState, outside, passed_by_all
 from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.quota import FULL, TOO_OLD, AtQuota, Kept, Quotas, Thinning, in_lanes
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import frame_ranges, write_consumer
 from edgewake.edge.log.work import Limits, Work
-from edgewake.edge.uplink.lanes import RANK
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.names import is_own
 
 ALL: Final = 1 << 62
@@ -32,6 +33,9 @@ class Retention:
         self._db = db
         self._rows = rows
         self._limits = limits
+        self.quotas = Quotas(limits.quota_bytes, limits.lane_quotas)
+        self._thinnings: dict[str, Thinning] = {}
+        """By stream; forgotten at a restart, when it begins anew."""
 
     def free_batches(self, draft: Draft, stream: StreamState, first: int, last: int) -> None:
         """The cloud has these positions; what every consumer has passed of them goes."""
@@ -51,6 +55,7 @@ class Retention:
             found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
             self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, accepted_at)
             draft.retained_bytes += draft.stored_bytes - before
+            draft.wait_more(stream.name, before - draft.stored_bytes)
         draft.streams[stream.name] = stream.kept_here(last)
 
     def take_consumers(self, draft: Draft, work: Work, commit: int) -> None:
@@ -115,23 +120,90 @@ class Retention:
                 return row
         return None
 
-    def keep_quota(self, draft: Draft) -> None:
-        """The oldest batches of the lowest lane go first; a counted range of positions stays in their place."""
-        while draft.stored_bytes - draft.retained_bytes > self._limits.quota_bytes:
-            firsts = ((-RANK[self._limits.lane(name)], self._first_batch(stream)) for name, stream in draft.streams.items())
-            _, oldest = min(((rank, first) for rank, first in firsts if first is not None), default=(0, None))
-            if oldest is None:
-                return  # only frames are left, and the window bounds them
-            _, stream_id, first, count, size = oldest
-            self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream_id, first))
-            self._rows.give_up(stream_id, first, count, "quota", after=next(s.framed for s in draft.streams.values() if s.id == stream_id))
-            draft.stored_bytes -= size + ROW_BYTES
-            draft.add("lost_quota", count)
-            draft.dropped += count
+    def keep_quotas(self, draft: Draft, now_ms: int) -> None:
+        """What a lane or the log has too much of goes; a counted range of positions stays in its place."""
+        for lane in Lane:
+            if (age_s := self.quotas.of(lane).age_s) is not None:
+                self._drop_older(draft, lane, now_ms - int(1000 * age_s))
+        while (found := self.excess(draft)) is not None:
+            lane, size = found
+            give_up = self._thin_out if self.quotas.of(lane).policy is AtQuota.THIN_OUT else self._drop_oldest
+            if not give_up(draft, lane, size):
+                return
 
-    def _first_batch(self, stream: StreamState) -> tuple[int, int, int, int, int] | None:
-        query = (
-            "SELECT commit_number, stream, first, count, length(body) FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT 1"
-        )
-        found: tuple[int, int, int, int, int] | None = self._db.execute(query, (stream.id, stream.framed)).fetchone()
-        return found
+    def excess(self, draft: Draft) -> tuple[Lane, int] | None:
+        """See `Quotas.excess`."""
+        return self.quotas.excess(self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
+
+    def waiting(self, draft: Draft) -> dict[Lane, int]:
+        """Bytes that wait for their frame, by lane."""
+        return in_lanes(draft.waiting, ((name, self._limits.lane(name)) for name in draft.streams))
+
+    def is_full(self, draft: Draft, stream: str) -> bool:
+        """Does the stream's lane take no more?"""
+        return self.quotas.is_full(self._limits.lane(stream), self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
+
+    def stopped_lanes(self, draft: Draft) -> frozenset[Lane]:
+        """Lanes whose sources must wait."""
+        return self.quotas.stopped(self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
+
+    def _in_lane(self, draft: Draft, lane: Lane) -> list[StreamState]:
+        return [stream for name, stream in draft.streams.items() if self._limits.lane(name) is lane]
+
+    def _drop_older(self, draft: Draft, lane: Lane, before_ms: int) -> None:
+        for stream in self._in_lane(draft, lane):
+            while (row := self._next_batches(stream, stream.framed, 1)) and row[0].accepted_at < before_ms:
+                self._give_up(draft, stream, row[0], TOO_OLD)
+
+    def _drop_oldest(self, draft: Draft, lane: Lane, size: int) -> bool:
+        """So many bytes of the lane, those of the oldest commits; False where there is nothing."""
+        before = draft.waiting_bytes
+        while before - draft.waiting_bytes < size:
+            found = ((stream, self._next_batches(stream, stream.framed, 1)) for stream in self._in_lane(draft, lane))
+            oldest = min(((rows[0].commit, stream.id, stream, rows[0]) for stream, rows in found if rows), default=None)
+            if oldest is None:
+                break  # only frames are left, and the window bounds them
+            self._give_up(draft, oldest[2], oldest[3], FULL)
+        return before > draft.waiting_bytes
+
+    def _thin_out(self, draft: Draft, lane: Lane, size: int) -> bool:
+        """So many bytes of the stream that has most; False where there is nothing."""
+        stream = max(self._in_lane(draft, lane), key=lambda each: draft.waiting.get(each.name, 0))
+        before = draft.waiting_bytes
+        last = self._next_batches(stream, stream.framed, 3)
+        if len(last) < 3:
+            return self._drop_oldest(draft, lane, size)
+        while (left := size - before + draft.waiting_bytes) > 0 and len(last) == 3:
+            thinning = self._thinnings.get(stream.name, Thinning(hole_max=last[0].count))
+            begins = max(stream.framed + 1, thinning.stands_at)
+            query = "SELECT first, count, length(body) FROM batches WHERE stream = ? AND first >= ? ORDER BY first"
+            kept = (Kept(first, count, length + ROW_BYTES) for first, count, length in self._db.execute(query, (stream.id, begins)))
+            gone, self._thinnings[stream.name] = thinning.go_on(kept, left)
+            for batch in gone:
+                self._give_up(draft, stream, batch, FULL)
+            last = self._next_batches(stream, stream.framed, 3)
+        return True
+
+    def _give_up(self, draft: Draft, stream: StreamState, row: _Row | Kept, reason: str) -> None:
+        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream.id, row.first))
+        self._rows.give_up(stream.id, row.first, row.count, reason, after=stream.framed)
+        draft.stored_bytes -= row.size
+        draft.wait_more(stream.name, -row.size)
+        draft.add(f"lost_{reason}", row.count)
+        draft.dropped += row.count
+
+    def _next_batches(self, stream: StreamState, after: int, limit: int) -> list[_Row]:
+        columns = f"commit_number, first, count, length(body) + {ROW_BYTES}, accepted_at"
+        query = f"SELECT {columns} FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"  # noqa: S608
+        return [_Row(*row) for row in self._db.execute(query, (stream.id, after, limit))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A batch, for the quota."""
+
+    commit: int
+    first: int
+    count: int
+    size: int
+    accepted_at: int

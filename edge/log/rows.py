@@ -42,11 +42,17 @@ class LogRows:
             rows.append((stream.id, first, batch.count, commit, accepted_at, crc, batch.body))
             first += batch.count
             draft.stored_bytes += len(batch.body) + ROW_BYTES
+            draft.wait_more(stream.name, len(batch.body) + ROW_BYTES)
         self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return first - 1
 
     def give_up(self, stream_id: int, first: int, count: int, reason: str, *, after: int = 0) -> None:
-        """A gap from `first`, joined to the one before it where that begins after position `after`: what is framed keeps its boundary."""
+        """A gap from `first`, joined to the one behind it, and to the one before it where that begins after position `after`.
+
+        What is framed keeps its boundary.
+        """
+        behind = "DELETE FROM gaps WHERE stream = ? AND first = ? AND reason = ? RETURNING count"
+        count += sum(more for (more,) in self._db.execute(behind, (stream_id, first + count, reason)).fetchall())
         before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first > ? AND first + count = ? AND reason = ?"
         if not self._db.execute(before, (count, stream_id, after, first, reason)).rowcount:
             self._db.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)", (stream_id, first, count, reason))

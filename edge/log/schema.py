@@ -25,6 +25,7 @@ from typing import Final
 
 from edgewake.edge.log.codec import checksum
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.frame import GAP_REASON_CHARS_MAX
 
 LOG_NAME: Final = "events.db"
 PAGE_BYTES: Final = 1024
@@ -178,6 +179,13 @@ def migrate(db: sqlite3.Connection) -> None:
             else:
                 step(db)
             db.execute(f"PRAGMA user_version = {number + 1}")
+
+
+def sound_gap(count: object, reason: object) -> tuple[int, str]:
+    """A row of `gaps`, which has no CRC; raises LogDamagedError where a page of another table stands in its place."""
+    if type(count) is not int or count < 1 or not isinstance(reason, str) or len(reason) > GAP_REASON_CHARS_MAX:
+        raise LogDamagedError(f"{reason!r}, {count!r} is no gap")
+    return count, reason
 
 
 @contextlib.contextmanager

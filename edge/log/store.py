@@ -20,6 +20,7 @@ from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
 from edgewake.edge.log.frames import LogFrames
+from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.retention import Retention
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.salvage import (
@@ -54,12 +55,16 @@ from edgewake.edge.log.tables import (
     write_stream,
 )
 from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
-from edgewake.edge.uplink.lanes import RANK, Window
+from edgewake.edge.uplink.lanes import RANK, Lane, Window
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_own
 
 log = logging.getLogger("edgewake.log")
 
+GIVE_BACK_FROM_BYTES: Final = 16 << 20
+"""Free bytes that the file keeps for the next readings; only what is beyond goes back to the file system."""
+GIVE_BACK_BYTES: Final = 4 << 20
+"""Given back at a time: some milliseconds."""
 SALVAGE_PAGES: Final = 1024
 """Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long behind it."""
 
@@ -157,7 +162,7 @@ class LogStore:
         names = {stream.id: stream.name for stream in streams.values()}
         frames = [FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)]
         unsent = deque(sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id)))
-        draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {consumer.name: consumer for consumer in read_consumers(db)})
+        draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {}, {consumer.name: consumer for consumer in read_consumers(db)})
         draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
         if not self.is_salvaging:
             self._forget_what_nobody_needs(draft)
@@ -167,6 +172,7 @@ class LogStore:
         for stream in streams.values():
             framed = sum(self._rows.batch_bytes(stream.id, first, last) for first, last in frame_ranges(db, stream.id))
             draft.framed_bytes += framed
+            draft.waiting[stream.name] = self._rows.batch_bytes(stream.id, stream.framed + 1, stream.last)
             draft.retained_bytes += self._rows.batch_bytes(stream.id, 0, stream.framed) - framed
         return draft
 
@@ -248,13 +254,13 @@ class LogStore:
         """Bytes that count for the quota."""
         return self._state.stored_bytes
 
-    def can_frame(self, paused: frozenset[str] = frozenset()) -> bool:
-        """Is there a stream that waits for a frame and may have one more in flight?"""
+    def can_frame(self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()) -> bool:
+        """Is there a stream that waits for a frame, not for company, and may have one more in flight?"""
         if self.is_salvaging:
             return False
         state = self._state
         window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
-        formable = {name for name in self._unframed(state, paused) if self._may_form(state, state.streams[name], in_flight)}
+        formable = {name for name in self._unframed(state, paused | filling) if self._may_form(state, state.streams[name], in_flight)}
         return any(map(window.admits, formable | self._unsent(state, paused)))
 
     def admits_any(self, streams: Sequence[str], paused: frozenset[str] = frozenset()) -> bool:
@@ -267,9 +273,18 @@ class LogStore:
         return bool(self._unsent(self._state, paused) or self._unframed(self._state, paused))
 
     @property
-    def waiting_bytes(self) -> int:
-        """Of them, what waits for the cloud: the quota's."""
-        return self._state.stored_bytes - self._state.retained_bytes
+    def stopped_lanes(self) -> frozenset[Lane]:
+        """Lanes that are full and whose sources must wait."""
+        return self._retention.stopped_lanes(self._state)
+
+    def unframed(self, stream: str) -> int:
+        """Readings of a stream that wait for their frame."""
+        found = self._state.streams.get(stream)
+        return found.last - found.framed if found else 0
+
+    def streams_of(self, lanes: frozenset[Lane]) -> frozenset[str]:
+        """Streams of some lanes."""
+        return frozenset(name for name in self._state.streams if self._limits.lane(name) in lanes) if lanes else frozenset()
 
     def last(self, stream: str) -> int:
         """The last position of a stream; 0 where it has none yet."""
@@ -355,11 +370,11 @@ class LogStore:
                     self._frames.free(draft, key, rejected)
                 self._retention.take_consumers(draft, work, commit)
                 self._retention.keep_consumer_bytes(draft)
-                self._retention.keep_quota(draft)
+                self._retention.keep_quotas(draft, self._clock.now_ms())
             if work.sending and not self.is_salvaging:
                 self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
                 with sound_rows():
-                    self._fill_window(draft, work.paused)
+                    self._fill_window(draft, work.paused, work.filling)
             self._write_state(draft, commit)
             self._failpoint("inserted")
         self._failpoint("committed")
@@ -386,6 +401,10 @@ class LogStore:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         if self._stays_here(stream):
             self._retention.keep_here(draft, stream, readings, commit, self._clock.now_ms())
+            return
+        if self._limits.quota(name) is AtQuota.DROP_NEWEST and self._retention.is_full(draft, name):
+            self._lose(draft, name, FULL, len(readings))
+            draft.dropped += len(readings)
             return
         found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
         last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
@@ -435,13 +454,15 @@ class LogStore:
     def _unsent(draft: Draft, paused: frozenset[str]) -> set[str]:
         return {key.stream for key in draft.unsent} - paused
 
-    def _fill_window(self, draft: Draft, paused: frozenset[str]) -> None:
-        """First what was formed before, then new frames: the more urgent lanes first, the streams of a lane in turns."""
+    def _fill_window(self, draft: Draft, paused: frozenset[str], filling: frozenset[str]) -> None:
+        """First what was formed before, then new frames: the more urgent lanes first; of a lane live streams, then backlogs, in turns."""
         window = self._window(draft, paused)
         self._reload_unsent(draft, window, paused)
         in_flight = self._epochs_in_flight(draft)
-        names = self._unframed(draft, paused)
-        names = window.in_order(names[self._next_stream :] + names[: self._next_stream])
+        names = self._unframed(draft, paused | filling)
+        names = window.in_order(
+            names[self._next_stream :] + names[: self._next_stream], is_behind=lambda name: self._is_behind(draft, name)
+        )
         while names := [name for name in names if self._may_form(draft, draft.streams[name], in_flight) and window.admits(name)]:
             rank = RANK[self._limits.lane(names[0])]
             for name in names:
@@ -451,6 +472,11 @@ class LogStore:
                     in_flight[name] = out.key.epoch
                     window.add(name, len(out.payload))
         self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
+
+    def _is_behind(self, draft: Draft, name: str) -> bool:
+        """Does more wait than one frame holds?"""
+        stream = draft.streams[name]
+        return stream.last - stream.framed > self._limits.readings_max or draft.waiting.get(name, 0) > self._frame_bytes
 
     def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
         """Frames of an earlier life, each stream's in order, as long as its stream may have them in flight."""
@@ -474,9 +500,10 @@ class LogStore:
         self._sidecar.sync()
         return not busy
 
-    def give_back(self, size: int) -> None:
-        """Return free bytes to the file system. As a script, because it frees a page a step and `execute` steps once."""
-        self._db.executescript(f"PRAGMA incremental_vacuum({size // self._page_bytes})")
+    def give_back(self) -> None:
+        """Return a piece of what is free beyond a rest to the file system. A script: it frees a page a step, `execute` steps once."""
+        if self.free_bytes() >= GIVE_BACK_FROM_BYTES:
+            self._db.executescript(f"PRAGMA incremental_vacuum({GIVE_BACK_BYTES // self._page_bytes})")
 
     def free_bytes(self) -> int:
         """Bytes of the file that hold nothing."""

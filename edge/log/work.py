@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState, Passed
+from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, decode, inflate, is_compressed
@@ -39,6 +42,8 @@ class OutFrame:
     """Readings in it, or lost."""
     gap: str | None
     """Why they were lost; None where it holds them."""
+    is_backlog: bool = field(default=False, compare=False)
+    """More of its stream waited behind it when it was formed."""
 
 
 def frame_of(key: FrameKey, payload: bytes, count: int) -> OutFrame:
@@ -64,6 +69,8 @@ class Limits:
     window_bytes: int
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     """Of the streams that are not `normal`."""
+    lane_quotas: Mapping[Lane, LaneQuota] = field(default_factory=dict)
+    """Of the lanes that have bounds of their own."""
     consumer_bytes: int = 1 << 62
     """Of batches that only consumers still need."""
     local: frozenset[str] = frozenset()
@@ -74,6 +81,10 @@ class Limits:
     def lane(self, stream: str) -> Lane:
         """A stream's lane."""
         return self.lanes.get(stream, Lane.NORMAL)
+
+    def quota(self, stream: str) -> AtQuota:
+        """What happens when a stream's lane is full."""
+        return self.lane_quotas.get(self.lane(stream), LaneQuota()).policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,8 @@ class Work:
     """May frames be formed? Only while somebody sends them: a backlog that waits makes fuller frames."""
     paused: frozenset[str] = frozenset()
     """Streams of which no more frames are formed; those that are out do not count for the window, so that the others have it whole."""
+    filling: frozenset[str] = frozenset()
+    """Streams whose next frame waits for company."""
     frame_bytes: int | None = None
     """Bytes of the frames formed now, where the link or the broker takes less than the configuration allows."""
     lost: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -114,6 +127,13 @@ class Commit:
     consumer: str | None = None
     passed: Passed | None = None
     """What a consumer commits."""
+
+
+def settle(answers: Iterable[Future[Any]], error: Exception | None = None) -> None:
+    """Tell those who still wait that it is done, or why it is not."""
+    for answer in answers:
+        if answer.set_running_or_notify_cancel():
+            answer.set_result(None) if error is None else answer.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)

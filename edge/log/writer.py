@@ -32,23 +32,20 @@ from edgewake.edge.config import LogConfig
 from edgewake.edge.log.batching import Batching
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import Passed, Received
+from edgewake.edge.log.filling import Filling
+from edgewake.edge.log.framing import Framing
 from edgewake.edge.log.queue import Queue, Queues, size_of
 from edgewake.edge.log.reserve import Reserve
 from edgewake.edge.log.salvage import LOG_ERRORS, is_damage, is_full
 from edgewake.edge.log.schema import CHECKPOINT_BYTES
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.log.work import Commit, Done, FrameKey, OutFrame, Work
+from edgewake.edge.log.work import Commit, Done, FrameKey, OutFrame, Work, settle
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.log")
-
-GIVE_BACK_FROM_BYTES: Final = 16 << 20
-"""Free bytes that the file keeps for the next readings; only what is beyond goes back to the file system."""
-GIVE_BACK_BYTES: Final = 4 << 20
-"""Given back in one idle turn: some milliseconds."""
 
 RETRY_S: Final = 0.5
 """Wait before a full or broken disk is tried again: soon enough to accept within seconds after it was mended."""
@@ -74,6 +71,7 @@ class LogWriter:
         clock: Clock,
         lane: Callable[[str], Lane],
         *,
+        readings_max: int,
         on_done: Callable[[Sequence[OutFrame]], None],
         on_failure: Callable[[BaseException], None],
         on_received: Callable[[Received], None] = lambda _: None,
@@ -85,9 +83,9 @@ class LogWriter:
         self._flags = config.mode.flags
         self._clock = clock
         self._lane = lane
-        self._batching = Batching(
-            {Lane.URGENT: config.linger_urgent_ms / 1000, Lane.NORMAL: config.linger_ms / 1000, Lane.BULK: config.linger_bulk_ms / 1000}
-        )
+        self._batching = Batching(config.linger_s())
+        frame_linger_s = self._batching.linger_s if self._flags.on_receipt else dict.fromkeys(Lane, 0.0)
+        self._framing = Framing(Filling(frame_linger_s, readings_max=readings_max), lane)
         self._on_done = on_done
         self._on_failure = on_failure
         self._on_received = on_received
@@ -107,7 +105,6 @@ class LogWriter:
         self._freed_since = 0.0
         self._calls: list[tuple[Question, Future[Any]]] = []
         self._sending = False
-        self._paused: frozenset[str] = frozenset()
         self._frame_bytes: int | None = None
         self._stopping = False
         self._idle = False
@@ -118,6 +115,7 @@ class LogWriter:
         self._over = threading.Event()
         self.state = LogState.GOOD
         self.store = opener(None)
+        self._queues.stopped = self.store.stopped_lanes
         if not self._reserve.keep():
             log.warning("no space for a reserve of %d bytes", config.reserve_bytes, extra={"event": "log.no_reserve"})
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
@@ -180,7 +178,7 @@ class LogWriter:
             self._wake.notify_all()
         return answer
 
-    def has_room_for(self, streams: Iterable[str]) -> bool:
+    def has_room_for(self, *streams: str) -> bool:
         """May more be appended to all of these?"""
         return all(self._queues.has_room(self.queue(stream)) for stream in streams)
 
@@ -199,10 +197,6 @@ class LogWriter:
             if self._lost_since is None:
                 self._lost_since = self._clock.monotonic_s()
 
-    def has_room(self, queue: Queue) -> bool:
-        """May more be appended?"""
-        return self._queues.has_room(queue)
-
     def unsaid_losses(self) -> dict[str, int]:
         """What `lose` was told and no gap says yet, by reason."""
         with self._lock:
@@ -214,7 +208,7 @@ class LogWriter:
             if not self._freed:
                 self._freed_since = self._clock.monotonic_s()
             self._freed.append((key, rejected))
-            if self._idle or self.store.has_unframed(self._paused):
+            if self._idle or self.store.has_unframed(self._framing.held_back(self.store)):
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:
@@ -227,10 +221,16 @@ class LogWriter:
         """Bound of the next frames."""
         self._frame_bytes = frame_bytes
 
-    def set_paused(self, streams: frozenset[str]) -> None:
-        """Form no more frames of these streams, and leave the window to the others."""
+    def set_paused(self, streams: frozenset[str], lanes: frozenset[Lane]) -> None:
+        """Form no more frames of these streams and lanes, and leave the window to the others."""
         with self._lock:
-            self._paused = streams
+            self._framing.paused, self._framing.closed = streams, lanes
+            self._wake.notify_all()
+
+    def hurry(self) -> None:
+        """From now on no frame waits for company: the agent stops."""
+        with self._lock:
+            self._framing.hurries = True
             self._wake.notify_all()
 
     def ask(self, question: Question) -> Future[Any]:
@@ -265,7 +265,7 @@ class LogWriter:
     def close(self) -> None:
         """Write what waits, then close. Safe to call twice."""
         with self._lock:
-            self._stopping = True
+            self._stopping = self._framing.hurries = True
             self._wake.notify_all()
         self._over.set()
         self._thread.join()
@@ -293,9 +293,7 @@ class LogWriter:
             calls, self._calls = self._calls, []
             waiting, self._answers = [answer for _, answer in calls] + self._answers_of_work + self._answers, []
             self._wake.notify_all()
-        for answer in waiting:
-            if answer.set_running_or_notify_cancel():
-                answer.set_exception(LogClosedError())
+        settle(waiting, LogClosedError())
 
     def _turn(self) -> bool:
         """Wait for work and do it; False when all is done and the log is to close."""
@@ -325,9 +323,7 @@ class LogWriter:
         if self._flags.is_synchronous:
             self._hand_out(parts)
         answers, self._answers_of_work = self._answers_of_work, []
-        for answer in answers:
-            if answer.set_running_or_notify_cancel():
-                answer.set_result(None)
+        settle(answers)
         self._on_done(done.frames)
         if done.dropped:
             log.warning("the quota cost %d readings", done.dropped, extra={"event": "log.quota", "readings": done.dropped})
@@ -380,7 +376,11 @@ class LogWriter:
             self._wake.wait(RETRY_S)
             return
         self._idle = True
-        self._wake.wait_for(self._due, timeout=FREE_LINGER_S)
+        until_s = self._clock.monotonic_s() + FREE_LINGER_S
+        while (now_s := self._clock.monotonic_s()) < until_s:
+            wait_s = self._framing.due_s(self.store, now_s, until_s) - now_s if self._sending else FREE_LINGER_S
+            if self._wake.wait_for(self._due, timeout=min(FREE_LINGER_S, wait_s)) or wait_s >= FREE_LINGER_S:
+                break
         self._idle = False
         if self._intake_waits() and not self._flags.is_synchronous:
             self._linger()
@@ -388,6 +388,7 @@ class LogWriter:
     def _linger(self) -> None:
         """Give more readings time to come, by lane. Holds the lock."""
         waiting_since: dict[Lane, float] = {}
+        self._framing.first_came_s = self._clock.monotonic_s()
         while not (self._enough() or self._can_frame() or (self._freed and self._freed_is_due())):
             now_s = self._clock.monotonic_s()
             for lane in self._queues.waiting_lanes:
@@ -403,7 +404,7 @@ class LogWriter:
 
     def _intake_waits(self) -> bool:
         is_due = bool(self._positions) or self._queues.is_waiting or self._losses_are_due() or self._passed_are_due()
-        return is_due and not self._quota_refuses() and self._may_log()
+        return is_due and self._may_log()
 
     def _passed_are_due(self) -> bool:
         """A cursor can wait for company: a consumer that keeps up must not double the commits."""
@@ -413,22 +414,22 @@ class LogWriter:
         """Where readings are logged when they are sent: is somebody sending, and has a stream that waits room in the window?"""
         if self._flags.on_receipt or self._stopping or not self._queues.is_waiting:
             return True
-        return self._sending and self.store.admits_any(self._queues.waiting_streams, self._paused)
+        return self._sending and self.store.admits_any(self._queues.waiting_streams, self._framing.held_back(self.store))
 
     def _losses_are_due(self) -> bool:
         """Losses wait for company: a source that loses every second reading must not get a frame for each."""
         return self._lost_since is not None and (self._stopping or self._clock.monotonic_s() - self._lost_since >= LOSS_LINGER_S)
 
-    def _quota_refuses(self) -> bool:
-        return self._config.at_quota == "refuse" and self.store.waiting_bytes >= self._config.quota_bytes and not self._stopping
-
     def _freed_is_due(self) -> bool:
         """Deleting can wait for company, unless its room is wanted."""
-        is_wanted = self.store.has_unframed(self._paused) or (not self._flags.on_receipt and self._queues.is_waiting)
-        return (self._sending and is_wanted) or self._clock.monotonic_s() - self._freed_since >= FREE_LINGER_S
+        now_s = self._clock.monotonic_s()
+        may_form = self.store.has_unframed(self._framing.held_back(self.store) | self._framing.filling(self.store, now_s))
+        is_wanted = may_form or (not self._flags.on_receipt and self._queues.is_waiting)
+        return (self._sending and is_wanted) or now_s - self._freed_since >= FREE_LINGER_S
 
     def _can_frame(self) -> bool:
-        return self._sending and self.store.can_frame(self._paused)
+        held_back = self._framing.held_back(self.store)
+        return self._sending and self.store.can_frame(held_back, self._framing.filling(self.store, self._clock.monotonic_s()))
 
     def _enough(self) -> bool:
         return self._stopping or self._queues.longest >= self._config.commit_readings_max
@@ -460,7 +461,10 @@ class LogWriter:
             if self._losses_are_due():
                 lost, self._lost_since = self._queues.take_losses(), None
         freed, self._freed = self._freed, []
-        work = Work(readings, positions, freed, self._sending, self._paused, self._frame_bytes, lost, passed)
+        now_s, framing = self._clock.monotonic_s(), self._framing
+        framing.takes(readings, now_s)
+        filling = framing.filling(self.store, now_s, readings)
+        work = Work(readings, positions, freed, self._sending, framing.held_back(self.store), filling, self._frame_bytes, lost, passed)
         return None if work.empty and not self._can_frame() else work
 
     def _accepted(self, work: Work) -> None:
@@ -469,6 +473,8 @@ class LogWriter:
             if work.readings:
                 self._batching.committed(sum(map(len, work.readings.values())), self._clock.monotonic_s())
             self._queues.accepted(work.readings)
+            self._queues.stopped = self.store.stopped_lanes
+            self._framing.done(self.store)
             self._say(LogState.GOOD)
             self._wake.notify_all()
 
@@ -588,8 +594,7 @@ class LogWriter:
     def _give_back(self) -> None:
         """Return what a backlog took of the disk, a piece a turn, so that no reading waits long behind it."""
         try:
-            if self.store.free_bytes() >= GIVE_BACK_FROM_BYTES:
-                self.store.give_back(GIVE_BACK_BYTES)
+            self.store.give_back()
         except LOG_ERRORS as error:
             if not is_full(error):
                 self._open_again(error)

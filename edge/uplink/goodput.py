@@ -59,8 +59,10 @@ class Goodput:
         if rate > 0 and not outgoing.waiting and self.bytes_per_s is not None:
             self.bytes_per_s = max(rate, self.bytes_per_s * GROWTH)
 
-    def frame_bytes(self, most: int) -> int:
-        """Bytes that the next frames may have, at most `most`."""
+    def frame_bytes(self, most: int, *, cap_bytes_per_s: float | None = None) -> int:
+        """Bytes that the next frames may have, at most `most`, and what a cap lets through in FRAME_S."""
+        if cap_bytes_per_s is not None:
+            most = min(most, max(FRAME_BYTES_MIN, int(FRAME_S * cap_bytes_per_s)))
         if self.bytes_per_s is None:
             return min(most, max(FRAME_BYTES_FIRST, int(FRAME_S * self._proven)))
         return min(most, max(FRAME_BYTES_MIN, int(FRAME_S * self.bytes_per_s)))

@@ -75,6 +75,9 @@ class Window:
         free_size = int(self._size * part) - self._total_size
         return free_frames > 0 and frames <= SHARE * free_frames and free_size > 0 and used <= SHARE * free_size
 
-    def in_order(self, streams: Iterable[str]) -> list[str]:
-        """The streams of more urgent lanes first; within a lane the order given."""
-        return sorted(streams, key=lambda stream: RANK[self._lane(stream)])
+    def in_order(self, streams: Iterable[str], *, is_behind: Callable[[str], bool] = lambda _: False) -> list[str]:
+        """The streams of more urgent lanes first; within a lane those that are not behind; then the order given.
+
+        A stream that is not behind needs one frame and then no more, so those that are behind have all the rest.
+        """
+        return sorted(streams, key=lambda stream: (RANK[self._lane(stream)], is_behind(stream)))

@@ -17,7 +17,6 @@ from typing import Final
 import mqtt5
 import orjson
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.liveness import Outgoing
@@ -29,6 +28,8 @@ from edgewake.edge.uplink import puback
 from edgewake.edge.uplink.goodput import Goodput
 from edgewake.edge.uplink.puback import Puback
 from edgewake.edge.uplink.quarantine import Quarantine
+from edgewake.edge.uplink.route import Route
+from edgewake.edge.uplink.schedule import Cap, Hours, closed_lanes
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
@@ -44,6 +45,8 @@ TICK_S: Final = 1.0
 """Longest wait before time-outs are looked at again."""
 PACKET_OVERHEAD_BYTES: Final = 512
 """Bytes of a packet beside the frame at most: topics, correlation data, content type, `sent_at`."""
+FRAME_OVERHEAD_BYTES: Final = 150
+"""Bytes of it that a packet usually takes, for the cap."""
 SENT_AT: Final = "sent_at"
 
 
@@ -67,7 +70,12 @@ class Uplink:
         self._status = status
         self._inbox = inbox
         self._down_topic = topics.down(config.device, "")
-        tls_of(config.mqtt)  # a file that cannot be used is said at the start
+        addresses = (config.mqtt, *config.fallback)
+        for address in addresses:
+            tls_of(address)  # a file that cannot be used is said at the start
+        self._route = Route(addresses, config.uplink, clock, rng)
+        self._cap = Cap(config.uplink.bytes_per_s_max)
+        self._hours = {lane: tuple(map(Hours.parse, of)) for lane, of in config.uplink.hours.items()}
         self._will_qos = mqtt5.QoS.AT_LEAST_ONCE
         self._goodput = Goodput()
         self._packet_bytes_max = PACKET_BYTES_MAX
@@ -75,7 +83,6 @@ class Uplink:
         self._quarantine = Quarantine(config.data_dir)
         self._refused: deque[tuple[OutFrame, RejectReason, str]] = deque()
         """Taken out of the session and not yet out of the log; at most a window of them."""
-        self._backoff = Backoff(config.uplink.backoff_min_s, config.uplink.backoff_max_s, rng)
         self.session = UplinkSession(
             ack_timeout_s=config.uplink.ack_timeout_s, ack_timeout_max_s=config.uplink.ack_timeout_max_s, lane=events.lane
         )
@@ -120,7 +127,7 @@ class Uplink:
             why = await self._one_connection()
             if self.session.stopped:
                 break
-            wait_s = self._backoff.next_s()
+            wait_s = self._route.choose()
             log.warning("offline: %s; next try in %.1f s", why, wait_s, extra={"event": "uplink.offline", "why": why})
             await self._nap(wait_s)
             if self._draining.is_set():
@@ -129,6 +136,7 @@ class Uplink:
     def drain(self) -> None:
         """Send and wait for acknowledgements for at most `drain_s`, say goodbye, stop. What is left is sent after the next start."""
         self._draining.set()
+        self._events.hurry()
         if self.session.state is UplinkState.STREAMING:
             self.session.move(UplinkEvent.DRAIN)
         self._wake.set()
@@ -151,17 +159,17 @@ class Uplink:
                 link = await self._open_unless_stopped()
         except (Unavailable, ConfigError, TimeoutError, OSError) as error:
             session.move(UplinkEvent.LOST)
+            self._route.ended()
             return str(error) or "no answer"
         if link is None:
             session.move(UplinkEvent.DRAIN)
             return "stopped"
-        began_s = self._clock.monotonic_s()
+        self._route.connected()
+        broker = self._route.broker
         log.info(
-            "connected to %s:%d",
-            self._config.mqtt.host,
-            self._config.mqtt.port,
-            extra={"event": "uplink.connected", "unacked": len(session)},
-        )
+            "connected to %s:%d", broker.host, broker.port,
+            extra={"event": "uplink.connected", "unacked": len(session), "home": self._route.is_home},
+        )  # fmt: skip
         self._link = link
         link.on_writable = self._pump
         self._events.start_sending(self._frame_bytes(link))
@@ -171,7 +179,7 @@ class Uplink:
             self._link = None
             self._events.stop_sending()
             link.cut("closed")
-        self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+        self._route.ended()
         session.move(UplinkEvent.LOST)
         if link.too_large:
             self._packet_bytes_max = max(PACKET_BYTES_MIN, link.largest_sent - 1)
@@ -190,8 +198,9 @@ class Uplink:
             await asyncio.wait({opening})
 
     async def _open(self) -> MqttLink:
-        tls = tls_of(self._config.mqtt)  # read again each time: certificates are renewed while the agent runs
-        link = await connect(self._config.mqtt, tls, self._new_link)
+        broker = self._route.broker
+        tls = tls_of(broker)  # read again each time: certificates are renewed while the agent runs
+        link = await connect(broker, tls, self._new_link)
         try:
             self.session.move(UplinkEvent.CONNECTED)
             self._connected_at = self._clock.now_ms()
@@ -202,7 +211,7 @@ class Uplink:
             self._goodput.connected()
             link.on_counters = lambda now_s, outgoing: self._on_counters(link, now_s, outgoing)
             link.packet_bytes_max = self._packet_bytes_max
-            await link.open(self._config.device, self._config.mqtt, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
+            await link.open(self._config.device, broker, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
             self._asks_puback = link.confirms and self._config.uplink.qos == 1
             self._ack_topic = topics.ack(self._config.device) if self._asks_puback else topics.acks(self._config.device)
             refused = await link.subscribe(self._ack_topic, *([self._down_topic + "+"] if self._inbox else ()))
@@ -230,7 +239,8 @@ class Uplink:
         return None if link.liveness is None else link.liveness.check(now_s, outgoing, self.session.oldest_publish)
 
     def _frame_bytes(self, link: MqttLink) -> int:
-        return self._goodput.frame_bytes(min(self._config.uplink.frame_bytes_max, link.packet_bytes_max - PACKET_OVERHEAD_BYTES))
+        most = min(self._config.uplink.frame_bytes_max, link.packet_bytes_max - PACKET_OVERHEAD_BYTES)
+        return self._goodput.frame_bytes(most, cap_bytes_per_s=self._config.uplink.bytes_per_s_max)
 
     async def _stream(self, link: MqttLink) -> None:
         """Until the connection is gone or everything is drained."""
@@ -240,6 +250,8 @@ class Uplink:
         while not link.lost.done():
             now_s = self._clock.monotonic_s()
             await self._quarantine_refused()
+            self._keep_hours()
+            self._route.look_for_home(lambda: link.cut("home answers again"))
             self._publish_status(link, now_s)
             self._pump()
             if self.session.state is UplinkState.DRAINING:
@@ -257,6 +269,7 @@ class Uplink:
         times = [self._status_due_s, now_s + TICK_S, drain_until_s]
         if self._room():  # without room nothing can be done about it, and `_pump` is called when there is some
             times.append(self.session.next_due_s())
+        times.append(self._cap.due_s(now_s))
         wait_s = max(0.0, min(at for at in times if at is not None) - now_s)
         try:
             async with asyncio.timeout(wait_s):
@@ -283,7 +296,7 @@ class Uplink:
     def _room(self) -> int:
         """How many frames the connection takes now."""
         link = self._link
-        if link is None:
+        if link is None or self._cap.due_s(self._clock.monotonic_s()) is not None:
             return 0
         return link.room if self._asks_puback else self._config.uplink.inflight_frames_max * link.is_writable
 
@@ -300,10 +313,12 @@ class Uplink:
                 self._refuse(frame, RejectReason.OVERSIZE, str(error))
                 continue
             self.session.sent(frame.key, packet_id, now_s)
+            self._cap.spent(len(frame.payload) + FRAME_OVERHEAD_BYTES, now_s)
             if not self._room():
                 break
-        while self._one_way and link.is_writable:
+        while self._one_way and link.is_writable and self._cap.due_s(now_s) is None:
             stream, payload = self._one_way.popleft()
+            self._cap.spent(len(payload) + FRAME_OVERHEAD_BYTES, now_s)
             self._publish_one_way(link, stream, payload)
 
     def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
@@ -344,8 +359,16 @@ class Uplink:
     def _pauses_changed(self, before: frozenset[str]) -> None:
         """Tell the log which streams wait; whoever waits for a time asks again."""
         if self.session.paused_streams != before:
-            self._events.pause(self.session.paused_streams)
+            self._events.pause(self.session.paused_streams, self.session.closed_lanes)
             self._wake.set()
+
+    def _keep_hours(self) -> None:
+        """Lanes whose hours have ended wait in the log."""
+        closed = closed_lanes(self._hours, self._clock.now_ms())
+        if closed != self.session.closed_lanes:
+            self.session.closed_lanes = closed
+            self._events.pause(self.session.paused_streams, closed)
+            log.info("lanes that wait for their hours: %s", ", ".join(sorted(closed)) or "none", extra={"event": "uplink.hours"})
 
     def _refuse(self, frame: OutFrame, reason: RejectReason, why: str) -> None:
         """It will never get through: out of the session now, out of the log when its bytes are in quarantine."""

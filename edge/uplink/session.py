@@ -193,6 +193,8 @@ class UplinkSession:
         self._turns: dict[Lane, deque[str]] = {each: deque() for each in Lane}
         """Streams of each lane; who was looked at last is at the end."""
         self._bulk_turn = 0
+        self.closed_lanes: frozenset[Lane] = frozenset()
+        """Lanes of which nothing is sent now."""
         self._timers: list[tuple[float, int, FrameKey]] = []
         """Heap of (when to send again, order of the hand-over, key). Entries that hold no more are dropped when they come up."""
         self._by_packet: dict[int, FrameKey] = {}
@@ -293,13 +295,28 @@ class UplinkSession:
         self._bulk_turn = (self._bulk_turn + 1) % BULK_TURN
         lanes = list(Lane) if self._bulk_turn else [Lane.URGENT, Lane.BULK, Lane.NORMAL]
         for lane in lanes:
-            names = self._turns[lane]
-            for _ in range(len(names)):
-                names.rotate(-1)
-                flying = self._streams[names[-1]].first_to_send(now_s)
-                if flying is not None:
-                    return flying
+            if lane in self.closed_lanes:
+                continue
+            flying = self._next_of(self._turns[lane], now_s)
+            if flying is not None:
+                return flying
         return None
+
+    def _next_of(self, names: deque[str], now_s: float) -> _InFlight | None:
+        """Of the streams of one lane: what is live before a backlog, and in turns; each BULK_TURN-th turn whosever it is."""
+        backlog: _InFlight | None = None
+        for _ in range(len(names)):
+            names.rotate(-1)
+            flying = self._streams[names[-1]].first_to_send(now_s)
+            if flying is None:
+                continue
+            if not flying.frame.is_backlog or not self._bulk_turn:
+                return flying
+            backlog = backlog or flying
+        if backlog is not None:  # its stream was looked at last
+            names.remove(backlog.frame.key.stream)
+            names.append(backlog.frame.key.stream)
+        return backlog
 
     def _queue_due(self, now_s: float) -> None:
         """Frames whose patience has ended go back to their place in the queue."""
@@ -324,7 +341,9 @@ class UplinkSession:
             heapq.heappop(self._timers)
         oldest = next(iter(self._flying.values()), None)
         times = [self._timers[0][0] if self._timers else None, None if oldest is None else self._probe_s(oldest)]
-        for stream in self._streams.values():
+        for name, stream in self._streams.items():
+            if self._lane(name) in self.closed_lanes:
+                continue
             first = next(iter(stream.frames.values()), None)
             if stream.pause is not None and first is not None and first.queued:
                 times.append(stream.pause.until_s)

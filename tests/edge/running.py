@@ -41,12 +41,15 @@ class Running:
 
 
 @asynccontextmanager
-async def running(directory: Path, port: int, device: str, *, mqtt: BrokerConfig | None = None, **uplink: float) -> AsyncIterator[Running]:
+async def running(
+    directory: Path, port: int, device: str, *, mqtt: BrokerConfig | None = None, fallback: tuple[BrokerConfig, ...] = (), **uplink: float
+) -> AsyncIterator[Running]:
     settings = {"frame_readings_max": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "drain_s": 2.0} | uplink
     config = AgentConfig(
         device=device,
         data_dir=directory,
         mqtt=mqtt or BrokerConfig(port=port),
+        fallback=fallback,
         log=LogConfig(reserve_bytes=0, linger_ms=0),
         uplink=UplinkConfig(**settings),  # type: ignore[arg-type]
     )

@@ -51,7 +51,7 @@ ALL: dict[str, Damage] = (
     | {f"flipped bit {n}": flip(n) for n in range(300)}
 )
 SAMPLE = ["empty", "a header only"]
-SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [f"wrong page {n}" for n in (0, 6, 9, 30)]
+SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [f"wrong page {n}" for n in (0, 6, 8, 9, 30)]
 SAMPLE += [f"truncated in page {n}" for n in (0, 3, 8, 30)] + [f"flipped bit {n}" for n in (1, 46, 174, 190)]
 NAMES = list(ALL) if os.environ.get("EDGEWAKE_FAULTS") == "all" else SAMPLE
 

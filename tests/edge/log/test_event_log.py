@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.config import LaneConfig, LogConfig, UplinkConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
+from edgewake.edge.log.quota import AtQuota
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.log.state import LogState
 from edgewake.protocol.clock import FakeClock, SystemClock
@@ -240,8 +241,11 @@ def test_at_the_quota_the_oldest_go_and_the_cloud_is_told_how_many(tmp_path: Pat
     assert [f.frame for f in frames] == list(range(1, len(frames) + 1))
 
 
+STOPPING = LaneConfig(at_quota=AtQuota.STOP_SOURCE)
+
+
 def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
-    config = LogConfig(linger_ms=0, quota_bytes=1 << 20, reserve_bytes=0, at_quota="refuse", queue_readings_max=1_000)
+    config = LogConfig(linger_ms=0, quota_bytes=1 << 20, reserve_bytes=0, normal=STOPPING, queue_readings_max=1_000)
     sent = Sent()
     with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100)) as events:
         log = events.stream("speed")

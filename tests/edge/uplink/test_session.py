@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -350,6 +351,34 @@ def test_urgent_goes_first_and_bulk_is_slow_but_not_stuck() -> None:
     assert sent[0] == 201
     assert [n for n in sent if n >= 100][1:] == [100, 101, 102]
     assert [n for n in sent if n < 100] == list(range(1, 10))
+
+
+def test_what_is_live_goes_before_a_backlog_of_the_same_lane_which_is_slow_but_not_stuck() -> None:
+    session = streaming(*(replace(out(n, "old"), is_backlog=True) for n in range(1, 9)), *(out(n, "live") for n in range(1, 7)))
+    sent = [frame.key for frame in _sending(session)]
+    assert [key.stream for key in sent[:6]].count("old") <= 2
+    assert {key.stream for key in sent[:5]} == {"old", "live"}, "the backlog is stuck"
+    for stream in ("old", "live"):
+        numbers = [key.frame for key in sent if key.stream == stream]
+        assert numbers == sorted(numbers), "inside one stream order stays"
+
+
+def test_a_closed_lane_sends_nothing_and_wakes_nobody() -> None:
+    session = UplinkSession(ack_timeout_s=10, ack_timeout_max_s=35, lane={"notes": Lane.BULK}.get)  # type: ignore[arg-type]
+    connect(session)
+    session.closed_lanes = frozenset({Lane.BULK})
+    session.hand_over([out(1, "notes")])
+    assert list(_sending(session)) == []
+    assert session.on_later(out(1, "notes").key, LATER, 0.0)
+    assert session.next_due_s() is None
+    session.closed_lanes = frozenset()
+    assert [frame.key.frame for frame in _sending(session, 10.0)] == [1]
+
+
+def _sending(session: UplinkSession, now_s: float = 0.0) -> Iterator[OutFrame]:
+    for frame in session.to_send(now_s, 100):
+        session.sent(frame.key, None, now_s)
+        yield frame
 
 
 def test_the_cost_of_an_acknowledgement_does_not_grow_with_what_is_in_flight() -> None:
