@@ -24,6 +24,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
+    ew.previews *      what queries would give, asked for and answered; key = id
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
@@ -57,6 +58,7 @@ DOWN: Final = "ew.down"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
+PREVIEWS: Final = "ew.previews"
 LANES: Final = "ew.lanes"
 SUMMARIES_PREFIX: Final = "ew.summaries."
 MINUTES: Final = f"{SUMMARIES_PREFIX}minute"
@@ -83,8 +85,10 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-COMPACTED: Final = frozenset({REPLAYS, SEQUENCE, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, *SUMMARIES, LEASES})
-SINGLE_PARTITION: Final = frozenset({DEAD, REPLAYS, BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, LANES, *SUMMARIES, LATE})
+TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, *SUMMARIES, REPLAYS)
+"""Compacted topics that are read whole."""
+COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 

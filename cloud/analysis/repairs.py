@@ -55,6 +55,8 @@ class Repairs:
         self._lock = threading.Lock()
         self._not_before_s: dict[str, float] = {}
         self._tries: dict[str, int] = {}
+        self._spans: dict[str, int] = {}
+        """Repair → ms of windows that were no more than ROWS_MAX rows the last time; the next step tries twice as many."""
         self._worker: threading.Thread | None = None
         self._transactions: Transactions | None = None
 
@@ -146,12 +148,15 @@ class Repairs:
         self._transactions.write([*(emit.bounded(output, now_ms=after.updated_at) for output in outputs), row])
         with self._lock:
             self._rows[after.id] = after
+        if not after.state.is_open:
+            for memory in (self._tries, self._spans, self._not_before_s):
+                memory.pop(after.id, None)
         return after
 
     def _compute(self, repair: Repair, what: Compute, standing: Standing) -> None:
         registered = standing.registered
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        job, rows, stop = self._rows_of(what, standing)
+        job, rows, stop = self._rows_of(repair.id, what, standing)
         before = told(self._kafka, registered.topic, what.start, stop)
         record = standing.record
         batch = emit.Batch(revision=record.revision + 1, top_before=None, top=record.top)
@@ -182,15 +187,16 @@ class Repairs:
             extra={"event": "repair.step", "start": what.start, "stop": stop},
         )
 
-    def _rows_of(self, what: Compute, standing: Standing) -> tuple[QueryJob, pa.Table, int]:
+    def _rows_of(self, repair_id: str, what: Compute, standing: Standing) -> tuple[QueryJob, pa.Table, int]:
         """Partials of the windows that begin in [start, stop); `stop` comes nearer until they are no more than ROWS_MAX."""
         stream = standing.registered.query.stream
         (job,) = jobs_of([standing.registered], {stream: standing.types}).values()
         assert isinstance(job, QueryJob)
-        stop = what.stop
+        stop = min(what.stop, what.start + 2 * self._spans.get(repair_id, what.stop - what.start))
         while True:
             rows = self._partials(job, what.start, stop).limit(ROWS_MAX + 1).toArrow()
             if rows.num_rows <= ROWS_MAX:
+                self._spans[repair_id] = stop - what.start
                 return job, rows, stop
             if (half := what.start + (stop - what.start) // 2) == what.start:
                 raise ValueError(f"the window that begins at {what.start} has more than {ROWS_MAX} rows")

@@ -31,6 +31,7 @@ from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Counters, Lane, cause_of, fault_of, source
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.pipeline import Job, jobs_of
+from edgewake.cloud.analysis.previews import Previews
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.repair import Standing
@@ -96,6 +97,7 @@ class Analysis:
         self._with_summaries = False
         self._board = StatusBoard(self._producer, clock)
         self._repairs = Repairs(session, config.kafka, clock)
+        self._previews = Previews(session, config.kafka, self._producer, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -113,6 +115,7 @@ class Analysis:
                 seen = self._tables.changes
                 self._reconcile(stop)
             self._repair()
+            self._previews.turn(self._tables.streams)
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
@@ -130,6 +133,7 @@ class Analysis:
         for thread in threads:
             thread.join(STOP_S)
         self._repairs.close()
+        self._previews.close()
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -148,7 +152,7 @@ class Analysis:
 
     def _read_tables(self) -> None:
         config = self._config.kafka
-        tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.LANES)
+        tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LANES)
         topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.MINUTES])
         for reader in self._readers:
             reader.close()
@@ -156,6 +160,7 @@ class Analysis:
             TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
             TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
             TableReader(config, "analysis-repairs", topics.REPAIRS, on_change=self._repairs.on_row),
+            TableReader(config, "analysis-previews", topics.PREVIEWS, on_change=self._previews.on_row),
         ]
         progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress)
         try:

@@ -30,10 +30,17 @@ class OpsApi:
     as_json: bool
 
     def ask(
-        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: object = None, about: str = ""
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: object = None,
+        about: str = "",
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> httpx.Response:
         """Ask; a refusal ends the command with its reason, each line of it after `about`."""
-        response = self._answer(method, path, params, body)
+        response = self._answer(method, path, params, body, timeout_s)
         if response.status_code == 401:
             fail("the key is not accepted. `edgewake up` keeps one in data/secrets/ops.key; set EDGEWAKE_OPS_KEY, --key or --key-file.")
         if response.is_error:
@@ -44,12 +51,14 @@ class OpsApi:
         """Has it read its tables?"""
         return self._answer("GET", "/readyz", None, None).status_code == 200
 
-    def _answer(self, method: str, path: str, params: Mapping[str, Any] | None, body: object) -> httpx.Response:
+    def _answer(
+        self, method: str, path: str, params: Mapping[str, Any] | None, body: object, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> httpx.Response:
         import httpx
 
         headers = {"Authorization": f"Bearer {self.key}"}
         try:
-            return httpx.request(method, self.url.rstrip("/") + path, params=params, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S)
+            return httpx.request(method, self.url.rstrip("/") + path, params=params, json=body, headers=headers, timeout=timeout_s)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             fail(f"the operations API at {self.url} does not answer: {error}. Is `edgewake up` running? Set --ops to its address.")
 

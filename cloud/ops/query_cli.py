@@ -16,6 +16,8 @@ from edgewake.cloud.ops.repair_cli import TIME, ask, backfill, repair, repairs, 
 WAIT_S: Final = 60
 """How long `add` waits for a query to run."""
 LOOK_EVERY_S: Final = 0.3
+PREVIEW_S: Final = 75
+"""How long `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "stream", "lag", "detail")
 WIDE_COLUMNS: Final = ("name", "state", "stream", "execution", "lag", "readings_per_s", "late", "watermark", "detail")
 
@@ -125,48 +127,17 @@ def check(api: OpsApi, file: Path) -> None:
 
 @query.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False, exists=True), required=True, help="analysis.toml")
 @click.option("--minutes", type=click.IntRange(1, 1440), default=10, show_default=True, help="How far back.")
-@click.option("--rows", "rows_max", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Results to show at most.")
+@click.option("--rows", "rows_max", type=click.IntRange(1, 1000), default=100, show_default=True, help="Results to show at most.")
 @shows
-def preview(api: OpsApi, file: Path, config_file: Path, minutes: int, rows_max: int) -> None:
-    """Show what the query in FILE gives over the last minutes, and register nothing.
-
-    Runs a Spark of its own, where the analysis is installed, and reads the stream from Kafka.
-    """
-    import tempfile
-    from itertools import islice
-
-    from edgewake.cloud.analysis.config import AnalysisConfig
-    from edgewake.cloud.analysis.preview import preview as results_of
-    from edgewake.cloud.analysis.session import start_session
-    from edgewake.protocol.clock import SystemClock
-    from edgewake.protocol.config import load
-    from edgewake.protocol.errors import EdgewakeError
-    from edgewake.protocol.stream import Stream
-
-    text = _text_of(file)
-    name = api.ask("POST", "/v1/queries:check", body={"text": text}, about=f"{file}: ").json()["stream"]
-    found = api.ask("GET", f"/v1/streams/{name}").json()
-    stream = Stream(name=name, fields=found["fields"])
-    now_ms = SystemClock().now_ms()
-    try:
-        config = load(AnalysisConfig, config_file)
-        with tempfile.TemporaryDirectory() as folder:
-            session = start_session(
-                jars_dir=config.jars_dir,
-                work_dir=Path(folder),
-                master="local[1]",
-                driver_memory=config.driver_memory,
-                state_partitions=1,
-                maintenance_s=config.maintenance_s,
-            )
-            rows = results_of(session, config.kafka, text, stream, since_ms=now_ms - minutes * 60_000, now_ms=now_ms)
-            for row in islice(rows, rows_max):
-                print_json(row)
-            session.stop()
-    except EdgewakeError as error:
-        fail(str(error))
+def preview(api: OpsApi, file: Path, minutes: int, rows_max: int) -> None:
+    """Show what the query in FILE gives over what its stream received in the last minutes, and register nothing."""
+    body = {"text": _text_of(file), "minutes": minutes, "rows": rows_max}
+    found = api.ask("POST", "/v1/queries:preview", body=body, about=f"{file}: ", timeout_s=PREVIEW_S).json()
+    for row in found["rows"]:
+        print_json(row)
+    if found["is_cut"]:
+        click.echo(f"{file}: there are more than these {len(found['rows'])} results", err=True)
 
 
 def _text_of(file: Path) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from edgewake.cloud.ops.previews import PreviewRows
 from edgewake.cloud.ops.queries import CheckedQuery, QueryView
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
 from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.preview import ROWS_MAX
 from edgewake.protocol.query import QUERY_CHARS_MAX
 
 
@@ -19,6 +21,15 @@ class QueryText(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)]
+
+
+class PreviewAsked(QueryText):
+    """A query file, and over what."""
+
+    minutes: Annotated[int, Field(ge=1, le=1440)] = 10
+    """Of what Kafka received."""
+    rows: Annotated[int, Field(ge=1, le=ROWS_MAX)] = 100
+    """Results at most."""
 
 
 ADD_ANSWERS: Final = {200: {"description": "This very text is registered already.", "model": QueryView}, **problems(409)}
@@ -47,6 +58,12 @@ def router(services: Services) -> APIRouter:
     async def check(body: QueryText) -> CheckedQuery:
         """Read a query file against the streams that there are, and register nothing. 422 names all that is wrong with it."""
         return registry.check(body.text)
+
+    @routes.post("/v1/queries:preview", responses=problems(409, 429, 503))
+    async def preview(body: PreviewAsked) -> PreviewRows:
+        """What a query file gives over what its stream received in the last minutes; nothing is registered, running queries go on."""
+        registry.check(body.text)
+        return await services.previews.ask(body.text, minutes=body.minutes, rows_max=body.rows)
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:

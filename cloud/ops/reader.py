@@ -28,7 +28,7 @@ from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.ops")
 
-TABLES: Final = (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.REPAIRS, topics.LEASES)
+TABLES: Final = (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LEASES)
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """Changes that the event loop applies at once; 200 devices cost it some 5 ms."""

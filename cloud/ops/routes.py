@@ -18,6 +18,7 @@ from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.letter_replayer import LetterReplayer
+from edgewake.cloud.ops.previews import PreviewDesk
 from edgewake.cloud.ops.queries import Registry
 from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.summary_reads import SummaryReads
@@ -58,6 +59,7 @@ class Services:
     tables: OpsTables
     registry: Registry
     repairs: RepairDesk
+    previews: PreviewDesk
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup

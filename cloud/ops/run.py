@@ -26,6 +26,7 @@ from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.keys import Keys
 from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.metrics import TablesCollector
+from edgewake.cloud.ops.previews import PreviewDesk
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.repairs import RepairDesk
@@ -116,6 +117,7 @@ async def run(settings: OpsConfig) -> None:
     services = Services(
         tables=tables,
         registry=registry,
+        previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         editor=editor,
         writer=writer,

@@ -22,6 +22,7 @@ from edgewake.protocol import record as records
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.repair import Repair
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
@@ -78,6 +79,7 @@ class OpsTables:
     queries: dict[str, Registration] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     repairs: dict[str, Repair] = field(default_factory=dict)
+    previews: dict[str, Preview] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
@@ -117,6 +119,9 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
+            case topics.PREVIEWS:
+                _put(self.previews, Preview, change.key, change.value)
+                return ()
             case topics.DEAD:
                 return self._dead_letter(change)
             case _:

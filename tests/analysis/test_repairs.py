@@ -11,6 +11,7 @@ import pytest
 from edgewake.cloud.analysis import repairs
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
+from edgewake.protocol.preview import Preview
 from edgewake.protocol.repair import Repair, RepairKind
 from tests.analysis.support import T0, Analysis, Feed, late_readings, read, results, sql, truth, unique, windows
 from tests.analysis.test_process import declare, register
@@ -135,6 +136,43 @@ def test_a_query_gets_the_windows_of_before_it_was_registered_even_more_than_a_s
     assert sum(row["state"] == "running" for row in history(feed, repair)) > 1, "it took several steps"
 
 
+def preview(feed: Feed, text: str, *, rows_max: int = 100, asked_at: int | None = None) -> str:
+    """Ask for a preview, as the operations API does."""
+    topic_admin.ensure_topics(feed.config, [topics.PREVIEWS])
+    asked = Preview(id=unique("preview"), text=text, since=now_ms() - HOUR, rows_max=rows_max, asked_at=asked_at or now_ms())
+    feed.producer.produce(topics.PREVIEWS, asked.model_dump_json().encode(), asked.id)
+    feed.flush()
+    return asked.id
+
+
+def answered(feed: Feed, asked: str) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+
+    def is_answered() -> bool:
+        rows[:] = [row.value for row in read(feed.config, topics.PREVIEWS) if row.key == asked.encode()]
+        return rows[-1]["rows"] is not None or bool(rows[-1]["error"])
+
+    wait_until(is_answered, "the preview is answered")
+    return rows[-1]
+
+
+def test_previews_are_answered_beside_the_lanes_and_register_nothing(analysis: Analysis, feed: Feed) -> None:
+    """One that failed harms none after it; one that nobody waits for any more is left out."""
+    text = sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device", name=unique("seen"))
+    declare(feed)
+    for minute in range(3):
+        feed.send([T0 + minute * MINUTE, T0 + minute * MINUTE + 1], device="a", speed=[1.0, 2.0])
+    feed.flush()
+    with running(analysis):
+        old = preview(feed, text, asked_at=now_ms() - HOUR)
+        failed, whole, cut = preview(feed, text.replace(feed.name, "nowhere")), preview(feed, text), preview(feed, text, rows_max=2)
+        assert "nowhere" in answered(feed, failed)["error"]
+        found = answered(feed, whole)
+        assert {(row["window_start"], row["n"]) for row in map(json.loads, found["rows"])} == {(T0 + i * MINUTE, 2) for i in range(3)}
+        assert (len(answered(feed, cut)["rows"]), answered(feed, cut)["is_cut"], found["is_cut"]) == (2, True, False)
+    assert [row.value["rows"] for row in read(feed.config, topics.PREVIEWS) if row.key == old.encode()] == [None]
+
+
 def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_can(analysis: Analysis, feed: Feed) -> None:
     cut, rows = unique("cut"), unique("rows")
     declare(feed)
@@ -152,4 +190,3 @@ def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_ca
     assert "or later can be computed" in refused[0]
     assert "read its stream from an earlier time" in refused[1]
     assert results(feed.config, cut) == before
-    assert json.dumps(before)

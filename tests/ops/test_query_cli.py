@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
+from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, QueryState
 from edgewake.protocol.repair import Repair
 from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
-from tests.services import Kafka, free_ports
+from tests.services import Kafka, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -239,3 +242,46 @@ def test_a_repair_of_no_query_of_no_time_or_of_an_empty_range_is_refused(ops: Op
     assert "expected a time such as" in run(ops, "repair", name, "--from", "yesterday").stderr
     assert "expected one that begins before it ends" in run(ops, "repair", name, "--from", "5", "--to", "5").stderr
     assert ops.client.get(f"/v1/queries/{name}/repairs").json()["total"] == 0
+
+
+def test_a_preview_is_asked_for_waited_for_and_leaves_nothing_behind(ops: Ops, writer: Writer, query_file: Path) -> None:
+    asking = subprocess.Popen(command(ops, "preview", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    asked = eventually_asked(writer, query_file.read_text())
+    answer = asked.model_copy(update={"rows": ('{"device": "a", "mean": 2.5}',), "is_cut": True})
+    writer.put(topics.PREVIEWS, asked.id, answer.model_dump_json().encode())
+    out, err = asking.communicate(timeout=60)
+    assert (asking.returncode, json.loads(out)) == (0, {"device": "a", "mean": 2.5}), err
+    assert "there are more" in err
+    assert previews(writer)[asked.id] is None
+    assert ops.client.get(f"/v1/queries/{query_file.stem}").status_code == 404
+
+    query_file.write_text(query_file.read_text().replace("avg(speed)", "avg(spood)"))
+    refused = run(ops, "preview", str(query_file))
+    assert (refused.returncode, "did you mean 'speed'?" in refused.stderr) == (1, True)
+
+
+def previews(writer: Writer) -> dict[str, Preview | None]:
+    """What stands on `ew.previews`."""
+    found: dict[str, Preview | None] = {}
+
+    def keep(key: str, value: bytes | None) -> None:
+        found[key] = None if value is None else Preview.model_validate_json(value)
+
+    topic_admin.ensure_topics(writer.config, [topics.PREVIEWS])
+    reader = TableReader(writer.config, "test-previews", topics.PREVIEWS, on_change=keep)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    return found
+
+
+def eventually_asked(writer: Writer, text: str) -> Preview:
+    asked: list[Preview] = []
+
+    def is_there() -> bool:
+        asked[:] = [one for one in previews(writer).values() if one is not None and one.text == text]
+        return bool(asked)
+
+    wait_until(is_there, "the preview is asked for")
+    return asked[0]
