@@ -59,7 +59,7 @@ class Session:
         self._encoder = Encoder(hub.codec, plan)
         self._subscriber = hub.subscribe(plan, self._encoder, start.positions, self._woken)
         self._waiting: deque[bytes] = deque()
-        """Framed bytes that come before the next chunk."""
+        """Framed bytes that come before the next chunk: at most a gap for each partition, and a few events of our own."""
         self._gap_task: asyncio.Task[None] | None = None
         self._heartbeat_is_due = False
         self._announced: Positions | None = None

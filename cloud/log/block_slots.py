@@ -27,6 +27,7 @@ class BlockSlots:
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[Claim] = deque()
+        """At most one claim of each cohort."""
         self.reserved = 0
 
     def reserve(self, claim: Claim, count: int) -> bool:

@@ -63,6 +63,7 @@ class Decoder:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._kept: deque[tuple[Record, int]] = deque()
+        """At most `bytes_max` bytes, but one record always."""
         self._bytes = 0
         self.unreadable = 0
         """Records that could not be read since the start."""

@@ -86,6 +86,7 @@ class KafkaReader:
         self._deliver = deliver
         self._failed = failed
         self._commands: queue.SimpleQueue[tuple[int | None, list[TopicPartition]]] = queue.SimpleQueue()
+        """At most one for each stream that came or went since the thread last looked, which it does several times a second."""
         self._assignments: Mapping[str, int] = {}
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._stopping = False

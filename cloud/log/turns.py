@@ -31,6 +31,7 @@ class Turns:
         self._on_error = on_error
         self._live: deque[Job] = deque()
         self._behind: deque[Job] = deque()
+        """Both: at most one job of each cohort and each view, and one for all open streams."""
         self._handle: asyncio.Handle | None = None
         self.longest_s = 0.0
         """Of all slices, since it was last set to 0."""

@@ -14,7 +14,7 @@ class HostTurns:
     def __init__(self) -> None:
         self._waiting: dict[str, deque[str]] = {}
         self._turns: deque[str] = deque()
-        """Hosts that have something waiting."""
+        """Hosts that have something waiting; at most as many as there are leases."""
         self._ids: set[str] = set()
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ class WakeQueue:
         self._per_host_max = per_host_max
         self._waiting: dict[str, deque[str]] = {}
         self._turns: deque[str] = deque()
-        """Hosts that have something waiting and room for it."""
+        """Hosts that have something waiting and room for it; at most as many as there are leases."""
         self._in_hand: dict[str, int] = {}
         self._all = 0
 

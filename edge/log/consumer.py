@@ -76,6 +76,7 @@ class Tail:
 
     def __init__(self) -> None:
         self._parts: deque[Received] = deque()
+        """At most TAIL_READINGS_MAX readings."""
         self._count = 0
 
     def add(self, part: Received) -> None:

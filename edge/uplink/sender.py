@@ -90,6 +90,7 @@ class Uplink:
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
         self._one_way: deque[tuple[str, bytes]] = deque()
+        """At most `one_way_queue_max` readings; the oldest goes first."""
         self._asks_puback = config.uplink.qos == 1
         self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
         self._status_due_s = 0.0

@@ -191,7 +191,7 @@ class UplinkSession:
         self._flying: dict[FrameKey, _InFlight] = {}
         self._streams: dict[str, _Stream] = {}
         self._turns: dict[Lane, deque[str]] = {each: deque() for each in Lane}
-        """Streams of each lane; who was looked at last is at the end."""
+        """Streams of each lane, at most as many as there are; who was looked at last is at the end."""
         self._bulk_turn = 0
         self.closed_lanes: frozenset[Lane] = frozenset()
         """Lanes of which nothing is sent now."""

@@ -69,6 +69,24 @@ def test_constants_with_a_bound_say_their_unit_or_reason():
     assert silent == []
 
 
+GROWS = re.compile(r"self\._?\w+(: .+)? = (\{.*)?(deque\(\)|(queue|asyncio)\.(Simple)?Queue\(\)|(Simple)?Queue\(\))")
+"""An attribute that grows as long as nobody takes from it."""
+
+
+def test_queues_that_grow_by_themselves_say_what_bounds_them():
+    """On the line, or in the attribute's docstring below. Whether it is true is shown by the tests that ARCHITECTURE names."""
+    grows, silent = [], []
+    for path in modules("protocol", "edge", "cloud"):
+        lines = (ROOT / path).read_text().splitlines()
+        for i, line in enumerate(lines):
+            if GROWS.search(line):
+                grows.append(f"{path}:{i + 1}")
+                if not re.search(r"at most|bounded", " ".join(lines[i : i + 4]), re.IGNORECASE):
+                    silent.append(grows[-1])
+    assert len(grows) > 10, "the expression finds none any more"
+    assert silent == []
+
+
 def test_no_file_holds_a_private_key():
     """Keys are made where they are used and never kept here; the tests make theirs."""
     key = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
