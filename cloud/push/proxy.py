@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from edgewake.cloud.push import lease_requests, lease_state, webhook
+from edgewake.cloud.push import lease_requests, lease_state
 from edgewake.cloud.push.lease_writer import NotOwner
-from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.sealing import Endpoint, Sealer
+from edgewake.cloud.push.sealing import Endpoint
+from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending, Writer
 from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.cloud.push.waker import Waker
-from edgewake.cloud.push.watch import Watch
 from edgewake.protocol import lease_record
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.lease import LeaseChange, LeaseRequest
 from edgewake.protocol.lease_read import LeaseRead, hash_token
@@ -63,31 +60,17 @@ class Granted:
 class Proxy:
     """The leases of this process. Every method runs on the event loop."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        caller: webhook.Caller,
-        sealer: Sealer,
-        clock: Clock,
-        *,
-        rng: random.Random,
-        random_bytes: Callable[[int], bytes],
-        leases_max: int,
-        session_timeout_s: float,
-        metrics: Metrics,
-    ) -> None:
-        self._watch = watch
-        self._caller = caller
-        self._sealer = sealer
-        self._clock = clock
+    def __init__(self, services: Services, *, random_bytes: Callable[[int], bytes], leases_max: int) -> None:
+        self._watch = services.watch
+        self._caller = services.caller
+        self._sealer = services.sealer
+        self._clock = services.clock
+        self._metrics = services.metrics
         self._random_bytes = random_bytes
         self._leases_max = leases_max
-        self._metrics = metrics
         self._granting: dict[str, asyncio.Lock] = {}
-        waker = Waker(watch, caller, sealer, clock, rng=rng, metrics=metrics, session_timeout_s=session_timeout_s)
-        self._tending = waker.tending = Tending(
-            watch, sealer, clock, metrics=metrics, let_wake=waker.let_wake, start_wakes=waker.start_wakes
-        )
+        waker = Waker(services)
+        self._tending = waker.tending = Tending(services, let_wake=waker.let_wake, start_wakes=waker.start_wakes)
 
     @property
     def is_ready(self) -> bool:

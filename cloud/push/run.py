@@ -24,6 +24,7 @@ from edgewake.cloud.push.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
+from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.watchers import Watchers
 from edgewake.cloud.push.webhook import Caller
 from edgewake.cloud.web_host import HostCheck
@@ -88,17 +89,8 @@ async def run(settings: PushConfig) -> None:
     watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name)
     metrics = Metrics(registry)
     metrics.behind.set_function(lambda: watch.behind)
-    proxy = Proxy(
-        watch,
-        caller,
-        sealer,
-        clock,
-        rng=rng,
-        random_bytes=os.urandom,
-        leases_max=settings.leases_max,
-        session_timeout_s=settings.session_timeout_s,
-        metrics=metrics,
-    )
+    services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)
+    proxy = Proxy(services, random_bytes=os.urandom, leases_max=settings.leases_max)
     session_s = settings.session_timeout_s
     member = Membership(settings.kafka, settings.name, own_url, owner=proxy, clock=clock, rng=rng, session_timeout_s=session_s)
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)

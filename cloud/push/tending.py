@@ -18,12 +18,9 @@ from edgewake.cloud.push import lease_state, sealing
 from edgewake.cloud.push.agenda import Agenda
 from edgewake.cloud.push.host_turns import HostTurns
 from edgewake.cloud.push.lease_writer import NotOwner
-from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.sealing import Sealer
+from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter
 from edgewake.cloud.push.wake_policy import Unseen
-from edgewake.cloud.push.watch import Watch
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -87,23 +84,14 @@ class Partition:
 class Tending:
     """All leases of this process. Every method runs on the event loop."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        sealer: Sealer,
-        clock: Clock,
-        *,
-        metrics: Metrics,
-        let_wake: Callable[[Tended], None],
-        start_wakes: Callable[[], bool],
-    ) -> None:
+    def __init__(self, services: Services, *, let_wake: Callable[[Tended], None], start_wakes: Callable[[], bool]) -> None:
         """`let_wake` is given leases whose wake-up is due; `start_wakes` starts some of them: True where more can be started."""
         self.partitions: dict[int, Partition] = {}
         self.leases: dict[str, Tended] = {}
-        self._watch = watch
-        self._sealer = sealer
-        self._clock = clock
-        self._metrics = metrics
+        self._watch = services.watch
+        self._sealer = services.sealer
+        self._clock = services.clock
+        self._metrics = services.metrics
         self._let_wake = let_wake
         self._start_wakes = start_wakes
         self._agenda = Agenda()

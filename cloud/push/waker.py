@@ -17,19 +17,15 @@ the same id), or one for a lease that was ended meanwhile.
 from __future__ import annotations
 
 import logging
-import random
 from typing import Final
 
 from edgewake.cloud.log.filter import compile_select
 from edgewake.cloud.push import lease_state, sealing, webhook
 from edgewake.cloud.push.call_slots import CallSlots
-from edgewake.cloud.push.metrics import Metrics
-from edgewake.cloud.push.sealing import Sealer
+from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tending import Tended, Tending
 from edgewake.cloud.push.wake_policy import Unseen
 from edgewake.cloud.push.wake_queue import WakeQueue
-from edgewake.cloud.push.watch import Watch
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.lease_record import Lease, LeaseState, PendingWake
 
 log = logging.getLogger("edgewake.push")
@@ -44,24 +40,14 @@ BEGUN_AT_ONCE: Final = 16
 class Waker:
     """Calls the endpoints of leases whose wake-up is due."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        caller: webhook.Caller,
-        sealer: Sealer,
-        clock: Clock,
-        *,
-        rng: random.Random,
-        metrics: Metrics,
-        session_timeout_s: float,
-    ) -> None:
-        self._watch = watch
-        self._caller = caller
-        self._sealer = sealer
-        self._clock = clock
-        self._rng = rng
-        self._metrics = metrics
-        self._proof_s = session_timeout_s / PROOFS_PER_SESSION
+    def __init__(self, services: Services) -> None:
+        self._watch = services.watch
+        self._caller = services.caller
+        self._sealer = services.sealer
+        self._clock = services.clock
+        self._rng = services.rng
+        self._metrics = services.metrics
+        self._proof_s = services.session_timeout_s / PROOFS_PER_SESSION
         self._queue = WakeQueue()
         self._slots = CallSlots()
         self.tending: Tending

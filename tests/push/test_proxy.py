@@ -20,6 +20,7 @@ from edgewake.cloud.push.endpoint import EndpointRefused
 from edgewake.cloud.push.lease_state import PAUSE_S
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import Elsewhere, KeyUsedBefore, NoSuchLease, Proxy, Standby, TooManyLeases
+from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter, Tally
 from edgewake.cloud.push.wake_policy import COUNT_MAX, GIVE_UP_AFTER_S, GIVE_UP_TRIES_MIN
 from edgewake.cloud.push.wake_queue import IN_HAND_PER_HOST_MAX
@@ -163,17 +164,9 @@ def calls(clock: Clock) -> Caller:
 async def proxying(log: MemoryLog, store: MemoryStore, clock: Clock, caller: Caller, **more: Any) -> AsyncIterator[Proxy]:
     """A running proxy that has all partitions."""
     partitions = more.pop("partitions", range(PARTITIONS))
-    proxy = Proxy(
-        MemoryWatch(log),
-        caller,
-        more.pop("sealer", sealer()),
-        clock,
-        rng=random.Random(1),
-        random_bytes=random_bytes,
-        leases_max=more.pop("leases_max", 10),
-        session_timeout_s=6,
-        metrics=Metrics(CollectorRegistry()),
-    )
+    metrics = Metrics(CollectorRegistry())
+    services = Services(MemoryWatch(log), caller, more.pop("sealer", sealer()), clock, random.Random(1), metrics, session_timeout_s=6)
+    proxy = Proxy(services, random_bytes=random_bytes, leases_max=more.pop("leases_max", 10))
     running = asyncio.create_task(proxy.run())
     for number in partitions:
         proxy.partition_owned(number, {key: lease for key, lease in store.leases.items() if lease.partition == number}, store)

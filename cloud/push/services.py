@@ -1,0 +1,30 @@
+"""What the proxy stands on."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from edgewake.cloud.push import webhook
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.sealing import Sealer
+from edgewake.cloud.push.watch import Watch
+from edgewake.protocol.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Shared by all that serves the leases of a process."""
+
+    watch: Watch
+    """What leases have not seen."""
+    caller: webhook.Caller
+    """Their endpoints."""
+    sealer: Sealer
+    """Their secrets."""
+    clock: Clock
+    rng: random.Random
+    """Jitter."""
+    metrics: Metrics
+    session_timeout_s: float
+    """Seconds after which a silent proxy's leases are given to another."""
