@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from edgewake.edge import status as status_file
+from edgewake.edge.actions.runner import Actions
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
@@ -30,6 +31,7 @@ from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
 from edgewake.edge.processors.processing import Processing
+from edgewake.edge.processors.watching import Watching
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.lanes import Lane
@@ -73,6 +75,8 @@ class Agent:
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
+        self._watching = Watching(config.absence, self._events, clock)
+        self._actions = Actions(config.action, config.device, self._events, clock, rng)
         self._rng = rng
         if self._events.epoch_began:
             log.info(
@@ -91,12 +95,7 @@ class Agent:
             await self._downlink.inbox.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
-                await self._processing.forget_others()
-                await self._processing.open()
-                chains = [
-                    tasks.create_task(_named(f"chain {into}", chain.run()), name=f"chain {into}")
-                    for into, chain in self._processing.chains.items()
-                ]
+                chains = await self._start_consumers(tasks)
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
@@ -114,6 +113,17 @@ class Agent:
         if self._dead is not None:
             raise LocalError("the event log's writer died") from self._dead
         log.info("stopped", extra={"event": "part.stopped"})
+
+    async def _start_consumers(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Known to the log before the first reading comes; from what acts to what makes: nothing made is missed."""
+        for group in (self._actions, self._watching, self._processing):
+            await group.forget_others()
+        await self._actions.open()
+        await self._processing.open()
+        work = {f"action {name}": runner.run for name, runner in self._actions.runners.items()}
+        work |= {f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()}
+        work |= {f"chain {into}": chain.run for into, chain in self._processing.chains.items()}
+        return [tasks.create_task(_named(name, run()), name=name) for name, run in work.items()]
 
     def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
@@ -162,6 +172,8 @@ class Agent:
             "uplink": dict(self._uplink.counts()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
             "chains": self._processing.counts(),
+            "absences": self._watching.counts(),
+            "actions": self._actions.counts(),
             "downlink": self._downlink.counts(),
         }
 
@@ -184,8 +196,7 @@ class Agent:
 
 def _lanes(config: AgentConfig) -> dict[str, Lane]:
     """What comes down and what it is answered with goes before the readings."""
-    lanes = {source.stream: source.lane for source in config.source} | {chain.into: chain.lane for chain in config.chain}
-    return lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT}
+    return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT}
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:

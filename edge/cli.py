@@ -87,9 +87,10 @@ def check(of_group: Path | None, config_file: Path | None) -> None:
     else:
         sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
         chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
+        actions = ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action) or "none"
         click.echo(
             f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
-            f"sources: {sources}, chains: {chains}"
+            f"sources: {sources}, chains: {chains}, actions: {actions}"
         )
 
 

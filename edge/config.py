@@ -18,10 +18,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.quota import AtQuota, LaneQuota
-from edgewake.edge.processors.config import ChainConfig
+from edgewake.edge.processors.config import AbsenceConfig, ChainConfig
 from edgewake.edge.sources.config import AnySource
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.schedule import Hours
@@ -34,6 +35,8 @@ from edgewake.protocol.record import Mode
 
 READING_BYTES_MAX: Final = 64 * 1024
 """Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
+ACTIONS_MAX: Final = 100
+"""Actions of an agent, and as many absence rules: each is a task and a cursor. More are refused."""
 CHAINS_MAX: Final = 100
 """Chains of an agent: each is a task, a cursor and a state that are written often. More are refused."""
 FALLBACKS_MAX: Final = 8
@@ -172,12 +175,14 @@ class AgentConfig(Config):
     downlink: DownlinkConfig = DownlinkConfig()
     source: tuple[AnySource, ...] = ()
     chain: Annotated[tuple[ChainConfig, ...], Field(max_length=CHAINS_MAX)] = ()
+    absence: Annotated[tuple[AbsenceConfig, ...], Field(max_length=ACTIONS_MAX)] = ()
+    action: Annotated[tuple[AnyAction, ...], Field(max_length=ACTIONS_MAX)] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> AgentConfig:
         if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
             raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
-        for stream in (*(source.stream for source in self.source), *(chain.into for chain in self.chain)):
+        for stream in self.lanes:
             if is_reserved(stream) or stream == ANSWERS:
                 raise ValueError(f"source or chain: the stream {stream!r} is written by the system: expected another name")
         lanes = {(source.stream, source.lane) for source in self.source}
@@ -209,7 +214,7 @@ class AgentConfig(Config):
     @property
     def local_streams(self) -> frozenset[str]:
         """Streams that are not sent."""
-        made = {chain.into for chain in self.chain if not chain.send}
+        made = {chain.into for chain in self.chain if not chain.send} | {rule.into for rule in self.absence if not rule.send}
         return frozenset(made | {source.stream for source in self.source if not source.send})
 
     @model_validator(mode="after")
@@ -224,4 +229,25 @@ class AgentConfig(Config):
                 hint = "its source is one_way, which logs nothing" if chain.stream in sources else "no source or earlier chain makes it"
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
+        return self._watched(sources, logged)
+
+    def _watched(self, sources: set[str], logged: set[str]) -> AgentConfig:
+        alerts: dict[str, tuple[Lane, bool]] = {}
+        for rule in self.absence:
+            if rule.stream not in logged:
+                raise ValueError(f"absence {rule.name!r}: {rule.stream!r} is no stream of a logged source or a chain")
+            if rule.into in sources | logged or alerts.setdefault(rule.into, (rule.lane, rule.send)) != (rule.lane, rule.send):
+                raise ValueError(f"absence {rule.name!r}: the stream {rule.into!r} is made by somebody else too, or in another way")
+        for action in self.action:
+            if action.stream not in logged | alerts.keys():
+                raise ValueError(f"action {action.name!r}: {action.stream!r} is no stream of a logged source, a chain or an absence rule")
+        for table, names in (("absence", [rule.name for rule in self.absence]), ("action", [action.name for action in self.action])):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{table}: two have one name")
         return self
+
+    @property
+    def lanes(self) -> dict[str, Lane]:
+        """By stream."""
+        made = {chain.into: chain.lane for chain in self.chain} | {rule.into: rule.lane for rule in self.absence}
+        return {source.stream: source.lane for source in self.source} | made

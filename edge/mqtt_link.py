@@ -170,7 +170,7 @@ class MqttLink(asyncio.Protocol):
 
     # life
 
-    async def open(self, client_id: str, config: BrokerConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will) -> None:
+    async def open(self, client_id: str, config: BrokerConfig, *, keepalive_s: int, asked_s: int, will: mqtt5.Will | None) -> None:
         """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is `keepalive_s`. Raises Unavailable."""
         password = password_of(config)
         packet = mqtt5.ConnectPacket(

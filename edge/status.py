@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.tables import read_consumers
@@ -121,6 +122,8 @@ def table(status: dict[str, Any]) -> str:
     rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
     rows += [(f"chain {into}", _chain(counts)) for into, counts in status.get("chains", {}).items()]
+    rows += [(f"absence {name}", _absence(counts)) for name, counts in status.get("absences", {}).items()]
+    rows += [(f"action {name}", _action(counts)) for name, counts in status.get("actions", {}).items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -128,6 +131,15 @@ def table(status: dict[str, Any]) -> str:
 def _chain(counts: dict[str, Any]) -> str:
     remarks = [f"{count} {remark} in {name}" for name, said in counts["remarks"].items() for remark, count in said.items()]
     return ", ".join([f"{counts['in']} of {counts['stream']} in, {counts['out']} out", *remarks])
+
+
+def _absence(counts: dict[str, Any]) -> str:
+    return f"{counts['stream']} {'is silent' if counts['active'] else 'speaks'}, {counts['raised']} raised"
+
+
+def _action(counts: dict[str, Any]) -> str:
+    text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome if counts[outcome.value]) or "nothing yet"
+    return f"{counts['type']} on {counts['stream']}: {text}" + (f" (last: {counts['error']})" if counts["error"] else "")
 
 
 def _counts(counts: dict[str, Any]) -> str:

@@ -173,7 +173,7 @@ class Consumer:
         """
         while True:
             try:
-                durable = self.submit(cursor, state=state, derived=derived)
+                durable = self.submit(cursor, state=state, derived=derived, is_awaited=wait)
                 break
             except LogBusyError:
                 await self._events.until(lambda: self._writer.has_room_for(*(derived or ())))
@@ -181,9 +181,17 @@ class Consumer:
             await asyncio.wrap_future(durable)
 
     def submit(
-        self, cursor: Mapping[str, int], *, state: bytes | None = None, derived: Mapping[str, Sequence[Reading]] | None = None
+        self,
+        cursor: Mapping[str, int],
+        *,
+        state: bytes | None = None,
+        derived: Mapping[str, Sequence[Reading]] | None = None,
+        is_awaited: bool = False,
     ) -> Future[None]:
-        """`commit` without waiting; the answer comes when it is durable. Raises LogBusyError, LogClosedError, LogRenewedError."""
+        """`commit` without waiting; the answer comes when it is durable, at once only if somebody waits for it.
+
+        Raises LogBusyError, LogClosedError, LogRenewedError.
+        """
         self._check()
         if not all(cursor[stream] <= self._cursor.get(stream, -1) for stream in cursor):
             raise ValueError(f"{self.name}: commits what it has not read: {cursor}")
@@ -191,7 +199,7 @@ class Consumer:
             raise ValueError(f"{self.name}: a state of {len(state)} bytes: expected at most {STATE_BYTES_MAX}")
         if derived and not self._tails.keys().isdisjoint(derived):
             raise ValueError(f"{self.name}: derives a stream that it reads")
-        answer = self._writer.commit(Commit(derived or {}, {}, self.name, Passed(dict(cursor), state, self._missed)))
+        answer = self._writer.commit(Commit(derived or {}, {}, self.name, Passed(dict(cursor), state, self._missed), is_awaited))
         self._missed = 0
         return answer
 

@@ -127,6 +127,8 @@ class Commit:
     consumer: str | None = None
     passed: Passed | None = None
     """What a consumer commits."""
+    is_awaited: bool = False
+    """Does somebody wait for it? A cursor alone waits for company otherwise."""
 
 
 def settle(answers: Iterable[Future[Any]], error: Exception | None = None) -> None:

@@ -170,8 +170,8 @@ class LogWriter:
                 self._queues.add(queues[stream], readings)
             self._positions |= commit.positions
             if commit.consumer is not None and commit.passed is not None:
-                if not self._passed:
-                    self._passed_since = self._clock.monotonic_s()
+                if commit.is_awaited or not self._passed:
+                    self._passed_since = float("-inf") if commit.is_awaited else self._clock.monotonic_s()
                 before = self._passed.get(commit.consumer)
                 self._passed[commit.consumer] = commit.passed if before is None else before.then(commit.passed)
             self._answers.append(answer)

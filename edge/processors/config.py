@@ -270,6 +270,23 @@ AnyProcessor = Annotated[
 ]  # fmt: skip
 
 
+class AbsenceConfig(Config):
+    """An alert when a stream has been silent for too long, and another when it speaks again."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """The field `rule` of its alerts; one of its own."""
+    stream: StreamName
+    """The stream that is expected to speak: of a source or a chain."""
+    into: StreamName
+    """The stream of its alerts; other absence rules may share it."""
+    after_s: float = Field(ge=0.1, le=7 * 86400)
+    """Seconds of silence, by the monotonic clock of the device; after its start they are counted anew."""
+    lane: Lane = Lane.URGENT
+    """Of its alerts."""
+    send: bool = True
+    """false: its alerts stay on the device, for actions."""
+
+
 class ChainConfig(Config):
     """Processors in order: each reading of `stream` passes them, and what comes out is accepted as a reading of `into`."""
 

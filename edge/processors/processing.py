@@ -19,6 +19,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.processors.config import ChainConfig
 
 if TYPE_CHECKING:
@@ -106,11 +107,7 @@ class Processing:
 
     async def forget_others(self) -> None:
         """Let go of what chains that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
-        wanted = {name_of(into) for into in self.chains}
-        for name in sorted(self._events.consumers() - wanted):
-            if name.startswith(PREFIX):
-                await self._events.forget_consumer(name)
-                log.info("%s is no longer configured", name, extra={"event": "chain.forgotten", "chain": name.removeprefix(PREFIX)})
+        await forget_others(self._events, PREFIX, [name_of(into) for into in self.chains])
 
     async def open(self) -> None:
         """Before the first reading comes: what is not sent is kept for those only who are known then. Raises as `forget_others`."""

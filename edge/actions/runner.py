@@ -1,0 +1,193 @@
+"""Actions at work: each reads its alerts from the log, by a cursor of its own, one after another. What it does wrong harms nobody else.
+
+It begins with the next alert to come. What waits for a slow action waits in the log, within `log.consumer_bytes`, and most of it becomes
+too old there. That an alert was begun is durable before anything happens (`progress`), so it works without the cloud, and no kill makes it
+act twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, assert_never
+
+from edgewake.edge.actions import progress
+from edgewake.edge.actions.action import Action
+from edgewake.edge.actions.alert import Alert
+from edgewake.edge.actions.config import AnyAction
+from edgewake.edge.actions.progress import Outcome
+from edgewake.edge.backoff import Backoff
+from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.consumers import Missed
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import forget_others
+from edgewake.edge.log.work import Failpoint, no_failpoint
+from edgewake.edge.processors.expression import compiled
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.action")
+
+PREFIX: Final = "action "
+"""Of the names of the log's consumers that are actions."""
+READ_ALERTS: Final = 100
+"""Alerts that are read at once."""
+RETRY_MIN_S: Final = 0.5
+"""First wait before the way to a server or broker is tried again; doubled and jittered."""
+RETRY_MAX_S: Final = 15.0
+"""Bound of it: an alert that is worth a minute gets a few tries."""
+
+
+class ActionRunner:
+    """One action and its consumer."""
+
+    def __init__(
+        self, config: AnyAction, device: str, events: EventLog, clock: Clock, rng: random.Random, failpoint: Failpoint = no_failpoint
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._action = _built(config, device)
+        self._when = None if config.when is None else compiled(config.when)
+        self._events = events
+        self._clock = clock
+        self._backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S, rng)
+        self._failpoint = failpoint
+        self._progress = progress.Progress()
+        self._next_s = 0.0
+        self._error: str | None = None
+        self._consumer: Consumer | None = None
+
+    async def open(self) -> Consumer:
+        """From now on it is given all alerts. Raises LogClosedError, sqlite3.Error."""
+        self._consumer = await self._events.consumer(PREFIX + self._config.name, [self._config.stream], at_end=True)
+        return self._consumer
+
+    async def run(self) -> None:
+        """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
+        consumer = self._consumer or await self.open()
+        while True:
+            try:
+                await self._follow(consumer)
+            except LogRenewedError:
+                self._say("log_renewed", "the event log was damaged: it goes on with what could be saved")
+
+    async def _follow(self, consumer: Consumer) -> None:
+        kept = progress.decode(consumer.state)
+        self._progress = progress.resumed(kept)
+        if kept.begun is not None:
+            self._say("unknown", "the agent ended while it was done: it is not done again")
+            await consumer.commit({}, state=self._progress.encode(), wait=False)
+        while True:
+            chunk = await consumer.read(READ_ALERTS)
+            for item in chunk.items:
+                if isinstance(item, Missed):
+                    self._progress = self._progress.ended(Outcome.MISSED, item.count)
+                    continue
+                for place, reading in enumerate(item.readings, start=item.first):
+                    if self._when is None or self._when(reading) is True:
+                        await self._take(consumer, Alert(self._device, item.stream, place, reading))
+            await consumer.commit(chunk.cursor, state=self._progress.encode(), wait=False)
+            await asyncio.sleep(0)  # all of the above may have found everything at hand
+
+    async def _take(self, consumer: Consumer, alert: Alert) -> None:
+        """One alert, to its end."""
+        async with contextlib.AsyncExitStack() as left:
+            act = await self._way(alert, left)
+            if act is None:
+                self._end(Outcome.EXPIRED, f"an alert is {alert.age_s(self._clock.now_ms()):.0f} s old")
+                return
+            self._progress = self._progress.begin(alert.position)
+            await consumer.commit({alert.stream: alert.position}, state=self._progress.encode())
+            self._failpoint("begun")
+            error = await self._act(act, alert)
+            self._failpoint("acted")
+        self._next_s = self._clock.monotonic_s() + self._config.pause_s
+        self._end(Outcome.DONE if error is None else Outcome.FAILED, error)
+        await consumer.commit({}, state=self._progress.encode(), wait=False)
+
+    async def _way(self, alert: Alert, left: contextlib.AsyncExitStack) -> Callable[[Alert], Awaitable[None]] | None:
+        """The way to where the action acts, tried until it is there; None where the alert is too old before that."""
+        while True:
+            wait_s = self._next_s - self._clock.monotonic_s()
+            if wait_s > 0 and alert.age_s(self._clock.now_ms()) <= self._config.expire_s:
+                await self._clock.sleep(wait_s)
+            if alert.age_s(self._clock.now_ms()) > self._config.expire_s:
+                return None
+            began_s = self._clock.monotonic_s()
+            try:
+                async with asyncio.timeout(self._config.timeout_s):
+                    act = await left.enter_async_context(self._action.prepared())
+            except Exception as error:  # whatever an action raises is its own affair
+                self._error = f"{type(error).__name__}: {error}"
+                self._say("waiting", f"the way there: {self._error}")
+                self._next_s = self._clock.monotonic_s() + self._backoff.next_s()
+            else:
+                self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+                return act
+
+    async def _act(self, act: Callable[[Alert], Awaitable[None]], alert: Alert) -> str | None:
+        """Once; what went wrong."""
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                await act(alert)
+        except TimeoutError:
+            return f"not done within {self._config.timeout_s:g} s"
+        except Exception as error:  # whatever an action raises is its own affair
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _end(self, outcome: Outcome, error: str | None) -> None:
+        self._progress = self._progress.ended(outcome)
+        self._error = error
+        if error is not None:
+            self._say(outcome.value, error)
+
+    def _say(self, event: str, text: str) -> None:
+        log.warning("action %s: %s", self._config.name, text, extra={"event": f"action.{event}", "action": self._config.name})
+
+    def counts(self) -> dict[str, Any]:
+        """For the status: exact, as they are committed with the cursor."""
+        counts = {outcome.value: self._progress.counts.get(outcome.value, 0) for outcome in Outcome}
+        return {"type": self._config.type, "stream": self._config.stream, **counts, "error": self._error}
+
+
+class Actions:
+    """All actions of an agent."""
+
+    def __init__(self, configs: Sequence[AnyAction], device: str, events: EventLog, clock: Clock, rng: random.Random) -> None:
+        self._events = events
+        self.runners = {config.name: ActionRunner(config, device, events, clock, rng) for config in configs}
+
+    async def forget_others(self) -> None:
+        """Let go of what actions that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""
+        await forget_others(self._events, PREFIX, [PREFIX + name for name in self.runners])
+
+    async def open(self) -> None:
+        """Before the first alert comes. Raises as `forget_others`."""
+        for runner in self.runners.values():
+            await runner.open()
+
+    def counts(self) -> dict[str, Any]:
+        """For the status, by name."""
+        return {name: runner.counts() for name, runner in self.runners.items()}
+
+
+def _built(config: AnyAction, device: str) -> Action:
+    """Each kind is imported where it is used: a small device pays for what it has."""
+    match config.type:
+        case "command":
+            from edgewake.edge.actions.command import CommandAction
+
+            return CommandAction(config)
+        case "webhook":
+            from edgewake.edge.actions.webhook import WebhookAction
+
+            return WebhookAction(config)
+        case "mqtt":
+            from edgewake.edge.actions.mqtt_message import MqttAction
+
+            return MqttAction(config, device)
+        case unknown:
+            assert_never(unknown)

@@ -1,0 +1,78 @@
+"""What is wrong with an action is said when it is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from edgewake.edge.config import AgentConfig
+from tests.edge.actions.helpers import config
+
+COMMAND: dict[str, Any] = {"type": "command", "command": ["/bin/true"]}
+HOOK: dict[str, Any] = {"type": "webhook"}
+MESSAGE: dict[str, Any] = {"type": "mqtt"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (COMMAND | {"command": ["reboot"]}, "whole path"),
+        (COMMAND | {"command": "/bin/true now"}, "tuple"),
+        (COMMAND | {"command": []}, "at least 1 item"),
+        (COMMAND | {"command": ["/bin/true", "a\0b"]}, "no NUL"),
+        (COMMAND | {"name": "../x"}, "1-64 of"),
+        (COMMAND | {"when": "n >"}, "character 4"),
+        (COMMAND | {"shell": True}, "Extra inputs"),
+        (HOOK | {"url": "file:///etc/passwd"}, "http:// or https://"),
+        (HOOK | {"url": "http://user:secret@host/"}, "no user name"),
+        (HOOK | {"url": "http:///path"}, "a host"),
+        (HOOK | {"url": "http://host/a b"}, "without spaces"),
+        (HOOK | {"url": "http://host/\r\nX: y"}, "without spaces"),
+        (HOOK | {"url": "http://host:99999/"}, "http:// or https://"),
+        (MESSAGE | {"topic": "a/#"}, "without # and +"),
+        (MESSAGE | {"topic": "$SYS/x"}, "no $ first"),
+        (MESSAGE | {"topic": ""}, "1-256 characters"),
+    ],
+)
+def test_errors_say_what_was_expected(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        config(**keys)
+
+
+def absence(**keys: Any) -> dict[str, Any]:
+    return {"name": "quiet", "stream": "speed", "into": "alerts", "after_s": 10} | keys
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"action": [COMMAND | {"name": "a", "stream": "unknown"}]}, "'unknown' is no stream of"),
+        ({"action": [COMMAND | {"name": "a", "stream": "loose"}]}, "'loose' is no stream of"),
+        ({"action": [COMMAND | {"name": "a", "stream": "speed"}] * 2}, "action: two have one name"),
+        ({"absence": [absence(), absence()]}, "absence: two have one name"),
+        ({"absence": [absence(stream="loose")]}, "'loose' is no stream of"),
+        ({"absence": [absence(into="speed")]}, "made by somebody else"),
+        ({"absence": [absence(), absence(name="b", lane="bulk")]}, "or in another way"),
+        ({"absence": [absence(), absence(name="b", send=False)]}, "or in another way"),
+    ],
+)
+def test_what_is_watched_is_logged_and_has_one_maker(keys: dict[str, Any], said: str) -> None:
+    sources = [{"type": "json_lines", "stream": "speed"}, {"type": "host_metrics", "stream": "loose", "mode": "one_way"}]
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": sources} | keys)
+
+
+def test_rules_may_share_their_alerts_and_an_action_may_read_them() -> None:
+    found = AgentConfig.model_validate(
+        {
+            "device": "d",
+            "data_dir": "d",
+            "source": [{"type": "json_lines", "stream": "speed"}],
+            "absence": [absence(send=False), absence(name="b", send=False)],
+            "action": [COMMAND | {"name": "a", "stream": "alerts"}],
+        }
+    )
+    assert (found.local_streams, found.lanes["alerts"].value) == (frozenset({"alerts"}), "urgent")
