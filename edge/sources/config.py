@@ -31,6 +31,10 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "host_metrics": "edgewake.edge.sources.host_metrics:HostMetricsConfig",
     "json_lines": "edgewake.edge.sources.json_lines:JsonLinesConfig",
     "file_tail": "edgewake.edge.sources.file_tail:FileTailConfig",
+    "http_poll": "edgewake.edge.sources.http_poll:HttpPollConfig",
+    "http_intake": "edgewake.edge.sources.http_intake:HttpIntakeConfig",
+    "sse_pull": "edgewake.edge.sources.sse_pull:SsePullConfig",
+    "websocket_pull": "edgewake.edge.sources.websocket_pull:WebSocketPullConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these names."""
 
@@ -105,12 +109,14 @@ def kind(name: str) -> type[SourceConfig]:
     return found
 
 
-EXTRAS: Final[Mapping[str, str]] = {"host_metrics": "edge"}
-"""Built-in kinds that need a library → the extra that installs it."""
+EXTRA: Final = "edge"
+"""Installs the libraries of built-in kinds."""
+EXTRAS: Final[Mapping[str, str]] = {"modbus_tcp": "edge-modbus"}
+"""Built-in kinds whose library few devices need → the extra that installs it."""
 
 
 def _install(name: str) -> str:
-    return f"pip install 'edgewake[{EXTRAS[name]}]'" if name in EXTRAS else "its package was not installed completely"
+    return f"pip install 'edgewake[{EXTRAS.get(name, EXTRA)}]'" if name in BUILT_IN else "its package was not installed completely"
 
 
 def _configured(value: Any, _handler: object, info: ValidationInfo) -> SourceConfig:

@@ -1,0 +1,157 @@
+"""Programs that send by HTTP: acknowledged when durable, taken once, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from edgewake.edge.sources import http_intake
+from edgewake.edge.sources.http_intake import HttpIntakeConfig
+from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
+from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
+from tests.edge.sources.cage import Caged, caged
+from tests.services import PATIENCE_S, free_ports, port_is_open
+
+JSON = {"Content-Type": "application/json"}
+
+
+def config(**more: object) -> HttpIntakeConfig:
+    (port,) = free_ports(1)
+    return HttpIntakeConfig(type="http_intake", stream="s", **({"port": port} | more))  # type: ignore[arg-type]
+
+
+async def post(one: Caged, to: HttpIntakeConfig, body: bytes, **headers: str) -> httpx.Response:
+    await one.until(lambda: port_is_open(to.port), "the port")
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        named = JSON | {name.replace("_", "-"): value for name, value in headers.items()}
+        return await client.post(f"http://127.0.0.1:{to.port}/", content=body, headers=named)
+
+
+async def test_what_is_answered_200_is_durable_and_what_is_wrong_is_counted(tmp_path: Path) -> None:
+    to = config()
+    async with caged(tmp_path, to) as one:
+        got = await post(one, to, b'[{"n": 1}, {"n": "\\u0000"}, {"n": 2}]')
+        assert (got.status_code, got.json()) == (200, {"taken": 2, "refused": 1})
+        assert one.events.stream("s").accepted_through == 2
+        got = await post(one, to, b'{"n": 3}\n{"n": 4}\n', Content_Type="application/x-ndjson")
+        assert got.json() == {"taken": 2, "refused": 0}
+        got = await post(one, to, b'{"n": 5}', Prefer="respond-async")
+        assert got.status_code == 202
+        await one.until(lambda: one.column("n") == [1, 2, 3, 4, 5], "all")
+
+
+async def test_no_200_before_the_readings_are_durable_and_503_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_intake, "TAKE_S", 0.3)
+    go = threading.Event()
+    stood = threading.Event()
+
+    def failpoint(_name: str) -> None:
+        stood.set()
+        go.wait(PATIENCE_S)
+
+    to = config()
+    async with caged(tmp_path, to, failpoint=failpoint) as one:
+        try:
+            got = await post(one, to, b'{"n": 1}')
+            assert (got.status_code, got.headers["retry-after"], stood.is_set()) == (503, "5", True)
+            assert (await post(one, to, b'{"n": 2}', Prefer="respond-async")).status_code == 202
+        finally:
+            go.set()
+
+
+async def test_a_request_that_is_sent_again_is_taken_once_also_after_a_restart(tmp_path: Path) -> None:
+    to = config()
+    async with caged(tmp_path, to, answering=False) as one:
+        first = await asyncio.gather(*(post(one, to, b'{"n": 1}', Idempotency_Key="k1") for _ in range(5)))
+        assert sorted(got.json().get("taken", 0) for got in first) == [0, 0, 0, 0, 1]
+    async with caged(tmp_path, to, answering=False) as one:
+        assert (await post(one, to, b'{"n": 1}', Idempotency_Key="k1")).json() == {"repeated": True}
+        assert (await post(one, to, b'{"n": 2}', Idempotency_Key="k2")).json()["taken"] == 1
+        await one.until(lambda: one.column("n") == [1, 2], "1, 2")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+        (b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"404"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", b"415"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", b"403"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000000000\r\n\r\n" + b"x" * 4000, b"413"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[5]", b"422"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 40_000, b""),
+        (b"nonsense\r\n\r\n", b""),
+    ],
+)
+async def test_a_request_that_is_none_is_answered_or_dropped_and_the_next_one_taken(tmp_path: Path, request_: bytes, status: bytes) -> None:
+    to = config(body_bytes_max=2048)
+    async with caged(tmp_path, to) as one:
+        await one.until(lambda: port_is_open(to.port), "the port")
+        reader, writer = await asyncio.open_connection("127.0.0.1", to.port)
+        writer.write(request_)
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                first = await reader.readline()
+            except ConnectionResetError:
+                first = b""
+        assert first.split()[1:2] == ([status] if status else [])
+        writer.close()
+        assert (await post(one, to, b'{"n": 1}')).status_code == 200
+
+
+async def test_slow_senders_are_cut_and_too_many_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_intake, "REQUEST_S", 0.5)
+    to = config(connections_max=2)
+    async with caged(tmp_path, to) as one:
+        await one.until(lambda: port_is_open(to.port), "the port")
+        await asyncio.sleep(0)
+        slow = [await asyncio.open_connection("127.0.0.1", to.port) for _ in range(3)]
+        for _, writer in slow:
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            for reader, writer in slow:
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert (await post(one, to, b'{"n": 1}')).status_code == 200
+
+
+async def test_only_who_shows_the_token_is_heard(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    to = config(token_file=tmp_path / "token")
+    async with caged(tmp_path / "log", to) as one:
+        assert (await post(one, to, b'{"n": 1}')).status_code == 401
+        assert (await post(one, to, b'{"n": 1}', Authorization="Bearer wrong")).status_code == 401
+        assert (await post(one, to, b'{"n": 1}', Authorization="Bearer secret")).status_code == 200
+        assert one.intake.taken == 1
+
+
+def test_who_listens_beyond_the_machine_needs_a_token() -> None:
+    with pytest.raises(ValidationError, match="needs a token_file"):
+        config(host="0.0.0.0")
+    assert config(host="::1").host == "::1"
+
+
+def test_what_a_head_asks_for() -> None:
+    good = {"content-type": "application/json; charset=utf-8", "idempotency-key": "k", "prefer": "respond-async, wait=10"}
+    assert wanted("POST", "/?x=1", good, None) == Wanted(one_way=True, key="k")
+    assert isinstance(wanted("POST", "/", good | {"idempotency-key": "x" * 201}, None), Refusal)
+    assert isinstance(wanted("POST", "/", good | {"content-encoding": "gzip"}, None), Refusal)
+
+
+def test_the_last_keys_are_remembered_as_text() -> None:
+    keys = RecentKeys()
+    for n in range(KEYS_MAX + 5):
+        keys.add(f"k{n}")
+    again = RecentKeys.decode(keys.encode())
+    assert ("k4" in again, "k5" in again, f"k{KEYS_MAX + 4}" in again) == (False, True, True)
+    assert len(keys.encode()) < 17 * KEYS_MAX
+    keys.forget("k5")
+    assert "k5" not in keys
