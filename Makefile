@@ -35,8 +35,8 @@ quick: $(VENV)/installed-test ## test everything that starts no service, in less
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
-test-faults: $(VENV)/installed-test ## test every fault of the log's file: each page, each truncation, 300 flipped bits
-	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/log/test_damage.py
+test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, power loss
+	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/log/test_damage.py tests/edge/log/test_faults.py
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

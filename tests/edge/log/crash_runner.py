@@ -202,28 +202,50 @@ class Cloud:
         }
 
 
-def live_once(cloud: Cloud, make: Callable[[int, int], Child], kill_after_s: float | None) -> bool:
-    """Fork a child, be its cloud until it ends; True where it was killed with -9."""
+def kill(pid: int) -> None:
+    """With -9."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def live_once(
+    cloud: Cloud,
+    make: Callable[[int, int], Child],
+    kill_after_s: float | None,
+    *,
+    before: Callable[[int], None] = lambda _pid: None,
+    end: Callable[[int], None] = kill,
+) -> bool:
+    """Fork a child, be its cloud until it ends; True where it was killed with -9.
+
+    `before` gets its pid before it begins, `end` when its time is over.
+    """
     from_child, out = os.pipe()
     acks, to_child = os.pipe()
+    gate, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(from_child)
         os.close(to_child)
+        os.close(go)
         try:
+            os.read(gate, 1)
             make(out, acks).run()
         except BaseException as error:  # a child must never return into the parent's code
             os.write(2, f"child: {error!r}\n".encode())
             os._exit(1)
         os._exit(0)
-    os.close(out)
-    os.close(acks)
+    for fd in (out, acks, gate):
+        os.close(fd)
+    try:
+        before(pid)
+    finally:
+        os.close(go)
     deadline = None if kill_after_s is None else time.monotonic() + kill_after_s
     rest = b""
     while True:
         wait_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not select.select([from_child], [], [], wait_s)[0]:
-            os.kill(pid, signal.SIGKILL)
+            end(pid)
             deadline = None
             continue
         data = os.read(from_child, 65_536)
