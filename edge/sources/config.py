@@ -35,6 +35,10 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "http_intake": "edgewake.edge.sources.http_intake:HttpIntakeConfig",
     "sse_pull": "edgewake.edge.sources.sse_pull:SsePullConfig",
     "websocket_pull": "edgewake.edge.sources.websocket_pull:WebSocketPullConfig",
+    "tcp_lines": "edgewake.edge.sources.tcp_lines:TcpLinesConfig",
+    "serial_lines": "edgewake.edge.sources.serial_lines:SerialLinesConfig",
+    "mqtt_subscribe": "edgewake.edge.sources.mqtt_subscribe:MqttSubscribeConfig",
+    "modbus_tcp": "edgewake.edge.sources.modbus_tcp:ModbusTcpConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these names."""
 

@@ -17,12 +17,10 @@ from pydantic import Field
 
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.follower import FilePositions, Follower, Taken
-from edgewake.edge.sources.lines import Line
+from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")
 
@@ -33,8 +31,8 @@ class FileTailConfig(SourceConfig):
     type: Literal["file_tail"]
     path: Path
     """The file; it may be created later."""
-    format: Literal["json", "text"] = "json"
-    """json: each line is a JSON object; text: each line becomes the field `line`."""
+    format: LineFormat = LineFormat.JSON
+    """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
     start: Literal["beginning", "end"] = "beginning"
     """Where to begin when this file was never read before."""
     poll_s: float = Field(default=0.2, ge=0.01, le=60)
@@ -90,17 +88,5 @@ class FileTail:
                     await intake.put([], position=(self._name, self._position.encode()))
                 await self._clock.sleep(self._config.poll_s)
                 continue
-            await intake.put(self._readings(intake, taken.lines), position=(self._name, taken.position.encode()))
+            await intake.put(readings_of(intake, self._config.format, taken.lines), position=(self._name, taken.position.encode()))
             self._position = taken.position
-
-    def _readings(self, intake: Intake, lines: list[Line]) -> list[Reading]:
-        found = (self._reading(intake, line) for line in lines)
-        return [reading for reading in found if reading is not None]
-
-    def _reading(self, intake: Intake, line: Line) -> Reading | None:
-        if line.too_long:
-            intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
-            return None
-        if self._config.format == "json":
-            return intake.check_line(line.text)
-        return intake.check({"line": line.text.decode("utf-8", "replace")})

@@ -1,0 +1,100 @@
+"""Registers of Modbus to numbers. Pure. (Modbus Application Protocol V1.1b3, section 4.4: registers are 16 bits, high byte first.)"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Table(StrEnum):
+    """Where a value is."""
+
+    HOLDING = "holding"
+    INPUT = "input"
+    COIL = "coil"
+    DISCRETE = "discrete"
+
+
+class NumberType(StrEnum):
+    """What registers hold."""
+
+    INT16 = "int16"
+    UINT16 = "uint16"
+    INT32 = "int32"
+    UINT32 = "uint32"
+    FLOAT32 = "float32"
+    INT64 = "int64"
+    FLOAT64 = "float64"
+
+
+FORMATS: Final = {
+    NumberType.INT16: ">h", NumberType.UINT16: ">H", NumberType.INT32: ">i", NumberType.UINT32: ">I", NumberType.FLOAT32: ">f",
+    NumberType.INT64: ">q", NumberType.FLOAT64: ">d",
+}  # fmt: skip
+REGISTERS_MAX: Final = 120
+"""Registers of one question; the protocol allows 125."""
+GAP_MAX: Final = 8
+"""Registers that nobody asked for and that are read over, because one question is cheaper than two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value of a device."""
+
+    name: str
+    table: Table
+    address: int
+    type: NumberType
+    scale: float
+    offset: float
+    low_word_first: bool
+
+    @property
+    def count(self) -> int:
+        """Registers, or bits, that it takes."""
+        return 1 if self.table in (Table.COIL, Table.DISCRETE) else struct.calcsize(FORMATS[self.type]) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One question."""
+
+    table: Table
+    address: int
+    count: int
+    points: tuple[Point, ...]
+
+
+def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
+    """The fewest questions that bring all points, without reading far over what nobody asked for."""
+    found: list[Block] = []
+    for point in sorted(points, key=lambda each: (each.table, each.address)):
+        end = point.address + point.count
+        last = found[-1] if found else None
+        near = last is not None and last.table is point.table and point.address - (last.address + last.count) <= gap_max
+        if last is not None and near and end - last.address <= REGISTERS_MAX:
+            count = max(last.count, end - last.address)
+            found[-1] = Block(last.table, last.address, count, (*last.points, point))
+        else:
+            found.append(Block(point.table, point.address, point.count, (point,)))
+    return found
+
+
+def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | int | None:
+    """A point's value from its block's registers; None where it is no number (NaN, infinite). Raises ValueError where they are too few."""
+    at = point.address - block.address
+    words = list(registers[at : at + point.count])
+    if len(words) < point.count or not all(0 <= word <= 0xFFFF for word in words):
+        raise ValueError(f"{point.name}: the device answered {len(registers)} registers of {block.count}")
+    if point.low_word_first:
+        words.reverse()
+    value: int | float = struct.unpack(FORMATS[point.type], struct.pack(f">{len(words)}H", *words))[0]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if point.scale == 1 and point.offset == 0:
+        return value
+    return round(value * point.scale + point.offset, 9)

@@ -1,0 +1,138 @@
+"""Asks a Modbus TCP device for registers at intervals, by pymodbus: one reading each time, with all of its values.
+
+A device that does not answer, or says that a register is not there, fails the source: it is said with the device's reason, and asked again
+later. One value that is no number is null and the others stand.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pymodbus.client import AsyncModbusTcpClient
+from pymodbus.exceptions import ModbusException
+
+from edgewake.edge.intake import Intake
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of
+from edgewake.protocol.config import Config
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.frame import Scalar
+from edgewake.protocol.names import is_field
+
+POINTS_MAX: Final = 200
+"""Values of one device; a reading may have as many fields."""
+
+
+def _field(name: str) -> str:
+    if not is_field(name):
+        raise ValueError("expected a name of a field")
+    return name
+
+
+class PointConfig(Config):
+    """A value of the device."""
+
+    name: Annotated[str, AfterValidator(_field)]
+    """The field of the reading."""
+    address: int = Field(ge=0, le=65_535)
+    """Where it is, counted from 0: the register 40001 of a manual is the holding register 0."""
+    table: Table = Table.HOLDING
+    """holding, input: registers; coil, discrete: bits."""
+    type: NumberType = NumberType.UINT16
+    """What the registers hold."""
+    scale: float = 1.0
+    """What the number is multiplied with."""
+    offset: float = 0.0
+    """What is then added."""
+    low_word_first: bool = False
+    """The first register of several is the lowest; the standard says nothing, makers differ."""
+
+    def point(self) -> Point:
+        """As a value."""
+        return Point(self.name, self.table, self.address, self.type, self.scale, self.offset, self.low_word_first)
+
+
+class ModbusTcpConfig(SourceConfig):
+    """A Modbus TCP device that is asked at intervals."""
+
+    type: Literal["modbus_tcp"]
+    host: str
+    """Name or address of the device."""
+    port: int = Field(default=502, ge=1, le=65_535)
+    """TCP port."""
+    unit: int = Field(default=1, ge=0, le=255)
+    """Which device behind a gateway."""
+    interval_s: float = Field(default=10.0, ge=0.05, le=86_400)
+    """Seconds from one reading to the next."""
+    timeout_s: float = Field(default=3.0, gt=0, le=60)
+    """Seconds that the device has for an answer."""
+    point: tuple[PointConfig, ...] = Field(min_length=1, max_length=POINTS_MAX)
+    """Its values."""
+
+    def source(self, context: SourceContext) -> ModbusTcp:
+        return ModbusTcp(self, context)
+
+    def owns(self) -> str:
+        return f"unit {self.unit} of {self.host}:{self.port}"
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [point.name for point in self.point]
+        if len(set(names)) < len(names):
+            raise ValueError("point: two have one name")
+        return self
+
+
+class ModbusTcp:
+    """The source."""
+
+    policy = Policy.DROP_NEWEST
+
+    def __init__(self, config: ModbusTcpConfig, context: SourceContext) -> None:
+        self._config = config
+        self._clock = context.clock
+        self._blocks = blocks([point.point() for point in config.point])
+
+    async def run(self, intake: Intake) -> None:
+        config = self._config
+        client = AsyncModbusTcpClient(config.host, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0)
+        try:
+            if not await client.connect():
+                raise Unavailable(f"{config.host}:{config.port}: no connection")
+            due_s = self._clock.monotonic_s()
+            while True:
+                reading = intake.check(await self._measure(client))
+                if reading is not None:
+                    await intake.put([reading])
+                due_s = max(due_s + config.interval_s, self._clock.monotonic_s())
+                await self._clock.sleep(due_s - self._clock.monotonic_s())
+        finally:
+            client.close()
+
+    async def _measure(self, client: AsyncModbusTcpClient) -> dict[str, Scalar]:
+        fields: dict[str, Scalar] = {}
+        for block in self._blocks:
+            fields |= await self._ask(client, block)
+        return fields
+
+    async def _ask(self, client: AsyncModbusTcpClient, block: Block) -> dict[str, Scalar]:
+        """The values of a block. Raises Unavailable with what the device said."""
+        read = {
+            Table.HOLDING: client.read_holding_registers,
+            Table.INPUT: client.read_input_registers,
+            Table.COIL: client.read_coils,
+            Table.DISCRETE: client.read_discrete_inputs,
+        }[block.table]
+        try:
+            answer = await read(block.address, count=block.count, device_id=self._config.unit)
+        except ModbusException as error:
+            raise Unavailable(f"{block.table} {block.address}: {error}") from error
+        if answer.isError():
+            raise Unavailable(f"{block.table} {block.address}, {block.count} of them: {answer}")
+        try:
+            if block.table in (Table.COIL, Table.DISCRETE):
+                return {point.name: bool(answer.bits[point.address - block.address]) for point in block.points}
+            return {point.name: value_of(point, block, answer.registers) for point in block.points}
+        except (ValueError, IndexError) as error:
+            raise Unavailable(f"{block.table} {block.address}: {error}") from error

@@ -1,0 +1,225 @@
+"""Takes messages of a local MQTT broker, whose topics tell what they are about: `home/{room}/temperature`.
+
+A message of QoS 1 is acknowledged to the broker only when its readings are durable, and the broker keeps what comes while the agent is away
+(`session_s`). One that it sends again, because our acknowledgement did not reach it, is not taken again, also across a crash of the agent.
+While the queue is full nothing is acknowledged, and the broker holds the rest back (receive maximum).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final, Literal
+
+import mqtt5
+import orjson
+from pydantic import AfterValidator, Field
+
+from edgewake.edge.intake import Intake
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.sources.address import BUFFER_BYTES, connected
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
+from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
+from edgewake.edge.sources.topic_template import TopicTemplate
+from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
+from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
+from edgewake.protocol.names import is_field
+
+ANSWER_S: Final = 10.0
+"""Seconds for CONNACK and SUBACK."""
+KEEPALIVE_S: Final = 20
+"""Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it is taken for dead."""
+
+
+def _template(text: str) -> str:
+    TopicTemplate.parse(text)
+    return text
+
+
+def _field(name: str) -> str:
+    if not is_field(name):
+        raise ValueError("expected a name of a field")
+    return name
+
+
+class MqttSubscribeConfig(SourceConfig):
+    """Messages of a local MQTT broker."""
+
+    type: Literal["mqtt_subscribe"]
+    topic: Annotated[str, AfterValidator(_template)]
+    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading."""
+    field: Annotated[str, AfterValidator(_field)] = "value"
+    """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
+    session_s: int = Field(default=86_400, ge=0, le=4_294_967_294)
+    """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
+    broker: BrokerConfig = BrokerConfig()
+
+    def source(self, context: SourceContext) -> MqttSubscribe:
+        return MqttSubscribe(self, context)
+
+    def owns(self) -> str:
+        return f"{self.topic} of {self.broker.host}:{self.broker.port}"
+
+
+class MqttSubscribe:
+    """The source."""
+
+    policy = Policy.BLOCK
+
+    def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
+        self._config = config
+        self._template = TopicTemplate.parse(config.topic)
+        self._client_id = f"edgewake-{context.device}-{config.stream}"[:64]
+        self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{config.topic}"
+        self._recent = RecentPackets.decode(context.position(self._name))
+        self._tls = tls_of(config.broker)
+
+    async def run(self, intake: Intake) -> None:
+        broker = self._config.broker
+        async with connected(broker.host, broker.port, tls=self._tls) as (reader, writer):
+            link = Link(reader, writer)
+            await link.open(self._client_id, broker, self._config.session_s, self._template.filter)
+            waiting: asyncio.Queue[int] = asyncio.Queue()
+            acknowledging = asyncio.create_task(self._acknowledge(intake, link, waiting))
+            acknowledging.add_done_callback(lambda _: writer.transport.abort())
+            try:
+                while True:
+                    publishes = await link.publishes()
+                    await self._take(intake, publishes)
+                    for packet in publishes:
+                        if packet.packet_id is not None:
+                            waiting.put_nowait(packet.packet_id)
+            finally:
+                acknowledging.cancel()
+                await asyncio.wait({acknowledging})
+
+    async def _acknowledge(self, intake: Intake, link: Link, waiting: asyncio.Queue[int]) -> None:
+        """What is durable, in order."""
+        while True:
+            ids = [await waiting.get()]
+            while not waiting.empty():
+                ids.append(waiting.get_nowait())
+            await intake.durable()
+            for packet_id in ids:
+                link.send(mqtt5.PubAckPacket(packet_id))
+            await link.drained()
+
+    async def _take(self, intake: Intake, packets: list[mqtt5.PublishPacket]) -> None:
+        readings: list[Reading] = []
+        remembered = False
+        for packet in packets:
+            if packet.packet_id is not None:
+                if packet.duplicate and self._recent.is_repeat(packet.packet_id, packet.topic, packet.payload):
+                    continue
+                self._recent.add(packet.packet_id, packet.topic, packet.payload)
+                remembered = True
+            readings += await self._readings(intake, packet.topic, packet.payload)
+        await intake.put(readings, position=(self._name, self._recent.encode()) if remembered else None)
+
+    async def _readings(self, intake: Intake, topic: str, payload: bytes) -> list[Reading]:
+        if not payload:
+            return []  # how retained messages are cleared
+        try:
+            items = bodies(payload, self._config.field)
+        except Rejected as error:
+            intake.refuse(error.reason, error.detail)
+            return []
+        named = self._template.fields(topic)
+        return await checked(intake, [{**item, **named} if isinstance(item, dict) else item for item in items])
+
+
+def bodies(payload: bytes, field: str) -> list[Any]:
+    """The objects in a payload: JSON objects, or one value under `field`. Raises Rejected. Pure."""
+    if len(payload) > DOCUMENT_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {DOCUMENT_BYTES_MAX}")
+    try:
+        items = [orjson.loads(item) if isinstance(item, bytes) else item for item in found(payload)]
+    except (Rejected, orjson.JSONDecodeError):
+        try:
+            items = [payload.decode()]
+        except UnicodeDecodeError as error:
+            raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
+    return [{field: item} if isinstance(item, int | float | str | bool) else item for item in items]
+
+
+class Link:
+    """An MQTT 5 connection that acknowledges when it is told to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._packets = PacketReader()
+        self._early: list[Packet | Unreadable] = []
+        """What came in one piece with the CONNACK: the messages that the broker kept."""
+
+    def send(self, packet: Packet) -> None:
+        """Send."""
+        self._writer.write(packet.write())
+
+    async def drained(self) -> None:
+        """Wait until the socket takes more. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(KEEPALIVE_S):
+                await self._writer.drain()
+        except TimeoutError as error:
+            raise Unavailable("the broker takes nothing") from error
+
+    async def open(self, client_id: str, broker: BrokerConfig, session_s: int, topic: str) -> None:
+        """Say CONNECT and SUBSCRIBE. Raises Unavailable."""
+        self.send(
+            mqtt5.ConnectPacket(
+                client_id,
+                username=broker.username,
+                password=password_of(broker),
+                clean_start=session_s == 0,
+                keep_alive=KEEPALIVE_S,
+                session_expiry_interval=session_s,
+                receive_max=PACKETS_MAX,
+            )
+        )
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                connack = await self._connack()
+                if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
+                    raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
+                self.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+        except TimeoutError as error:
+            raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
+
+    async def _connack(self) -> mqtt5.ConnAckPacket:
+        first, *self._early = await self._some()
+        if not isinstance(first, mqtt5.ConnAckPacket):
+            raise Unavailable("no MQTT 5 broker")
+        return first
+
+    async def publishes(self) -> list[mqtt5.PublishPacket]:
+        """The next messages. Raises Unavailable, RemoteError."""
+        found: list[mqtt5.PublishPacket] = []
+        for packet in await self._some():
+            if isinstance(packet, mqtt5.PublishPacket):
+                found.append(packet)
+            elif isinstance(packet, mqtt5.SubAckPacket) and int(packet.reason_codes[0]) >= 0x80:
+                raise Unavailable(f"the broker refused the subscription: {packet.reason_codes[0].name.lower()}")
+            elif isinstance(packet, mqtt5.DisconnectPacket):
+                raise Unavailable(f"the broker disconnected: {packet.reason_code.name.lower()}")
+        return found
+
+    async def _some(self) -> list[Packet | Unreadable]:
+        """What comes next; a ping after KEEPALIVE_S of silence, and death after half as long again."""
+        if self._early:
+            early, self._early = self._early, []
+            return early
+        for wait_s in (KEEPALIVE_S, KEEPALIVE_S / 2):
+            try:
+                async with asyncio.timeout(wait_s):
+                    data = await self._reader.read(BUFFER_BYTES)
+            except TimeoutError:
+                self.send(mqtt5.PingReqPacket())
+                continue
+            if not data:
+                raise Unavailable("closed by the broker")
+            if packets := list(self._packets.feed(data)):
+                return packets
+            return await self._some()
+        raise Unavailable(f"nothing heard of the broker for {KEEPALIVE_S * 1.5:.0f} s")

@@ -1,0 +1,162 @@
+"""A local broker: topics become fields, and a message is acknowledged when it is durable, so it is taken exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from paho.mqtt import publish
+
+from edgewake.edge.sources.mqtt_subscribe import Link, MqttSubscribeConfig, bodies
+from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
+from edgewake.edge.sources.topic_template import TopicTemplate
+from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.errors import Rejected
+from tests.edge.sources.cage import caged, served
+from tests.services import PATIENCE_S, Mosquitto
+
+
+def config(port: int, topic: str, **more: object) -> MqttSubscribeConfig:
+    return MqttSubscribeConfig(type="mqtt_subscribe", stream="s", topic=topic, broker=BrokerConfig(port=port), **more)  # type: ignore[arg-type]
+
+
+async def send(broker: Mosquitto, topic: str, *payloads: str) -> None:
+    """Publish with QoS 1, acknowledged by the broker."""
+    messages = [{"topic": topic, "payload": payload, "qos": 1} for payload in payloads]
+    await asyncio.to_thread(publish.multiple, messages, broker.host, broker.port)
+
+
+async def test_topics_become_fields_and_values_of_every_form_readings(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    to = config(mosquitto.port, "t1/{room}/+/{kind}")
+    async with caged(tmp_path, to) as one:
+        await subscribed(one, mosquitto, "t1/x/y/z")
+        await send(mosquitto, "t1/kitchen/a/temperature", "21.5", '{"value": 22, "unit": "C"}', '[{"value": 23}]', "", "warm")
+        await one.until(lambda: len(one.column("room")) >= 5, "four readings")
+        assert one.column("room")[1:] == ["kitchen"] * 4
+        assert one.column("kind")[1:] == ["temperature"] * 4
+        assert one.column("value")[1:4] == [21.5, 22, 23]
+
+
+async def subscribed(one: object, broker: Mosquitto, topic: str) -> None:
+    """Wait until messages come through."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not one.intake.taken:  # type: ignore[attr-defined]
+            await send(broker, topic, "0")
+            await one.until(lambda: True, "")  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "control"])
+async def test_messages_whose_acknowledgement_was_lost_are_taken_once_and_those_sent_meanwhile_too(
+    tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch, remembers: bool
+) -> None:
+    topic = f"t2/{remembers}"
+    to = config(mosquitto.port, topic)
+    acknowledged: list[object] = []
+    unheard = threading.Event()
+
+    def sending(self: Link, packet: object) -> None:
+        if type(packet).__name__ == "PubAckPacket":
+            acknowledged.append(packet)
+            if unheard.is_set():
+                return
+        self._writer.write(packet.write())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Link, "send", sending)
+    if not remembers:
+        monkeypatch.setattr(RecentPackets, "is_repeat", lambda *_: False)
+    async with caged(tmp_path, to, device=f"t2-{remembers}", answering=False) as one:
+        await one.until(lambda: one.supervisor.state == "running", "it runs")
+        await subscribed(one, mosquitto, topic)
+        before = one.intake.taken
+        unheard.set()
+        acknowledged.clear()
+        await send(mosquitto, topic, *(f'{{"n": {n}}}' for n in range(10)))
+        await one.until(lambda: one.intake.taken == before + 10 and len(acknowledged) >= 10, "ten, acknowledged to nobody")
+    unheard.clear()
+    await send(mosquitto, topic, '{"n": 10}', '{"n": 11}')
+    async with caged(tmp_path, to, device=f"t2-{remembers}", answering=False) as one:
+        await one.until(lambda: 11 in one.column("n"), "what was sent while it was away")
+        got = [n for n in one.column("n") if n is not None]
+    assert (got == list(range(12))) is remembers
+    assert set(got) == set(range(12))
+
+
+async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, stood = threading.Event(), threading.Event()
+    acknowledged: list[object] = []
+    plain = Link.send
+
+    def sending(self: Link, packet: object) -> None:
+        if type(packet).__name__ == "PubAckPacket":
+            acknowledged.append(packet)
+        plain(self, packet)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", sending)
+
+    def failpoint(_name: str) -> None:
+        stood.set()
+        go.wait(PATIENCE_S)
+
+    async with caged(tmp_path, config(mosquitto.port, "t3/{n}"), failpoint=failpoint, device="t3") as one:
+        try:
+            await subscribed(one, mosquitto, "t3/a")
+            await one.until(stood.is_set, "the writer stands")
+            assert acknowledged == []
+        finally:
+            go.set()
+        await one.until(lambda: acknowledged, "an acknowledgement")
+
+
+@pytest.mark.parametrize("what", [b"HTTP/1.1 400 Bad\r\n\r\n", b"", b"\x20\x03\x00\x87\x00"], ids=["no MQTT", "closes", "refuses"])
+async def test_a_broker_that_is_none_or_refuses_is_left(tmp_path: Path, what: bytes) -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(what)
+        await writer.drain()
+        writer.close()
+
+    async with served(handler) as port, caged(tmp_path, config(port, "x")) as one:
+        await one.until(lambda: one.supervisor.failures >= 2, "failures")
+        assert one.intake.taken == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "topic", "fields"),
+    [
+        ("a/{b}/c", "a/+/c", "a/x/c", {"b": "x"}),
+        ("{site}/+/{room}/#", "+/+/+/#", "s/1/r/t/u", {"site": "s", "room": "r"}),
+        ("a", "a", "a", {}),
+    ],
+)
+def test_templates(text: str, wanted: str, topic: str, fields: dict[str, str]) -> None:
+    template = TopicTemplate.parse(text)
+    assert (template.filter, template.fields(topic)) == (wanted, fields)
+
+
+@pytest.mark.parametrize("text", ["", "a/#/b", "a#", "a+", "{a b}", "x{a}", "{a}/{a}", "{}", "a\0", "x" * 600, "{1a}"])
+def test_templates_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|level|end|field"):
+        TopicTemplate.parse(text)
+
+
+def test_what_a_payload_holds() -> None:
+    assert bodies(b"21.5", "v") == [{"v": 21.5}]
+    assert bodies(b'"on"', "v") == bodies(b"on", "v") == [{"v": "on"}]
+    assert bodies(b'{"a": 1}\n{"a": 2}', "v") == [{"a": 1}, {"a": 2}]
+    for payload in (b"\xff", b"x" * (2 << 20)):
+        with pytest.raises(Rejected):
+            bodies(payload, "v")
+
+
+def test_the_last_messages_are_remembered_as_text() -> None:
+    recent = RecentPackets()
+    for n in range(1, PACKETS_MAX + 3):
+        recent.add(n, "t", b"%d" % n)
+    again = RecentPackets.decode(recent.encode())
+    assert not again.is_repeat(2, "t", b"2")
+    assert again.is_repeat(3, "t", b"3")
+    assert not again.is_repeat(3, "t", b"4")
+    assert RecentPackets.decode(None).encode() == ""
