@@ -22,6 +22,8 @@ HELP: Final = {
     "query": "Register, check, list and remove continuous queries.",
     "summary": "Show what a field of a stream held, with bounds.",
     "devices": "List devices, show and forget them.",
+    "command": "Ask a device for a command.",
+    "config": "Set a device's configuration, and see what it says of it.",
     "streams": "List streams and their fields.",
     "dead-letters": "List refused messages, show them, give them back.",
     "leases": "List the leases of sleeping clients.",
@@ -51,6 +53,7 @@ OWN: Final = (
         metadata.EntryPoint(name, f"edgewake.cloud.ops.listing_cli:{name.replace('-', '_')}", GROUP)
         for name in ("devices", "streams", "dead-letters", "leases", "ack")
     ),
+    *(metadata.EntryPoint(name, f"edgewake.cloud.ops.down_cli:{name}", GROUP) for name in ("command", "config")),
     metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
     metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),

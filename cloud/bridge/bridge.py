@@ -32,6 +32,7 @@ from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerable, record_of, too_large
 from edgewake.cloud.bridge.register import Register
@@ -67,12 +68,14 @@ class Bridge:
         alone: Callable[[], Producer],
         catalogue: Catalogue,
         register: Register,
+        outbox: Outbox,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._config = config
         self._filters = filters(config.kafka.installation)
         self._register = register
+        self._outbox = outbox
         self._catalogue = catalogue
         self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
         self._clock = clock
@@ -170,6 +173,8 @@ class Bridge:
             record = self._refused(packet, delivery, why.refusal, received_at)
         except Rejected as why:
             record = self._refused(packet, delivery, why, received_at)
+        if record.topic == topics.DEVICES:
+            self._outbox.on_status(record.key.partition("|")[0], record.value or b"{}", delivery.since_s)
         if record.topic == topics.DEVICES and self._is_repetition(record, delivery):
             delivery.is_left_out = True
             return True
@@ -272,6 +277,15 @@ class Bridge:
         if (adoption := self.watch.adoption) is not None and (packets := _pubacks(adoption.ledger)):
             adoption.write(b"".join(packets))
 
+    def _send_down(self) -> None:
+        """Send to devices what waits for them, as far as the broker takes it."""
+        now_ms = self._clock.now_ms()
+        for key, row in self._outbox.due(now_ms):
+            expires_s = -(-(row.expires_at - now_ms) // 1000)
+            if not self.source.publish(topics.down(row.device, row.kind), row.payload.encode(), expires_s=expires_s):
+                return
+            self._outbox.on_sent(key)
+
     async def pump(self) -> None:
         """Look for confirmations, answer, and let the broker go on when there is room. Raises LocalError when Kafka refuses for good."""
         while True:
@@ -289,6 +303,7 @@ class Bridge:
         self._polled_s = self._clock.monotonic_s()
         self._writer.poll(self._polled_s)
         self._send_answers()
+        self._send_down()
         may_read = not self._is_draining and not self._is_held_back
         if self._is_paused and may_read and self._in_flight.has_room and not self._writer.is_blocked:
             self._set_reading(True)
@@ -300,6 +315,7 @@ class Bridge:
             self._writer.write(row, None)
         self.metrics.inflight_messages, self.metrics.inflight_bytes = self._in_flight.messages, self._in_flight.bytes
         self.metrics.connections = self.source.connections
+        self.metrics.sent_down = self._outbox.sent
         self.metrics.sent_alone = self._writer.sent_alone
         self.metrics.others, self.metrics.adopted = self.watch.others, self.watch.adopted
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from edgewake.protocol.ack import Later, LaterReason
+from edgewake.protocol.downlink import ANSWER_FIELDS, ANSWERS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.names import is_reserved
@@ -99,6 +100,8 @@ class Catalogue:
             raise Rejected(RejectReason.NAME, f"{stream!r} is the name of a query: expected another name for a stream")
 
     def _check_types(self, stream: str, row: Stream | None, types: Mapping[str, FieldType]) -> None:
+        if stream == ANSWERS and not types.items() <= ANSWER_FIELDS.items():
+            raise Rejected(RejectReason.FIELD_TYPE, f"stream {stream!r}: expected the fields of an answer, found {types}"[:500])
         for name, found in types.items():
             info = None if row is None else row.fields.get(name)
             if info is None or info.type is found:

@@ -40,6 +40,9 @@ class BridgeMetrics:
     sent_alone: int = 0
     """Records that Kafka refused with their batch, sent again each in a batch of its own."""
 
+    sent_down: int = 0
+    """Commands and settings sent to devices, repetitions included."""
+
     def gather(self) -> Iterable[Metric]:
         """As Prometheus wants them."""
         yield counter("edgewake_bridge_messages", "Messages by outcome", "outcome", self.outcomes)
@@ -58,4 +61,5 @@ class BridgeMetrics:
         yield counter(
             "edgewake_bridge_sent_alone", "Records refused with their batch and sent again alone", "kind", {"record": self.sent_alone}
         )
+        yield counter("edgewake_bridge_sent_down", "Commands and settings sent to devices", "kind", {"message": self.sent_down})
         yield self.latency.metric("edgewake_bridge_latency_seconds", "From the socket to Kafka's confirmation")

@@ -32,7 +32,15 @@ class Connection(asyncio.Protocol):
     belong to this connection.
     """
 
-    def __init__(self, hello: bytes, *, on_connected: OnConnected, on_publish: OnPublish, clock: Clock) -> None:
+    def __init__(
+        self,
+        hello: bytes,
+        *,
+        on_connected: OnConnected,
+        on_publish: OnPublish,
+        clock: Clock,
+        on_puback: Callable[[int], None] = lambda _packet_id: None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[mqtt5.ConnAckPacket] = loop.create_future()
         self.subscribed: asyncio.Future[None] = loop.create_future()
@@ -45,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._hello = hello
         self._on_connected = on_connected
         self._on_publish = on_publish
+        self._on_puback = on_puback
         self._clock = clock
         self._reader = PacketReader(keep_unreadable=True)
         self._transport: asyncio.Transport | None = None
@@ -86,6 +95,8 @@ class Connection(asyncio.Protocol):
                 self.subscribed.set_result(None)
             case mqtt5.UnsubAckPacket():
                 self.unsubscribed.set_result(None)
+            case mqtt5.PubAckPacket():
+                self._on_puback(packet.packet_id)
             case mqtt5.PingRespPacket():
                 self.pongs += 1
             case mqtt5.DisconnectPacket():

@@ -22,13 +22,17 @@ from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.mqtt import Unreadable
+from edgewake.protocol.mqtt import PacketIds, Unreadable
 
 log = logging.getLogger("edgewake.bridge.mqtt")
 
 STABLE_S: Final = 10.0
 """Seconds that a connection must last before the next failure counts as the first one again: two processes of one name that take the
 session from each other then wait longer each time."""
+
+
+SUBSCRIBE_IDS: Final = 2
+"""The first packet ids belong to SUBSCRIBE and UNSUBSCRIBE."""
 
 
 class MqttSource:
@@ -59,6 +63,7 @@ class MqttSource:
         self._password = password_of(config)
         self._connection: Connection | None = None
         self._paused = False
+        self._ids = PacketIds(0)
         self.subscribed = asyncio.Event()
         self.connections = 0
 
@@ -77,7 +82,13 @@ class MqttSource:
             await self._clock.sleep(self._backoff.next_s())
 
     async def _live(self) -> None:
-        connection = Connection(self._connect_packet(), on_connected=self._on_connected, on_publish=self._on_publish, clock=self._clock)
+        connection = Connection(
+            self._connect_packet(),
+            on_connected=self._on_connected,
+            on_publish=self._on_publish,
+            on_puback=self._on_puback,
+            clock=self._clock,
+        )
         try:
             await self._serve(connection)
         except BaseException:
@@ -86,6 +97,9 @@ class MqttSource:
 
     def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
         self.ledger.connected(session_present=connack.session_present)
+        self._ids = PacketIds(connack.receive_max)
+        for _ in range(SUBSCRIBE_IDS):
+            self._ids.allocate()
 
     async def _serve(self, connection: Connection) -> None:
         connack = await connection.open(self._config, self._tls)
@@ -128,6 +142,20 @@ class MqttSource:
             session_expiry_interval=self._config.session_expiry_s,
             receive_max=self._receive_max,
         ).write()
+
+    def _on_puback(self, packet_id: int) -> None:
+        self._ids.release(packet_id)
+
+    def publish(self, topic: str, payload: bytes, *, expires_s: int) -> bool:
+        """Send with QoS 1. False, and nothing is sent, where there is no connection or the broker takes no more now. What it did not
+        confirm when the connection ends is not sent again from here.
+        """
+        if not self.subscribed.is_set() or not self._ids.free:
+            return False
+        packet_id = self._ids.allocate()
+        qos = mqtt5.QoS.AT_LEAST_ONCE
+        self.write(mqtt5.PublishPacket(topic, payload, qos=qos, packet_id=packet_id, message_expiry_interval=expires_s).write())
+        return True
 
     def write(self, data: bytes) -> None:
         """Send on the connection that there is; without one the bytes mean nothing to anybody and are left out."""

@@ -18,6 +18,7 @@ from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt_source import MqttSource
+from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
@@ -34,7 +35,7 @@ FOLLOW_AWAITED_S: Final = 0.002
 """The same while messages wait for the catalogue."""
 REGISTER_S: Final = 10.0
 """Seconds for Kafka to confirm our row in the register."""
-_WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS, topics.BRIDGES)
+_WRITTEN: Final = (topics.UP, topics.DEAD, topics.DEVICES, topics.STREAMS, topics.BRIDGES, topics.DOWN)
 
 
 async def run(
@@ -43,7 +44,8 @@ async def run(
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}")
-    opened = await _unless_stopped(_open_kafka(config, catalogue, register, clock, Backoff(rng)), stop)
+    outbox = Outbox()
+    opened = await _unless_stopped(_open_kafka(config, catalogue, register, outbox, clock, Backoff(rng)), stop)
     if opened is None:
         return
     tables = opened
@@ -54,6 +56,7 @@ async def run(
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
         catalogue=catalogue,
         register=register,
+        outbox=outbox,
         clock=clock,
         rng=rng,
     )
@@ -90,13 +93,13 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
 
 
 async def _open_kafka(
-    config: BridgeConfig, catalogue: Catalogue, register: Register, clock: Clock, backoff: Backoff
+    config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox, clock: Clock, backoff: Backoff
 ) -> Sequence[TableReader]:
     """Make our topics, register and read the tables, however long Kafka is away. Raises LocalError where a topic breaks a promise."""
     is_logged = False
     while True:
         try:
-            return await asyncio.to_thread(_open_kafka_once, config, catalogue, register)
+            return await asyncio.to_thread(_open_kafka_once, config, catalogue, register, outbox)
         except Unavailable as error:
             if not is_logged:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
@@ -104,16 +107,18 @@ async def _open_kafka(
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register) -> Sequence[TableReader]:
+def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox) -> Sequence[TableReader]:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     _write_row(config, *register.row())
     tables = [
         TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow),
         TableReader(config.kafka, f"{config.name}-bridges", topics.BRIDGES, on_change=register.follow),
+        TableReader(config.kafka, f"{config.name}-down", topics.DOWN, on_change=outbox.follow),
     ]
     try:
         for table in tables:
             table.read_all()
+        outbox.is_loaded = True
     except Unavailable:
         for table in tables:
             table.close()

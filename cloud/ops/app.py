@@ -11,6 +11,7 @@ from edgewake.cloud import web, web_docs
 from edgewake.cloud.ops import (
     ack_routes,
     device_routes,
+    down_routes,
     letter_routes,
     login,
     query_routes,
@@ -38,7 +39,17 @@ def make_app(services: Services) -> FastAPI:
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
     login.add(app, services.access)
-    for routes in (device_routes, stream_routes, query_routes, repair_routes, letter_routes, ack_routes, summary_routes, system_routes):
+    for routes in (
+        device_routes,
+        down_routes,
+        stream_routes,
+        query_routes,
+        repair_routes,
+        letter_routes,
+        ack_routes,
+        summary_routes,
+        system_routes,
+    ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app
 

@@ -22,18 +22,28 @@ from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
-from edgewake.cloud.ops.tables import PARTS_STREAM, Change, TopicOffsets
+from edgewake.cloud.ops.tables import ANSWERS_TOPIC, PARTS_STREAM, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.ops")
 
-TABLES: Final = (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LEASES)
+TABLES: Final = (
+    topics.STREAMS,
+    topics.DEVICES,
+    topics.QUERIES,
+    topics.PROGRESS,
+    topics.REPAIRS,
+    topics.PREVIEWS,
+    topics.DOWN,
+    topics.LEASES,
+)
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
-PARTS_BEHIND: Final = 500
-"""Records of part states read back at the start: a minute of them."""
+AWAITED: Final = {PARTS_TOPIC: 500, ANSWERS_TOPIC: 1_000_000}
+"""Streams that are there once somebody has published on them, and how many records of each partition are read back at the start: of part
+states a minute; of devices' answers as good as all, for those that came while nobody was here."""
 LOOK_EVERY_S: Final = 5.0
 """Between looks for new topics and their offsets."""
 RETRY_S: Final = (0.2, 5.0)
@@ -98,10 +108,10 @@ class Reader:
             self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
             consumer.assign(self._assigned)
             looked_at = float("-inf")
-            parts_found = False
+            awaited = dict(AWAITED)
             while not self._stop.is_set():
-                if not parts_found and time.monotonic() - looked_at > LOOK_EVERY_S:
-                    parts_found = self._find_parts(consumer)
+                if awaited and time.monotonic() - looked_at > LOOK_EVERY_S:
+                    awaited = {topic: behind for topic, behind in awaited.items() if not self._find(consumer, topic, behind)}
                     looked_at = time.monotonic()
                 self._hand_over(self._batch(consumer))
         finally:
@@ -112,12 +122,12 @@ class Reader:
         first = consumer.poll(0.2)
         return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
-    def _find_parts(self, consumer: Consumer) -> bool:
-        """Follow the part states once somebody publishes them."""
-        count = metadata.partition_count(consumer, PARTS_TOPIC)
+    def _find(self, consumer: Consumer, topic: str, behind: int) -> bool:
+        """Follow a stream once somebody has published on it, from so many records before its end."""
+        count = metadata.partition_count(consumer, topic)
         for partition in range(count):
-            low, high = watermarks(consumer, PARTS_TOPIC, partition)
-            consumer.incremental_assign([TopicPartition(PARTS_TOPIC, partition, max(low, high - PARTS_BEHIND))])
+            low, high = watermarks(consumer, topic, partition)
+            consumer.incremental_assign([TopicPartition(topic, partition, max(low, high - behind))])
         return count > 0
 
     def _hand_over(self, messages: list[Message]) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.down_desk import DownDesk
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.letter_replayer import LetterReplayer
@@ -60,6 +61,7 @@ class Services:
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk
+    down: DownDesk
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup

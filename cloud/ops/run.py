@@ -21,6 +21,7 @@ from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.device_table import Event
+from edgewake.cloud.ops.down_desk import DownDesk
 from edgewake.cloud.ops.event_ring import EventRing
 from edgewake.cloud.ops.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.keys import Keys
@@ -111,6 +112,7 @@ async def run(settings: OpsConfig) -> None:
     editor = CatalogueEditor(writer, tables, clock)
     store = settings.data_dir / "summaries.db"
     follower, summaries = Follower(settings.kafka, store, clock, random.Random()), SummaryReads(store)
+    down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
     access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
@@ -119,6 +121,7 @@ async def run(settings: OpsConfig) -> None:
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
+        down=down,
         editor=editor,
         writer=writer,
         lookup=lookup,
@@ -137,6 +140,7 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(reader.run(), name="reader"),
                 tasks.create_task(follower.run(), name="summaries"),
                 tasks.create_task(_look(tables, ring, keys, clock), name="look"),
+                tasks.create_task(down.keep_answers(), name="answers"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),

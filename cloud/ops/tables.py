@@ -15,12 +15,14 @@ from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.dead_letters import known_reason
 from edgewake.cloud.ops.device_table import DeviceTable, Event
+from edgewake.cloud.ops.down_table import DownTable
 from edgewake.cloud.ops.name_index import NameIndex
 from edgewake.cloud.ops.rates import StreamRates
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, Registration
@@ -28,6 +30,7 @@ from edgewake.protocol.repair import Repair
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
 PARTS_STREAM: Final = "part_status"
+ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)
 PARTS_MAX: Final = 200
 """Parts remembered; a new one beyond it is left out and counted as unreadable."""
 PART_STALE_MS: Final = 10_000
@@ -80,6 +83,8 @@ class OpsTables:
     progress: dict[str, Progress] = field(default_factory=dict)
     repairs: dict[str, Repair] = field(default_factory=dict)
     previews: dict[str, Preview] = field(default_factory=dict)
+    down: DownTable = field(default_factory=DownTable)
+    """What devices are asked to do."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
@@ -121,6 +126,12 @@ class OpsTables:
                 return self._repair(change)
             case topics.PREVIEWS:
                 _put(self.previews, Preview, change.key, change.value)
+                return ()
+            case topics.DOWN:
+                self.down.put(change.key, change.value)
+                return ()
+            case _ if change.topic == ANSWERS_TOPIC:
+                self._answers(change)
                 return ()
             case topics.DEAD:
                 return self._dead_letter(change)
@@ -180,6 +191,10 @@ class OpsTables:
         letter = DeadLetter.from_headers(change.headers)
         self.dead[known_reason(letter.reason)] += 1
         yield {"kind": "dead_letter", "offset": change.offset, "device": change.key, **letter.model_dump()}
+
+    def _answers(self, change: Change) -> None:
+        for reading in () if change.value is None else records.readings(records.decode(change.value)):
+            self.down.on_answer(reading)
 
     def _parts(self, change: Change) -> Iterator[Event]:
         if change.value is None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from edgewake.cloud.bridge import catalogue as bounds
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.protocol.ack import LaterReason
+from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, NameKind, Stream
@@ -321,3 +322,12 @@ def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way(
     catalogue.follow("s", None)
     assert not catalogue.is_waiting("s")
     learnt(catalogue, STRINGS)
+
+
+def test_the_fields_of_answers_are_given_so_no_device_decides_their_types_for_others() -> None:
+    bridge = Catalogue(lambda: 0.0)
+    for wrong in ({"id": frozenset({int})}, {"more": frozenset({str})}):
+        with pytest.raises(Rejected, match="fields of an answer"):
+            bridge.check("hostile", ANSWERS, wrong)
+    with pytest.raises(AwaitsCatalogueError):
+        bridge.check("car", ANSWERS, {"id": frozenset({str}), "exit_code": frozenset({int, type(None)})})

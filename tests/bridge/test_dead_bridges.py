@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from edgewake.cloud.ops.down_cli import command
 from edgewake.protocol import topics
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start
+from tests.ops.service import KEY, Ops, running
+from tests.services import part
 
 BEFORE, AFTER = 40, 200
 """Messages of each device before and after the fault."""
+SENT_DOWN = 'edgewake_bridge_sent_down_total{kind="message"}'
 ADOPTED = 'edgewake_bridge_adopted_total{kind="session"}'
 
 
@@ -104,3 +112,41 @@ async def test_of_two_bridges_of_one_name_the_one_that_started_first_ends(here: 
     await device.send(50)
     assert newer.is_running()
     here.parts.remove(older)
+
+
+async def test_a_command_reaches_a_device_that_slept_although_the_bridge_and_the_api_were_killed(here: World, tmp_path: Path) -> None:
+    """On the real parts: asked by the API, sent by a bridge, kept and done by an agent, answered through the sequencer."""
+    bridge = here.bridge("b-down-1")
+    here.sequencer()
+    effects, file = tmp_path / "effects", tmp_path / "agent.toml"
+    file.write_text(
+        f'device = "sleeper"\ndata_dir = "{tmp_path}/agent"\n[mqtt]\nport = {here.broker.port}\n'
+        f'[downlink.command.note]\nargv = ["/bin/sh", "-c", "echo $0 >> {effects}; echo noted"]\nargs_max = 1\n'
+    )
+    path, body = "/v1/devices/sleeper/commands", {"name": "note", "args": ["first"], "id": "mine"}
+
+    def state(api: Ops, which: str) -> Callable[[], bool]:
+        return lambda: api.client.get(f"{path}/{which}").json()["state"] == "done"
+
+    with running(here.node.bootstrap, tmp_path) as api:
+        assert api.client.post(path, json=body).json()["state"] == "waiting"
+        assert api.client.post(path, json=body).status_code == 202, "asked twice, it is one thing"
+        assert api.client.post(path, json=body | {"args": ["other"]}).json()["title"] == "id in use"
+        await until(lambda: here.metric("b-down-1", SENT_DOWN) == 1, "it was sent to nobody")
+        bridge.kill()
+        start(bridge)
+        with part("agent", file, tmp_path / "agent.log"):
+            await until(state(api, "mine"), "it is done after the device woke")
+            api.process.kill()
+            start(api.process)
+            await until(lambda: api.client.get("/readyz").status_code == 200, "the API is back")
+            found = CliRunner().invoke(command, ["sleeper", "note", "second", "--wait", "--json", "--ops", api.url, "--key", KEY])
+            assert found.exit_code == 0, found.output
+            answer = json.loads(found.output)["answer"]
+            assert (answer["state"], answer["exit_code"], answer["output"]) == ("done", 0, "noted\n")
+            refused = CliRunner().invoke(command, ["sleeper", "reboot", "--wait", "--ops", api.url, "--key", KEY])
+            assert (refused.exit_code, "no command 'reboot' is allowed" in refused.output) == (1, True), refused.output
+        assert api.client.get(f"{path}/mine").json()["answer"]["output"] == "noted\n"
+        listed = api.client.get(path).json()
+        assert [(item["name"], item["state"]) for item in listed["items"]] == [("reboot", "refused"), ("note", "done"), ("note", "done")]
+    assert effects.read_text() == "first\nsecond\n"

@@ -1,0 +1,76 @@
+"""What devices are to do, by device: the rows of `ew.down`, joined with the answers that came back as readings. No I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from edgewake.protocol.down_row import ENDED_MAX, DownRow, key_of
+from edgewake.protocol.downlink import ANSWER_FIELDS, Answer, DownKind
+
+UNMATCHED_MAX: Final = 10_000
+"""Answers remembered whose row is not read yet, or that were asked by nobody. The oldest go."""
+
+
+class DownTable:
+    """All rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, DownRow]] = {}
+        """By device and id, in the order of asking."""
+        self._answers: OrderedDict[str, tuple[Answer, int]] = OrderedDict()
+        """By key: answers of which the row does not know yet, and when they came."""
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """A record of `ew.down`. Raises ValueError."""
+        device, _, message_id = key.rpartition("|")
+        if value is None:
+            found = self._rows.get(device, {})
+            found.pop(message_id, None)
+            if not found:
+                self._rows.pop(device, None)
+            return
+        row = DownRow.model_validate_json(value)
+        self._rows.setdefault(device, {})[message_id] = row
+        if row.answer is not None:
+            self._answers.pop(key, None)
+
+    def on_answer(self, reading: Mapping[str, Any]) -> None:
+        """A reading of the stream of answers, with the device that the bridge saw. Raises ValueError where it is none."""
+        answer = Answer.model_validate({name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None})
+        key = key_of(reading["device"], answer.id)
+        row = self.get(reading["device"], answer.id)
+        if row is None or row.answer is None:
+            self._answers.setdefault(key, (answer, reading["received_at"]))
+            while len(self._answers) > UNMATCHED_MAX:
+                self._answers.popitem(last=False)
+
+    def answered(self) -> Iterator[tuple[str, DownRow]]:
+        """(key, row with its answer) of what is still to be written."""
+        for key, (answer, at) in list(self._answers.items()):
+            device, _, message_id = key.rpartition("|")
+            row = self.get(device, message_id)
+            if row is not None and row.kind is answer.kind:
+                yield key, row.model_copy(update={"answer": answer, "answered_at": at})
+
+    def get(self, device: str, message_id: str) -> DownRow | None:
+        """One row."""
+        return self._rows.get(device, {}).get(message_id)
+
+    def of(self, device: str, kind: DownKind) -> list[tuple[str, DownRow]]:
+        """(id, row) of a device, the latest first."""
+        found = [(message_id, row) for message_id, row in self._rows.get(device, {}).items() if row.kind is kind]
+        return sorted(found, key=lambda item: (item[1].asked_at, item[0]), reverse=True)
+
+    def open_of(self, device: str, now_ms: int) -> int:
+        """Rows of a device that wait for its answer."""
+        return sum(row.waits_at(now_ms) for row in self._rows.get(device, {}).values())
+
+    def to_forget(self, device: str, now_ms: int) -> list[str]:
+        """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told from what they replaced."""
+        keys: list[str] = []
+        for kind in DownKind:
+            ended = [message_id for message_id, row in self.of(device, kind) if not row.waits_at(now_ms)]
+            keys += [key_of(device, message_id) for message_id in ended[ENDED_MAX:]]
+        return keys
