@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
+from edgewake.protocol.names import is_device, is_stream
+
+SETS_MAX: Final = 16
+"""Declared sets of devices: each costs a stream's summaries as much again, for the readings of its devices."""
+SET_DEVICES_MAX: Final = 1000
+"""Devices of a set: they are compared with each reading's."""
 
 
 class AnalysisConfig(Config):
@@ -38,8 +45,21 @@ class AnalysisConfig(Config):
     summary_interval_s: int = Field(default=60, ge=0, le=3600)
     """Seconds from one update of the minute summaries to the next, five seconds after the full minute; 0 keeps none. A batch for each
     stream costs 0.2 to 0.5 CPU seconds."""
+    summary_devices: dict[str, tuple[str, ...]] = Field(default_factory=dict, max_length=SETS_MAX)
+    """Sets of devices that are summed up beside the whole, by name, e.g. north = ["car-01", "car-02"]; one device may be a set. At most 16
+    of 1000 devices; each costs as much again for its devices' readings."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"
     """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()
+
+    @field_validator("summary_devices")
+    @classmethod
+    def _are_sets(cls, sets: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name, members in sets.items():
+            if not is_stream(name):
+                raise ValueError(f"{name[:80]!r} is no name of a set: expected 1-64 of a-z 0-9 _, a letter first")
+            if not 1 <= len(members) <= SET_DEVICES_MAX or not all(map(is_device, members)):
+                raise ValueError(f"{name}: expected 1 to {SET_DEVICES_MAX} names of devices")
+        return sets

@@ -20,7 +20,7 @@ log = logging.getLogger("edgewake.analysis")
 
 FILES_MAX: Final = 60
 """Files of one stream and day before they are merged."""
-_KEYS: Final = ("field", "minute")
+_KEYS: Final = ("field", "devices", "minute")
 
 
 class Lake:
@@ -42,17 +42,23 @@ class Lake:
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Only the highest revision of each field and minute."""
-    highest = rows.group_by(list(_KEYS)).aggregate([("revision", "max")])
-    wanted = {tuple(row[key] for key in (*_KEYS, "revision_max")) for row in highest.to_pylist()}
-    places = zip(*(rows.column(name).to_pylist() for name in (*_KEYS, "revision")), strict=True)
+    """Only the highest revision of each field, set of devices and minute."""
+    keys = _keys(rows)
+    highest = rows.group_by(keys).aggregate([("revision", "max")])
+    wanted = {tuple(row[key] for key in (*keys, "revision_max")) for row in highest.to_pylist()}
+    places = zip(*(rows.column(name).to_pylist() for name in (*keys, "revision")), strict=True)
     return rows.filter(pa.array([place in wanted for place in places]))
+
+
+def _keys(rows: pa.Table) -> list[str]:
+    """Files that were written before there were sets of devices lack their names."""
+    return [key for key in _KEYS if key in rows.column_names]
 
 
 def _merge(files: list[Path]) -> None:
     """Replace files by one that has the newest one's name: a repeated batch still replaces its own rows by the same ones."""
     rows = latest(pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive"))
-    _write(rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _KEYS])), files[-1])
+    _write(rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)])), files[-1])
     for path in files[:-1]:
         path.unlink()
 

@@ -23,7 +23,7 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.protocol.stream import FieldType
 
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 2, LaneKind.ROWS: 1}
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 

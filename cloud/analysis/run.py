@@ -224,7 +224,9 @@ class Analysis:
         if self._with_summaries:
             with_state = {path.parent.name for path in (self._config.data_dir / "checkpoints").glob(f"*/{LaneKind.SUMMARY}")}
             for name, fields in summarised(types, with_state).items():
-                jobs[name, LaneKind.SUMMARY] = SummaryJob(name, fields, self._lake.keep)
+                jobs[name, LaneKind.SUMMARY] = SummaryJob(
+                    name, fields, self._lake.keep, tuple(sorted(self._config.summary_devices.items()))
+                )
         return found, jobs
 
     def _types(self) -> dict[str, dict[str, FieldType]]:

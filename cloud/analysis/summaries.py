@@ -62,21 +62,24 @@ class SummaryJob:
     fields: tuple[tuple[str, FieldType], ...]
     keep: Callable[[str, pa.Table, int], None]
     """Puts (stream, rows, revision) into the lake; the same revision again replaces what it wrote before."""
+    sets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Declared sets of devices: name and members. Each is summed up beside the whole."""
     kind: LaneKind = LaneKind.SUMMARY
     queries: tuple[Registered, ...] = ()
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """One row for each field and minute that changed: field, minute, readings, count, sum, min, max, variance, and the sketches."""
+        """A row for each field, set of devices and minute that changed: these, readings, count, sum, min, max, variance, sketches."""
         fields = dict(self.fields)
         frames = with_event_time(late.observe(correct(decode(records, fields)), partitions))
         each = readings(frames, fields, ())
         values = each.select("t", "device", F.explode(F.array(*[_value(name, kind) for name, kind in fields.items()])).alias("value"))
+        values = values.select("*", self._devices().alias("devices"))
         minute = F.col("t") - F.pmod("t", F.lit(MINUTE_MS).cast("bigint"))
         expires = F.timestamp_millis(minute + MINUTE_MS + LATENESS_MS).alias("expires", metadata={"spark.watermarkDelayMs": 0})
         # A reading draws the same place in the sample each time that it is computed.
         draw = F.xxhash64("device", "t", "value.field", "value.text").alias("draw")
-        rows = values.where(F.col("value.text").isNotNull()).select(expires, minute.alias("minute"), "value.*", draw)
-        summed = rows.groupBy("expires", "field", "minute").agg(
+        rows = values.where(F.col("value.text").isNotNull()).select(expires, minute.alias("minute"), "devices", "value.*", draw)
+        summed = rows.groupBy("expires", "field", "devices", "minute").agg(
             F.count(F.lit(1)).alias("readings"),
             F.count("x").alias("count"),
             F.sum("x").alias("sum"),
@@ -89,6 +92,13 @@ class SummaryJob:
             *partials.sketch_columns("text", "x", "text"),
         )
         return summed.drop("expires").withColumn("top", F.col("top.sketch"))
+
+    def _devices(self) -> Column:
+        """The sets that a reading belongs to; the empty name is that of all."""
+        if not self.sets:
+            return F.lit("")
+        names = [F.lit(""), *(F.when(F.col("device").isin(*members), F.lit(name)) for name, members in self.sets)]
+        return F.explode(F.array_compact(F.array(*names)))
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (no query is in it)
         """The records of `ew.summaries.minute`."""
@@ -108,7 +118,7 @@ class SummaryJob:
         if row["count"]:
             found[SketchKind.KLL] = Sketch(row["count"], row["kll"])
         summary = Summary(readings, numbers_of(row), found)
-        record = Record(Series(self.stream, row["field"]), row["minute"], row["minute"] + MINUTE_MS, summary)
+        record = Record(Series(self.stream, row["field"], row["devices"]), row["minute"], row["minute"] + MINUTE_MS, summary)
         return emit.Output(topics.MINUTES, record.key, record.encode())
 
 

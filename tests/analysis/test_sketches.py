@@ -67,7 +67,7 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
     fill(feed)
     lake_dir = analysis.config.data_dir / "lake"
     types = tuple(sorted((name, info.type) for name, info in feed.stream.fields.items()))
-    job = SummaryJob(feed.name, types, Lake(lake_dir).keep)
+    job = SummaryJob(feed.name, types, Lake(lake_dir).keep, (("two", ("d0", "d1")),))
     lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
     lane.start()
     try:
@@ -76,7 +76,13 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
         lane.stop()
 
     rows = {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
-    assert set(rows) == {f"{feed.name}|{field}||{T0 + i * 60_000}|" for field in ("speed", "load", "street") for i in range(2)}
+    sets = ("", "two")
+    assert set(rows) == {
+        f"{feed.name}|{field}|{devices}|{T0 + i * 60_000}|" for field in ("speed", "load", "street") for devices in sets for i in range(2)
+    }
+    assert [rows[f"{feed.name}|speed|two|{T0 + i * 60_000}|"]["count"] for i in range(2)] == [100, 100], (
+        "d0 is in one minute, d1 in the other"
+    )
     speeds = sorted(reading["speed"] for reading in feed.sent)
     summaries = [rows[f"{feed.name}|speed||{T0 + i * 60_000}|"] for i in range(2)]
     assert sum(one["count"] for one in summaries) == READINGS
@@ -94,17 +100,23 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
     assert (found[0][0], found[0][1]) == exact.most_common(1)[0]
 
     stored = latest(ds.dataset(lake_dir / "summaries", partitioning="hive").to_table())
-    by_place = {(row["field"], row["minute"]): row for row in stored.to_pylist()}
-    assert {place: row["count"] for place, row in by_place.items()} == {(r["field"], r["start"]): r["count"] for r in rows.values()}
-    assert all(base64.b64encode(by_place[r["field"], r["start"]]["kll"]).decode() == r["kll"] for r in rows.values() if r["count"])
+    by_place = {(row["field"], row["devices"], row["minute"]): row for row in stored.to_pylist()}
+    assert {place: row["count"] for place, row in by_place.items()} == {place_of(r): r["count"] for r in rows.values()}
+    assert all(base64.b64encode(by_place[place_of(r)]["kll"]).decode() == r["kll"] for r in rows.values() if r["count"])
     assert_summaries_answer_within_their_bounds(rows, feed)
+
+
+def place_of(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["field"], row["devices"], row["start"]
 
 
 def assert_summaries_answer_within_their_bounds(rows: dict[str, Any], feed: Feed) -> None:
     """Merged over both minutes, against what was sent."""
 
     def whole(field: str) -> Summary:
-        return merged(Record.decode(json.dumps(row).encode()).summary for row in rows.values() if row["field"] == field)
+        return merged(
+            Record.decode(json.dumps(row).encode()).summary for row in rows.values() if (row["field"], row["devices"]) == (field, "")
+        )
 
     speeds, streets = ([reading[field] for reading in feed.sent] for field in ("speed", "street"))
     speed, street = whole("speed"), whole("street")

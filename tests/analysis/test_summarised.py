@@ -20,7 +20,7 @@ TABLE = struct.pack(">iqii2q4q", 1, 1, 2, 2, 17, 19, 1, 0, 0, 1)
 """Spark's Count-Min of one text."""
 FIGURES = {"readings": [1], "count": [1], "sum": [2.0], "min": [2.0], "max": [2.0], "variance": [0.0]}
 SKETCHES = {"hll": [b"h"], "theta": [b"e"], "kll": [b"k"], "top": [b"t"], "count_min": [TABLE], "sample": [[{"draw": -5, "text": "2"}]]}
-ROWS = pa.table({"field": ["x"], "minute": [60_000], **FIGURES, **SKETCHES})
+ROWS = pa.table({"field": ["x"], "devices": [""], "minute": [60_000], **FIGURES, **SKETCHES})
 
 
 def test_fields_are_taken_in_the_order_in_which_the_catalogue_learnt_them() -> None:

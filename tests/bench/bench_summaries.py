@@ -1,0 +1,99 @@
+"""How long the store of summaries takes to answer, for a week of minutes of one series with all its sketches.
+
+A minute has 30 readings of a number. Asked are the figures of every minute of the week, and one row of the week with distinct values and
+quantiles: from minutes alone, and once hours and days are rolled up. Checked: every answer counts every reading. Then how many records a
+second the store takes, and its size. `python -m tests.bench.bench_summaries [--runs 20] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from edgewake.cloud.summaries import answers, gather, rollup
+from edgewake.cloud.summaries.asking import Asked
+from edgewake.cloud.summaries.store import Reads, Store, View
+from edgewake.cloud.summaries.summary import DAY_MS, MINUTE_MS, Step
+from tests.bench.figures import Found, percentile, run
+from tests.summaries.made import SERIES, minute
+
+MINUTES: Final = 7 * 1440
+READINGS: Final = 30
+T0: Final = 1_790_000_000_000 // DAY_MS * DAY_MS
+NOW: Final = T0 + 8 * DAY_MS
+ASKED: Final = Asked(distinct=True, ranks=(0.5, 0.99))
+LIMITS: Final = "Reading and merging 10,080 sketches of each kind takes most of the time from minutes; that is what the roll-up saves."
+
+
+def filled(path: Path) -> tuple[Store, float]:
+    """A store with the week, and the seconds that it took."""
+    rng = random.Random(1)
+    made = [minute(T0, [round(rng.lognormvariate(3, 1), 2) for _ in range(READINGS)]) for _ in range(100)]
+    week = [(made[i % 100], T0 + i * MINUTE_MS) for i in range(MINUTES)]
+    records = [(Step.MINUTE, replace(one, start_ms=at, end_ms=at + MINUTE_MS)) for one, at in week]
+    store, began = Store(path), time.perf_counter()
+    for at in range(0, len(records), 500):
+        store.keep(records[at : at + 500], {("t", 0): at}, now_ms=NOW)
+    return store, time.perf_counter() - began
+
+
+def roll_up(store: Store, path: Path) -> float:
+    """Seconds for all hours and days."""
+    began = time.perf_counter()
+    while found := Reads(path).with_view(lambda view: list(rollup.rolled_up(store, view, now_ms=NOW + 200_000))):
+        store.keep([(step, record) for step, _, _, record in found if record is not None], {}, now_ms=NOW)
+        for step, series, start, _ in found:
+            store.clean(step, [(series, start)])
+    return time.perf_counter() - began
+
+
+def figures_of_minutes(view: View) -> int:
+    """Readings of all rows."""
+    rows = gather.by_step(view, SERIES, Step.MINUTE, T0, T0 + 7 * DAY_MS, ())
+    return sum(answers.figures(one).readings for one in rows.values())
+
+
+def whole_week(view: View) -> int:
+    """Readings of the one row."""
+    one = gather.over(view, SERIES, T0, T0 + 7 * DAY_MS, ASKED.kinds)
+    assert answers.distinct(one) is not None
+    assert len(answers.quantiles(one, ASKED.ranks)) == 2
+    return one.readings
+
+
+def timed(path: Path, question: Callable[[View], int], runs: int) -> list[float]:
+    """Milliseconds of each."""
+    found = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        readings = Reads(path).with_view(question)
+        found.append((time.perf_counter() - began) * 1000)
+        assert readings == MINUTES * READINGS
+    return found
+
+
+def measure(folder: Path, runs: int) -> Found:
+    """See the module."""
+    found: Found = defaultdict(list)
+    path = folder / "summaries.db"
+    store, filling_s = filled(path)
+    found["summaries: records that the store takes", "records/s", 500].append(MINUTES / filling_s)
+    found["summaries: a week of one series, minutes only", "MiB", None].append(path.stat().st_size / (1 << 20))
+    minutes = timed(path, figures_of_minutes, runs)
+    found["summaries: figures of each minute of a week, p50", "ms", None].append(percentile(minutes, 50))
+    found["summaries: figures of each minute of a week, p99", "ms", 250].append(percentile(minutes, 99))
+    found["summaries: one row of a week from minutes, p50", "ms", None].append(percentile(timed(path, whole_week, 3), 50))
+    found["summaries: roll-up of an hour", "ms", None].append(roll_up(store, path) * 1000 / (7 * 24 + 7))
+    rolled = timed(path, whole_week, runs)
+    found["summaries: one row of a week, rolled up, p50", "ms", None].append(percentile(rolled, 50))
+    found["summaries: one row of a week, rolled up, p99", "ms", 50].append(percentile(rolled, 99))
+    return found
+
+
+if __name__ == "__main__":
+    run(measure, __doc__)
