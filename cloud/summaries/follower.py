@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -24,7 +24,7 @@ from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.rollup import rolled_up
-from edgewake.cloud.summaries.store import Reads, Store
+from edgewake.cloud.summaries.store import SERIES_MAX, Reads, Store, remove
 from edgewake.cloud.summaries.summary import Record, Step
 from edgewake.protocol import record as records
 from edgewake.protocol import sketch, topics
@@ -54,6 +54,7 @@ class Follower:
         self._clock = clock
         self._rng = rng
         self._stop = threading.Event()
+        self._undelivered: KafkaError | None = None
         self.refused = 0
         """Records and device sketches that could not be read."""
 
@@ -78,6 +79,9 @@ class Follower:
                 log.warning("summaries wait: %s", error, extra={"event": "summaries.wait"})
                 self._stop.wait(wait * (0.5 + self._rng.random()))
                 wait = min(wait * 2, RETRY_S[1])
+            except sqlite3.DatabaseError as error:
+                log.error("%s is damaged and made anew: %s", self._path, error, extra={"event": "summaries.damaged"})
+                remove(self._path)
 
     def _follow(self) -> None:
         topic_admin.ensure_topics(self._config, [*topics.SUMMARIES, DEVICE_TOPIC])
@@ -89,6 +93,7 @@ class Follower:
             consumer.assign(_places(consumer, store))
             self._turns(store, consumer, producer)
         finally:
+            producer.purge()
             consumer.close()
             store.close()
 
@@ -116,11 +121,14 @@ class Follower:
             places[topic, message.partition()] = message.offset() + 1
             if topic == DEVICE_TOPIC:
                 for step, record in self._made_by_device(message, producer):
-                    producer.produce(topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
+                    self._produce(producer, topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
             elif message.value() is not None:
                 kept += self._read(_STEPS[topic], message)
-        _flush(producer)
+        self._flush(producer)
+        before = store.refused
         store.keep(kept, places, now_ms=self._clock.now_ms())
+        if store.refused > before:
+            log.warning("more than %d series: %d summaries are left out", SERIES_MAX, store.refused, extra={"event": "summaries.full"})
 
     def _read(self, step: Step, message: Message) -> Iterator[tuple[Step, Record]]:
         try:
@@ -143,25 +151,35 @@ class Follower:
                 letter = DeadLetter(
                     reason=error.reason, detail=str(error)[:500], topic=DEVICE_TOPIC, part="summaries", received_at=self._clock.now_ms()
                 )
-                producer.produce(topics.DEAD, orjson.dumps(reading), str(reading["device"]), headers=letter.headers())
+                self._produce(producer, topics.DEAD, orjson.dumps(reading), str(reading["device"]), letter.headers())
 
     def _roll_up(self, store: Store, producer: Producer) -> None:
         now_ms = self._clock.now_ms()
         found = Reads(self._path).with_view(lambda view: list(rolled_up(store, view, now_ms=now_ms)))
         made = [(step, record) for step, _, _, record in found if record is not None]
         for step, record in made:
-            producer.produce(topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
-        _flush(producer)
+            self._produce(producer, topics.SUMMARIES_PREFIX + step, record.encode(), record.key)
+        self._flush(producer)
         # At once in the store too, so that nobody is told of an hour that is neither dirty nor there.
         store.keep(made, {}, now_ms=now_ms)
         for step in (Step.HOUR, Step.DAY):
             store.clean(step, [(series, start) for of, series, start, _ in found if of is step])
 
+    def _produce(
+        self, producer: Producer, topic: str, value: bytes, key: bytes | str, headers: list[tuple[str, bytes]] | None = None
+    ) -> None:
+        producer.produce(topic, value, key, headers=headers or [], on_delivery=self._on_delivery)
+        producer.poll(0)
 
-def _flush(producer: Producer) -> None:
-    if producer.flush(FLUSH_S) > 0:
-        producer.purge()
-        raise Unavailable("Kafka takes no summaries")
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        self._undelivered = self._undelivered or error
+
+    def _flush(self, producer: Producer) -> None:
+        """Wait until all is in Kafka. Raises Unavailable, after which nothing of it counts as done."""
+        left, error = producer.flush(FLUSH_S), self._undelivered
+        self._undelivered = None
+        if left or error is not None:
+            raise Unavailable(f"Kafka takes no summaries: {error.str() if error else 'no answer'}")
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:

@@ -16,7 +16,7 @@ import orjson
 
 from edgewake.cloud.summaries.summary import Record, Series, Sketch, Step, Summary
 from edgewake.protocol import topics
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.sketch import Numbers, SketchKind
 
 VERSION: Final = 1
@@ -50,6 +50,14 @@ PRAGMA user_version = {VERSION};
 T = TypeVar("T")
 
 
+_PUT: Final = (
+    f"INSERT INTO summary VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO UPDATE SET "  # noqa: S608  (our names)
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in ("at", *_COLUMNS))
+    + " WHERE excluded.readings >= summary.readings OR summary.maker <> ''"
+)
+"""What the cloud computed never shrinks: one with fewer readings was computed again from a log that retention has cut."""
+
+
 class TooMuch(LocalError):
     """A question would read more than ROWS_MAX rows or BYTES_MAX bytes."""
 
@@ -57,18 +65,19 @@ class TooMuch(LocalError):
 class Store:
     """The writer. Not for several threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises LocalError where the file cannot be used."""
+    def __init__(self, path: Path, *, patience_s: float = 5.0) -> None:
+        """Raises LocalError or sqlite3.OperationalError where the file cannot be used; a lock on it is waited for."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(f"data_dir: {error}") from error
         try:
-            self._db = _opened(path)
+            self._db = _opened(path, patience_s)
+        except sqlite3.OperationalError:  # it is locked, or the disk is full: nothing is wrong with it
+            raise
         except sqlite3.DatabaseError:
-            for old in path.parent.glob(path.name + "*"):  # damaged or of another version: filled anew from the topics
-                old.unlink()
-            self._db = _opened(path)
+            remove(path)
+            self._db = _opened(path, patience_s)
         self._series: dict[Series, int] = {
             Series(stream, field, devices): number for number, stream, field, devices in self._db.execute("SELECT * FROM series")
         }
@@ -95,10 +104,7 @@ class Store:
         sketches = [summary.sketches[kind].data if kind in summary.sketches else None for kind in _SKETCHES]
         seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
         row = (now_ms, record.end_ms, summary.readings, summary.numbers.encode(), orjson.dumps(seen).decode() if seen else None, *sketches)
-        self._db.execute(
-            f"INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?, {', '.join('?' * len(row))})",  # noqa: S608  (only marks)
-            (series, step, record.start_ms, record.maker, *row),
-        )
+        self._db.execute(_PUT, (series, step, record.start_ms, record.maker, *row))
         # A roll-up itself leaves its own step clean; what a device made for an hour does not.
         changed = (step, *LONGER[step]) if record.maker and step in COVERS else LONGER[step]
         rows = [(series, whole, whole.floor(record.start_ms), now_ms) for whole in changed]
@@ -145,15 +151,16 @@ class Reads:
         self._path = path
 
     def with_view(self, question: Callable[[View], T]) -> T:
-        """Raises what the question raises, and LocalError."""
+        """Raises what the question raises, and Unavailable while the file is not there or being made anew."""
+        db: sqlite3.Connection | None = None
         try:
             db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=5)
-        except sqlite3.OperationalError as error:
-            raise LocalError(f"{self._path}: {error}") from error
-        try:
             return question(View(db))
+        except sqlite3.DatabaseError as error:
+            raise Unavailable(f"the store of summaries: {error}; it is being made") from error
         finally:
-            db.close()
+            if db is not None:
+                db.close()
 
 
 class View:
@@ -204,8 +211,14 @@ class View:
         return {start for (start,) in rows}
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=5, check_same_thread=False)
+def remove(path: Path) -> None:
+    """Drop a file that is damaged or of another version; it is filled anew from the topics."""
+    for old in path.parent.glob(path.name + "*"):
+        old.unlink(missing_ok=True)
+
+
+def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=patience_s, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the topics again
     (version,) = db.execute("PRAGMA user_version").fetchone()

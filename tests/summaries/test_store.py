@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from edgewake.cloud.summaries import answers, gather, rollup, store
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.store import Reads, Store, TooMuch
 from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, MINUTE_MS, Record, Series, Step, Summary
-from edgewake.protocol.errors import Rejected
+from edgewake.protocol.errors import Rejected, Unavailable
 from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
 
@@ -96,6 +97,27 @@ def test_a_roll_up_never_shrinks_when_its_minutes_are_gone(path: Path) -> None:
     kept.keep([(Step.MINUTE, minute(MIDNIGHT, [5.0]))], {}, now_ms=much_later)
     roll(kept, path, now_ms=much_later + 100_000)
     assert over(path, MIDNIGHT, NOW).readings == 192
+
+
+def test_a_minute_computed_again_from_a_cut_log_does_not_shrink(path: Path) -> None:
+    filled(path, [minute(MIDNIGHT, [1.0, 2.0, 3.0]), minute(MIDNIGHT, [3.0])])
+    assert over(path, MIDNIGHT, NOW).readings == 3
+
+
+def test_a_store_that_is_not_there_yet_is_a_matter_of_waiting(path: Path) -> None:
+    with pytest.raises(Unavailable):
+        over(path, MIDNIGHT, NOW)
+
+
+def test_a_locked_file_is_left_as_it_is(path: Path) -> None:
+    filled(path, day_of_minutes()).close()
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(sqlite3.OperationalError):
+        Store(path, patience_s=0.1)
+    other.close()
+    assert Store(path).places()
 
 
 def test_a_damaged_file_is_made_anew(path: Path) -> None:
