@@ -24,6 +24,8 @@ from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import INBOX, Inbox
+from edgewake.edge.downlink.settings import SettingsFile
+from edgewake.edge.downlink.trial import Trial
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
@@ -38,7 +40,7 @@ from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
@@ -48,8 +50,10 @@ log = logging.getLogger("edgewake.agent")
 class Agent:
     """One running agent."""
 
-    def __init__(self, config: AgentConfig, *, clock: Clock, rng: random.Random) -> None:
-        """Open the log. Raises LocalError."""
+    def __init__(self, config: AgentConfig, *, clock: Clock, rng: random.Random, settings: SettingsFile | None = None) -> None:
+        """Open the log. `settings`: where those that the cloud sets are kept; None: it may set none. Raises LocalError."""
+        self.wants_restart = False
+        """After `run`: another life is to begin, with other settings."""
         self._config = config
         self._clock = clock
         self._stop = asyncio.Event()
@@ -71,7 +75,9 @@ class Agent:
         except (sqlite3.Error, OSError) as error:
             raise LocalError(f"event log in {config.data_dir}: {error}") from error
         self._log_status = self._events.status_at_open
-        self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()))
+        self._answers = self._events.stream(ANSWERS)
+        self._trial = None if settings is None else self._new_trial(settings)
+        self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()), self._trial)
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
@@ -86,6 +92,23 @@ class Agent:
                 extra={"event": "log.epoch", "epoch": self._events.epoch},
             )
 
+    def _new_trial(self, settings: SettingsFile) -> Trial:
+        return Trial(
+            settings,
+            self._clock,
+            health_s=self._config.downlink.health_s,
+            is_healthy=lambda: self._uplink.acked > 0,
+            restart=self._restart,
+            say=self._answer,
+        )
+
+    def _answer(self, answer: Answer) -> None:
+        self._answers.append((max(0, self._clock.now_ms()), dict(answer.fields())))
+
+    def _restart(self) -> None:
+        self.wants_restart = True
+        self._stop.set()
+
     async def run(self) -> None:
         """Until a signal says stop. Raises what made a task die."""
         loop = asyncio.get_running_loop()
@@ -98,14 +121,15 @@ class Agent:
                 chains = await self._start_consumers(tasks)
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
+                watch = [] if self._trial is None else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 release_free_memory()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
-                for task in (*sources, *chains, down, news):
+                for task in (*sources, *chains, *watch, down, news):
                     task.cancel()
-                await asyncio.wait([*sources, *chains, down, news])
+                await asyncio.wait([*sources, *chains, *watch, down, news])
                 self._uplink.drain()
         finally:
             await asyncio.to_thread(self._events.close)
@@ -174,6 +198,7 @@ class Agent:
             "chains": self._processing.counts(),
             "absences": self._watching.counts(),
             "actions": self._actions.counts(),
+            "settings_version": None if self._trial is None else self._trial.version,
             "downlink": self._downlink.counts(),
         }
 
@@ -191,6 +216,7 @@ class Agent:
             oldest_unacked_s=None if known.oldest_at is None else max(0.0, (now_ms - known.oldest_at) / 1000),
             lost_readings=known.lost_readings,
             version=self._version,
+            settings_version=None if self._trial is None else self._trial.version,
         )
 
 

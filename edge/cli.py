@@ -23,32 +23,19 @@ def agent(context: click.Context, config_file: Path | None, verbose: bool) -> No
     context.obj = config_file
     if context.invoked_subcommand is not None:
         return
+    from edgewake.edge.life import live
     from edgewake.protocol.errors import ConfigError, LocalError
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     try:
-        _run(_load(config_file))
+        live(_file(config_file))
     except ConfigError as error:
         _fail(error, 2)
     except LocalError as error:
         _fail(error, 1)
     except ExceptionGroup:
         sys.exit(1)  # the task that died has said so in the log
-
-
-def _run(config: AgentConfig) -> None:
-    import asyncio
-    import random
-
-    from edgewake.edge.agent import Agent
-    from edgewake.protocol.clock import SystemClock
-    from edgewake.protocol.heartbeat import Heartbeat
-
-    async def life() -> None:
-        await Heartbeat(SystemClock()).beside(Agent(config, clock=SystemClock(), rng=random.SystemRandom()).run())
-
-    asyncio.run(life())
 
 
 @agent.command()
@@ -112,14 +99,19 @@ def show_log(of_group: Path | None, config_file: Path | None, limit: int) -> Non
         _fail(error, 1)
 
 
-def _load(config_file: Path | None) -> AgentConfig:
-    from edgewake.edge.config import AgentConfig
-    from edgewake.protocol.config import load
+def _file(config_file: Path | None) -> Path:
     from edgewake.protocol.errors import ConfigError
 
     if config_file is None:
         raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")
-    return load(AgentConfig, config_file)
+    return config_file
+
+
+def _load(config_file: Path | None) -> AgentConfig:
+    from edgewake.edge.config import AgentConfig
+    from edgewake.protocol.config import load
+
+    return load(AgentConfig, _file(config_file))
 
 
 def _fail(error: Exception, code: int) -> NoReturn:

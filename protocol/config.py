@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -28,6 +29,11 @@ C = TypeVar("C", bound=Config)
 
 def load(model: type[C], path: Path) -> C:
     """Read `path` as `model`; raises ConfigError."""
+    return parse(model, read(path), str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The values in a TOML file; raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -35,14 +41,18 @@ def load(model: type[C], path: Path) -> C:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
+    """Check values; raises ConfigError, whose lines begin with `where`."""
     try:
         # As JSON, because strict validation of Python objects takes no text for a path and no list for a tuple.
         return model.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        lines = [f"{path}: {_sentence(model, one)}" for one in error.errors()]
+        lines = [f"{where}: {_sentence(model, one)}" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from error
 
 

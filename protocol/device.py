@@ -43,6 +43,9 @@ class DeviceStatus(BaseModel):
     lost_readings: int = 0
     """Readings given up since the log was made; each is also a gap."""
     version: str = ""
+    """Of the agent."""
+    settings_version: int | None = None
+    """Of the settings that the cloud gave it and that it uses; 0: none."""
 
 
 def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:

@@ -60,6 +60,8 @@ class AnswerState(StrEnum):
 
     DONE = "done"
     """The command ended with exit code 0; the settings are in use."""
+    TRYING = "trying"
+    """The settings are in use and watched; how it ends is said by another answer."""
     FAILED = "failed"
     """It ended with another code, took too long, or could not be started."""
     REFUSED = "refused"

@@ -17,6 +17,12 @@ PLAIN_SILENT_AFTER_MS: Final = 60_000
 """A plain device never says that it goes; when it has sent nothing so long it is called silent, not offline."""
 
 
+REPORTED: Final = frozenset(
+    {"backlog_readings", "backlog_bytes", "oldest_unacked_s", "lost_readings", "epoch", "version", "settings_version"}
+)
+"""What of an agent's report is shown as it is."""
+
+
 class Presence(StrEnum):
     """Is the device there?"""
 
@@ -46,6 +52,8 @@ class DeviceView(BaseModel):
     """Records since the report before the last one."""
     epoch: int | None = None
     version: str = ""
+    settings_version: int | None = None
+    """Of the settings that it was given from here and uses; 0: none."""
 
 
 def presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
@@ -72,7 +80,7 @@ def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, stat
     if seen is not None:
         known |= {"skew_ms": seen.skew_ms, "records": seen.records}
     if status is not None:
-        known |= status.model_dump(include={"backlog_readings", "backlog_bytes", "oldest_unacked_s", "lost_readings", "epoch", "version"})
+        known |= status.model_dump(include=set(REPORTED))
     times = [t for t in (status.received_at if status else None, seen.last_seen if seen else None) if t is not None]
     return DeviceView.model_validate(
         {

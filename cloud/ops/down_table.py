@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from edgewake.protocol.down_row import ENDED_MAX, DownRow, key_of
-from edgewake.protocol.downlink import ANSWER_FIELDS, Answer, DownKind
+from edgewake.protocol.downlink import ANSWER_FIELDS, Answer, AnswerState, DownKind
 
 UNMATCHED_MAX: Final = 10_000
 """Answers remembered whose row is not read yet, or that were asked by nobody. The oldest go."""
@@ -39,6 +39,8 @@ class DownTable:
     def on_answer(self, reading: Mapping[str, Any]) -> None:
         """A reading of the stream of answers, with the device that the bridge saw. Raises ValueError where it is none."""
         answer = Answer.model_validate({name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None})
+        if answer.state is AnswerState.TRYING:
+            return
         key = key_of(reading["device"], answer.id)
         row = self.get(reading["device"], answer.id)
         if row is None or row.answer is None:

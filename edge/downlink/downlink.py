@@ -1,10 +1,10 @@
-"""The downlink: each kept message to who does it."""
+"""The downlink: each kept message to who does it, imported when the first one comes: a small device pays for what it does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from edgewake.edge.downlink import commands
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.downlink.kept import Kept
@@ -12,12 +12,17 @@ from edgewake.protocol import downlink
 from edgewake.protocol.downlink import Answer, AnswerState, Command, DownKind, Settings
 from edgewake.protocol.errors import Rejected
 
+if TYPE_CHECKING:
+    from edgewake.edge.downlink.trial import Trial
+
 
 class Downlink:
     """Does what is in the inbox, one after another."""
 
-    def __init__(self, config: DownlinkConfig, inbox: Inbox) -> None:
+    def __init__(self, config: DownlinkConfig, inbox: Inbox, trial: Trial | None = None) -> None:
+        """Without a trial no settings are taken."""
         self._config = config
+        self._trial = trial
         self.inbox = inbox
 
     async def run(self) -> None:
@@ -37,16 +42,21 @@ class Downlink:
         if not was_begun and kept.is_over(self.inbox.now()):
             return _answer(kept, AnswerState.EXPIRED, f"its {kept.expires_s} s were over before it was begun")
         if isinstance(message, Command):
+            from edgewake.edge.downlink import commands
+
             return commands.refusal(message, self._config.command, was_begun=was_begun)
-        return self._check_settings(message)
+        if self._trial is None or not self._config.settings:
+            return _answer(kept, AnswerState.REFUSED, "this device takes no settings from afar")
+        return self._trial.check(message)
 
-    def _check_settings(self, settings: Settings) -> Answer | None:
-        return Answer(id=settings.id, kind=DownKind.SETTINGS, state=AnswerState.REFUSED, detail="this device takes no settings from afar")
-
-    async def _do(self, kept: Kept, was_begun: bool) -> Answer | None:  # noqa: ARG002
+    async def _do(self, kept: Kept) -> Answer | None:
         message = _read(kept)
-        assert isinstance(message, Command)
-        return await commands.run(message, self._config.command[message.name])
+        if isinstance(message, Command):
+            from edgewake.edge.downlink import commands
+
+            return await commands.run(message, self._config.command[message.name])
+        assert self._trial is not None
+        return await self._trial.apply(message)
 
 
 def _read(kept: Kept) -> Command | Settings:

@@ -40,10 +40,10 @@ WAITING_BYTES_MAX: Final = 1 << 20
 SUCCESS, QUOTA_EXCEEDED, BAD_PAYLOAD = 0x00, 0x97, 0x99
 """Reason codes of a PUBACK (MQTT 5, section 3.4.2.1)."""
 
-Handler: TypeAlias = Callable[[Kept, bool], Awaitable[Answer | None]]
-"""Does a message; the second argument: it was begun in an earlier life. None: it goes on in the next life, without an answer yet."""
 Check: TypeAlias = Callable[[Kept, bool], Answer | None]
-"""An answer where the message is not to be begun; it is asked before it is called begun, with the same arguments."""
+"""An answer where the message is not to be begun. The second argument: was it begun in an earlier life?"""
+Handler: TypeAlias = Callable[[Kept], Awaitable[Answer | None]]
+"""Does a message. None: this life ends now, and the next one is asked again."""
 
 
 class Inbox:
@@ -162,8 +162,9 @@ class Inbox:
             if not was_begun:
                 self._ledger.begin(kept.id)
                 await consumer.commit({}, state=self._ledger.encode())
-            answer = await handle(kept, was_begun)
+            answer = await handle(kept)
         if answer is None:
+            await asyncio.Event().wait()  # nothing behind it is touched: the next life begins with it
             return
         self._ledger.end(kept.id)
         await consumer.commit({}, state=self._ledger.encode(), derived={ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]})

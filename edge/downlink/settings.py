@@ -1,0 +1,169 @@
+"""Settings: what the cloud set of this device's configuration, on trial until they have proven good. Pure, but for the file.
+
+    good ─ pushed ─▶ trial (not begun) ─ start ─▶ trial (begun) ─┬─ healthy in time ──▶ good
+      ▲                                                          └─ else, or it died ─▶ failed: the last good ones again
+      └──────────────────────────────────────────────────────────────────────────────────┘
+
+The device's own file says what it is: its identity, its broker, its keys, what the cloud may do. What is set replaces whole tables of it
+(`SETTABLE`). A trial whose life ended before it was proven good is over, whatever ended it: the next start takes the last good ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from edgewake.edge.config import AgentConfig
+from edgewake.protocol.config import parse
+from edgewake.protocol.errors import ConfigError
+
+log = logging.getLogger("edgewake.downlink")
+
+FILE_NAME: Final = "settings.json"
+SETTABLE: Final = ("chain", "log", "source", "uplink")
+"""Tables that may be set from afar."""
+KEPT: Final = {"log": ("mode",)}
+"""Keys of them that may not: without a durable log nothing that comes down would be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One set of settings."""
+
+    id: str
+    """Of the message that brought it."""
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsState:
+    """What the file holds."""
+
+    good: Version | None = None
+    """None: the device's own file alone."""
+    trial: Version | None = None
+    is_begun: bool = False
+    """Was a life with the trial begun?"""
+    failed: Version | None = None
+    """The last that was given up; `why` says for what."""
+    why: str = ""
+
+    @property
+    def used(self) -> Version | None:
+        """What this life uses."""
+        return self.trial if self.trial is not None else self.good
+
+    @property
+    def version(self) -> int:
+        """Of what is used; 0: the device's own file alone."""
+        return 0 if self.used is None else self.used.version
+
+    @property
+    def latest(self) -> int:
+        """The greatest version that came."""
+        return max((one.version for one in (self.good, self.trial, self.failed) if one is not None), default=0)
+
+    def pushed(self, new: Version) -> SettingsState:
+        """To be tried by the next life."""
+        return replace(self, trial=new, is_begun=False)
+
+    def started(self) -> SettingsState:
+        """A life begins."""
+        if self.trial is None:
+            return self
+        return self.given_up("the agent ended before they had proven good") if self.is_begun else replace(self, is_begun=True)
+
+    def proven(self) -> SettingsState:
+        """The trial is good."""
+        return SettingsState(good=self.trial)
+
+    def given_up(self, why: str) -> SettingsState:
+        """The trial is not."""
+        return SettingsState(good=self.good, failed=self.trial, why=why)
+
+
+def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
+    """The device's own values with what was set. Raises ConfigError, which names what may not be set and what is wrong."""
+    try:
+        wanted = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: not TOML: {error}") from error
+    forbidden = [name for name in wanted if name not in SETTABLE]
+    for table, keys in KEPT.items():
+        inside = wanted.get(table)
+        forbidden += [f"{table}.{key}" for key in keys if isinstance(inside, dict) and key in inside]
+    if forbidden:
+        raise ConfigError(f"{where}: may not be set from afar: {', '.join(sorted(forbidden))}; may be: {', '.join(SETTABLE)}")
+    for table, keys in KEPT.items():
+        kept = {key: own[table][key] for key in keys if key in own.get(table, {})}
+        if kept and table in wanted:
+            wanted[table] = wanted[table] | kept
+    return parse(AgentConfig, {**own, **wanted}, where)
+
+
+class SettingsFile:
+    """The file in the agent's data folder, and the device's own values."""
+
+    def __init__(self, own: Mapping[str, Any], data_dir: Path) -> None:
+        self.own = own
+        self._path = data_dir / FILE_NAME
+
+    def read(self) -> SettingsState:
+        """What is there; nothing where there is no file. Raises ConfigError where it cannot be read."""
+        try:
+            found = orjson.loads(self._path.read_bytes())
+            versions = {name: Version(**found[name]) if found[name] else None for name in ("good", "trial", "failed")}
+            return SettingsState(**versions, is_begun=bool(found["is_begun"]), why=str(found["why"]))
+        except FileNotFoundError:
+            return SettingsState()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{self._path}: {error}") from error
+
+    def write(self, state: SettingsState) -> None:
+        """Durably, whole or not at all. Raises OSError."""
+        aside = self._path.with_suffix(".new")
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(orjson.dumps(asdict(state)))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def start(self) -> AgentConfig:
+        """The configuration of the life that begins now. What cannot be used is given up: a device that cannot be reached is worth less
+        than one that measures as its own file says. Raises OSError, and ConfigError where that file is wrong.
+        """
+        before = self._read_or_set_aside()
+        state = before.started()
+        config = None
+        while config is None and state.used is not None:
+            try:
+                config = merged(self.own, state.used.text, f"settings of version {state.version}")
+            except ConfigError as error:
+                log.error("settings cannot be used: %s", error, extra={"event": "settings.given_up", "version": state.version})
+                state = state.given_up(str(error)) if state.trial else SettingsState(failed=state.good, why=str(error))
+        if state != before:
+            self.write(state)
+        return config or merged(self.own, "", "the agent's configuration")
+
+    def _read_or_set_aside(self) -> SettingsState:
+        try:
+            return self.read()
+        except ConfigError as error:
+            log.error("what was set is lost: %s", error, extra={"event": "settings.lost"})
+            self._path.replace(self._path.with_suffix(".damaged"))
+            return SettingsState()
