@@ -66,6 +66,8 @@ def summary(
     if api.as_json:
         return print_json(found)
     rows = [_flat(row) for row in found["rows"]]
+    if asked["step"] is None and rows:
+        return print_item(rows[0], as_json=False)
     columns = dict.fromkeys(name for row in rows for name in row)
     return print_items(rows, tuple(columns) or ("start", "end", *FIGURES), as_json=False)
 
@@ -86,7 +88,7 @@ def _compare(api: OpsApi, path: str, params: Mapping[str, Any]) -> None:
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row for people: a column for each figure and each estimate."""
-    flat: dict[str, Any] = {"start": row["start"], "end": row["end"], **{name: row["figures"][name] for name in FIGURES}}
+    flat: dict[str, Any] = {"start": row["start"], "end": row["end"], **{name: _number(row["figures"][name]) for name in FIGURES}}
     if row["distinct"]:
         flat["distinct"] = _estimate(row["distinct"])
     flat |= {f"p{100 * one['rank']:g}": _estimate(one) for one in row["quantiles"]}
@@ -99,6 +101,10 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["sample"]:
         flat["sample"] = "\n".join(row["sample"])
     return flat
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
 
 
 def _estimate(one: Mapping[str, Any] | None) -> str:
