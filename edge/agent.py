@@ -34,6 +34,7 @@ from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
 from edgewake.edge.processors.processing import Processing
 from edgewake.edge.processors.watching import Watching
+from edgewake.edge.sketches.sketching import Sketching
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.lanes import Lane
@@ -81,6 +82,7 @@ class Agent:
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
+        self._sketching = Sketching(config.sketch, self._events, clock, rng)
         self._watching = Watching(config.absence, self._events, clock)
         self._actions = Actions(config.action, config.device, self._events, clock, rng)
         self._rng = rng
@@ -140,11 +142,12 @@ class Agent:
 
     async def _start_consumers(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Known to the log before the first reading comes; from what acts to what makes: nothing made is missed."""
-        for group in (self._actions, self._watching, self._processing):
+        for group in (self._actions, self._watching, self._sketching, self._processing):
             await group.forget_others()
-        await self._actions.open()
-        await self._processing.open()
+        for group in (self._actions, self._sketching, self._processing):
+            await group.open()
         work = {f"action {name}": runner.run for name, runner in self._actions.runners.items()}
+        work |= {f"sketch {stream}": sketcher.run for stream, sketcher in self._sketching.sketchers.items()}
         work |= {f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()}
         work |= {f"chain {into}": chain.run for into, chain in self._processing.chains.items()}
         return [tasks.create_task(_named(name, run()), name=name) for name, run in work.items()]
@@ -199,6 +202,7 @@ class Agent:
             "absences": self._watching.counts(),
             "actions": self._actions.counts(),
             "settings_version": None if self._trial is None else self._trial.version,
+            "sketches": self._sketching.counts(),
             "downlink": self._downlink.counts(),
         }
 

@@ -23,6 +23,7 @@ from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.processors.config import AbsenceConfig, ChainConfig
+from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sources.config import AnySource
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.schedule import Hours
@@ -32,9 +33,12 @@ from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.names import is_device, is_reserved
 from edgewake.protocol.record import Mode
+from edgewake.protocol.sketch import STREAM as SKETCHES
 
 READING_BYTES_MAX: Final = 64 * 1024
 """Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
+SKETCHES_MAX: Final = 4
+"""Streams that are sketched: each has a process of some 17 MB. More are refused."""
 ACTIONS_MAX: Final = 100
 """Actions of an agent, and as many absence rules: each is a task and a cursor. More are refused."""
 CHAINS_MAX: Final = 100
@@ -176,6 +180,7 @@ class AgentConfig(Config):
     source: tuple[AnySource, ...] = ()
     chain: Annotated[tuple[ChainConfig, ...], Field(max_length=CHAINS_MAX)] = ()
     absence: Annotated[tuple[AbsenceConfig, ...], Field(max_length=ACTIONS_MAX)] = ()
+    sketch: Annotated[tuple[SketchConfig, ...], Field(max_length=SKETCHES_MAX)] = ()
     action: Annotated[tuple[AnyAction, ...], Field(max_length=ACTIONS_MAX)] = ()
 
     @model_validator(mode="after")
@@ -241,6 +246,13 @@ class AgentConfig(Config):
         for action in self.action:
             if action.stream not in logged | alerts.keys():
                 raise ValueError(f"action {action.name!r}: {action.stream!r} is no stream of a logged source, a chain or an absence rule")
+        for sketch in self.sketch:
+            if sketch.stream not in logged or sketch.stream not in self.local_streams:
+                raise ValueError(f"sketch: {sketch.stream!r} is no stream with `send = false`: what is sent too would count twice")
+        if SKETCHES in sources | logged | alerts.keys():
+            raise ValueError(f"source, chain or absence: {SKETCHES!r} is the stream of sketches")
+        if len({sketch.lane for sketch in self.sketch}) > 1 or len({sketch.stream for sketch in self.sketch}) < len(self.sketch):
+            raise ValueError("sketch: two have one stream, or not the same lane")
         for table, names in (("absence", [rule.name for rule in self.absence]), ("action", [action.name for action in self.action])):
             if len(set(names)) < len(names):
                 raise ValueError(f"{table}: two have one name")
@@ -250,4 +262,6 @@ class AgentConfig(Config):
     def lanes(self) -> dict[str, Lane]:
         """By stream."""
         made = {chain.into: chain.lane for chain in self.chain} | {rule.into: rule.lane for rule in self.absence}
+        if self.sketch:
+            made[SKETCHES] = self.sketch[0].lane
         return {source.stream: source.lane for source in self.source} | made

@@ -123,6 +123,7 @@ def table(status: dict[str, Any]) -> str:
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
     rows += [(f"chain {into}", _chain(counts)) for into, counts in status.get("chains", {}).items()]
     rows += [(f"absence {name}", _absence(counts)) for name, counts in status.get("absences", {}).items()]
+    rows += [(f"sketch {stream}", _sketch(counts)) for stream, counts in status.get("sketches", {}).items()]
     rows += [(f"action {name}", _action(counts)) for name, counts in status.get("actions", {}).items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -135,6 +136,10 @@ def _chain(counts: dict[str, Any]) -> str:
 
 def _absence(counts: dict[str, Any]) -> str:
     return f"{counts['stream']} {'is silent' if counts['active'] else 'speaks'}, {counts['raised']} raised"
+
+
+def _sketch(counts: dict[str, Any]) -> str:
+    return f"{counts['counted']} readings in sketches, {counts['late']} late, {counts['missed']} missed, {counts['restarts']} restarts"
 
 
 def _action(counts: dict[str, Any]) -> str:

@@ -65,6 +65,28 @@ def test_what_is_watched_is_logged_and_has_one_maker(keys: dict[str, Any], said:
         AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": sources} | keys)
 
 
+SPOKEN = {"type": "json_lines", "stream": "speed"}
+KEPT = SPOKEN | {"send": False}
+SUMMED = {"stream": "speed", "fields": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "keys", "said"),
+    [
+        (SPOKEN, {"sketch": [SUMMED]}, "would count twice"),
+        (KEPT, {"sketch": [SUMMED, SUMMED]}, "two have one stream"),
+        (KEPT, {"sketch": [SUMMED | {"kinds": ["sample"]}]}, "not made on the device"),
+        (KEPT, {"sketch": [SUMMED | {"kinds": ["hll", "hll"]}]}, "one is there twice"),
+        (KEPT, {"sketch": [SUMMED | {"window_s": 7}]}, "a part of a day"),
+        (KEPT, {"sketch": [SUMMED | {"window_s": 1, "grace_s": 11}]}, "at most 10 windows"),
+        (SPOKEN, {"absence": [absence(into="device_sketches")]}, "is the stream of sketches"),
+    ],
+)
+def test_what_is_sketched_stays_here(source: dict[str, Any], keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": [source]} | keys)
+
+
 def test_rules_may_share_their_alerts_and_an_action_may_read_them() -> None:
     found = AgentConfig.model_validate(
         {

@@ -1,0 +1,107 @@
+"""What devices make, merged in the cloud as it merges its own: within its bounds of the exact answer."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from base64 import b64decode
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.cloud.summaries import answers, intake
+from edgewake.cloud.summaries.summary import Summary, merged
+from edgewake.edge.sketches.kinds import MAKERS
+from edgewake.edge.sketches.maker import Maker
+from edgewake.protocol.sketch import SKETCH_BYTES_MAX, DeviceSketch, SketchKind
+
+MADE = list(MAKERS)
+T0 = 1_790_000_040_000
+
+
+def summary(values: list[Any], *, device: str = "box", cut: int = 1000) -> Summary:
+    """A device's sketches of some values as the cloud takes them in."""
+    maker = Maker(MADE)
+    for begin in range(0, len(values), cut):
+        maker.take([(7, "price", values[begin : begin + cut])])
+    found = []
+    for field, kind, readings, text in maker.over(7):
+        one = DeviceSketch("shop", field, SketchKind(kind), T0, T0 + 60_000, readings, b64decode(text))
+        _, record = intake.taken({"device": device, **one.fields()})
+        found.append(record.summary)
+    return merged(found)
+
+
+def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
+    rng = random.Random(3)
+    devices = [[round(rng.gauss(50 + 5 * device, 10), 1) for _ in range(20_000)] for device in range(5)]
+    values = [value for some in devices for value in some]
+    found = merged([summary(some, device=f"box-{place}") for place, some in enumerate(devices)])
+    figures = answers.figures(found)
+    assert figures.count == len(values)
+    assert figures.mean is not None
+    assert abs(figures.mean - statistics.fmean(values)) < 1e-9
+    distinct = answers.distinct(found)
+    assert distinct is not None
+    assert distinct.low <= len(set(values)) <= distinct.high
+    ordered = sorted(values)
+    for rank, quantile in zip((0.5, 0.99), answers.quantiles(found, [0.5, 0.99]), strict=True):
+        exact = sum(value <= quantile.value for value in ordered) / len(ordered)
+        assert abs(exact - rank) < 0.0266, "twice the bound of one sketch"
+
+
+def test_merged_counts_of_texts_answer_within_their_bounds() -> None:
+    rng = random.Random(4)
+    devices = [[f"street {min(int(rng.expovariate(0.3)), 200)}" for _ in range(5_000)] for _ in range(4)]
+    exact = Counter(text for some in devices for text in some)
+    found = merged([summary(some) for some in devices])
+    for item in answers.frequent(found, 5):
+        assert item.low <= exact[item.text] <= item.high
+    assert {item.text for item in answers.frequent(found, 5)} == {text for text, _ in exact.most_common(5)}
+    often = answers.occurrences(found, "street 3")
+    assert often is not None
+    assert often.low <= exact["street 3"] <= often.high
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(-5, 5), st.floats(-1e9, 1e9), st.booleans(), st.sampled_from(["", "a", "ü" * 200, "long " * 60])), max_size=60
+    ),
+    st.integers(1, 60),
+)
+def test_how_values_are_cut_into_messages_changes_nothing(values: list[Any], cut: int) -> None:
+    whole, pieces = Maker(MADE), Maker(MADE)
+    whole.take([(1, "x", values)])
+    for begin in range(0, len(values), cut):
+        pieces.take([(1, "x", values[begin : begin + cut])])
+    assert pieces.over(1) == whole.over(1)
+    assert whole.over(1) == [], "it is forgotten"
+
+
+def test_many_blocks_of_numbers_are_the_same_however_they_were_cut() -> None:
+    rng = random.Random(9)
+    values = [rng.uniform(0, 1e6) for _ in range(3_000)]
+    numbers = {SketchKind.NUMBERS: MAKERS[SketchKind.NUMBERS]}
+    found = []
+    for cut in (1, 7, 256, 3_000):
+        maker = Maker([SketchKind.NUMBERS], numbers)
+        for begin in range(0, len(values), cut):
+            maker.take([(1, "x", values[begin : begin + cut])])
+        found.append(maker.over(1))
+    assert found == [found[0]] * 4
+
+
+def test_the_largest_sketches_fit_into_a_reading() -> None:
+    rng = random.Random(2)
+    texts = (
+        [f"{n:04d} " + "x" * 240 for n in range(40)] * 3
+        + [str(rng.random()) for _ in range(20_000)]
+        + [f"{n:04d} " + "x" * 240 for n in range(40)] * 60
+    )
+    maker = Maker([kind for kind in MADE if kind is not SketchKind.COUNT_MIN])
+    maker.take([(1, "x", texts), (1, "y", [rng.random() for _ in range(200_000)])])
+    sizes = {(field, kind): len(b64decode(text)) for field, kind, _, text in maker.over(1)}
+    assert len(sizes) == 3 + 5
+    assert max(sizes.values()) <= SKETCH_BYTES_MAX

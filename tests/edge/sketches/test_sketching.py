@@ -1,0 +1,156 @@
+"""Sketches and what dies while they are made: the child, the agent, at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.sketches import sketching, workshop
+from edgewake.edge.sketches.sketching import PREFIX, Sketcher, Sketching
+from edgewake.edge.sketches.workshop import MakerGone
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import LocalError
+from edgewake.protocol.sketch import STREAM, SketchKind
+from tests.edge.actions.helpers import until
+from tests.edge.helpers import opened
+from tests.edge.sketches.sketch_crash import CONFIG, WINDOWS, readings
+
+LOCAL = frozenset({"noise", STREAM})
+
+
+def life(directory: Path, place: str, nth: int, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.edge.sketches.sketch_crash", str(directory), place, str(nth), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def lives(directory: Path, kills: list[tuple[str, int]], *more: str) -> list[Any]:
+    for place, nth in kills:
+        killed = life(directory, place, nth, *more)
+        assert killed.returncode == -signal.SIGKILL, (place, nth, killed.stderr[-2000:])
+    last = life(directory, "none", 0, *more)
+    assert last.returncode == 0, last.stderr[-2000:]
+    return orjson.loads(last.stdout)  # type: ignore[no-any-return]
+
+
+def test_kills_at_named_places_leave_the_sketches_of_no_kill(tmp_path: Path) -> None:
+    whole = lives(tmp_path / "whole", [])
+    assert len(whole) == WINDOWS * 10
+    kills = [("accepted", 5), ("committed", 4), ("received", 6), ("inserted", 5)]
+    assert lives(tmp_path / "killed", kills) == whole
+
+
+def test_a_cursor_that_moves_ahead_of_what_is_open_loses(tmp_path: Path) -> None:
+    """The control."""
+    whole = sum(fields["readings"] for _, fields in lives(tmp_path / "whole", []))
+    assert sum(fields["readings"] for _, fields in lives(tmp_path / "killed", [("accepted", 6)], "--ahead")) < whole
+
+
+@asynccontextmanager
+async def sketched(events: EventLog) -> AsyncIterator[Sketcher]:
+    sketcher = Sketcher(CONFIG, events, SystemClock(), random.Random(1))
+    await sketcher.open()
+    task = asyncio.create_task(sketcher.run())
+    try:
+        yield sketcher
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def killed(sketcher: Sketcher) -> None:
+    """The child, which is there or comes soon."""
+    await until(lambda: sketcher.pid is not None)
+    with contextlib.suppress(ProcessLookupError):  # it is dead already and the agent has not seen it
+        os.kill(sketcher.pid or 0, signal.SIGKILL)
+
+
+async def put(events: EventLog, some: list[Reading]) -> None:
+    noise = events.stream("noise")
+    await noise.accepted(noise.append_all(some))
+
+
+async def made(events: EventLog, windows: int) -> list[Reading]:
+    """The sketches of so many windows, from the first one on."""
+    consumer, found = await events.consumer("check", [STREAM]), list[Reading]()
+    async with asyncio.timeout(60):
+        while len(found) < 10 * windows:
+            found += [one for item in (await consumer.read()).items if isinstance(item, Received) for one in item.readings]
+    return found
+
+
+async def test_a_child_that_is_killed_is_replaced_and_nothing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketching, "RESTART_MIN_S", 0.01)
+    found = []
+    for name, kills in (("whole", False), ("killed", True)):
+        with opened(tmp_path / name, local=LOCAL) as events:
+            await events.consumer("check", [STREAM])
+            async with sketched(events) as sketcher:
+                for begin in range(0, len(readings()), 50):
+                    await put(events, readings()[begin : begin + 50])
+                    if kills and begin % 150 == 0:
+                        await killed(sketcher)
+                found.append(await made(events, WINDOWS))
+                counts = sketcher.counts()
+                assert (counts["counted"], counts["late"], counts["missed"]) == (len(readings()), 0, 0)
+                assert (counts["restarts"] > 0) is kills
+    assert found[0] == found[1]
+
+
+async def test_a_child_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshop, "PATIENCE_S", 1.0)
+    with opened(tmp_path, local=LOCAL) as events:
+        await events.consumer("check", [STREAM])
+        async with sketched(events) as sketcher:
+            await put(events, readings()[:150])
+            await made(events, 1)
+            assert sketcher.pid is not None
+            os.kill(sketcher.pid, signal.SIGSTOP)
+            await put(events, readings()[150:250])
+            await until(lambda: sketcher.counts()["restarts"] > 0)
+            monkeypatch.setattr(workshop, "PATIENCE_S", 60.0)
+            await until(lambda: sketcher.counts()["made"] == 20)
+
+
+async def test_a_child_that_cannot_start_or_answers_nonsense_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshop, "MODULE", "no.such.module")
+    async with workshop.workshop([SketchKind.HLL]) as maker:
+        with pytest.raises(MakerGone):
+            await maker.over(1)
+    monkeypatch.setattr(workshop, "MODULE", "this")
+    async with workshop.workshop([SketchKind.HLL]) as maker:
+        with pytest.raises(MakerGone):
+            await maker.over(1)
+    monkeypatch.setattr(sys, "executable", "/not-there")
+    with pytest.raises(MakerGone, match="cannot be started"):
+        async with workshop.workshop([SketchKind.HLL]):
+            raise AssertionError("it is not there")
+
+
+def test_without_the_library_the_agent_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketching, "find_spec", lambda _name: None)
+    with opened(tmp_path) as events, pytest.raises(LocalError, match=r"edgewake\[edge-sketches\]"):
+        Sketcher(CONFIG, events, SystemClock(), random.Random(1))
+
+
+async def test_sketches_that_are_no_longer_configured_hold_nothing_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as events:
+        sketches = Sketching([CONFIG], events, SystemClock(), random.Random(1))
+        await sketches.open()
+        assert events.consumers() == {PREFIX + "noise"}
+        await Sketching([], events, SystemClock(), random.Random(1)).forget_others()
+        assert events.consumers() == frozenset()
