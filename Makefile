@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs quick test-pythons test-faults lint types format bad-weather soak truth bench lock clean
+.PHONY: help demo test behaviour needs quick test-pythons test-faults lint types format bad-weather soak truth arm64 bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -67,6 +67,9 @@ bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 
 bench-%: $(VENV)/installed-test
 	@$(RUN)python -m tests.bench.bench_$*
+
+arm64: $(VENV)/installed-test ## check that every locked requirement of a device has a wheel for 64-bit ARM
+	@sh deploy/arm64.sh $(RUN)python
 
 lock: $(VENV)/installed-test ## resolve all requirements anew and lock them with hashes
 	@sh deploy/lock.sh

@@ -1,119 +1,115 @@
-"""`edgewake agent`: run the agent, ask how it is, check its configuration, look into its log."""
+"""`edgewake agent`, also called `edgewake-agent`: run the agent, set it up, ask how it is, look into its log."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-if TYPE_CHECKING:
-    from edgewake.edge.config import AgentConfig
-
-_CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file of the agent.")
+from edgewake.edge.command import CONFIG, exits, given, load_config
+from edgewake.edge.log_cli import log_group
 
 
 @click.group(invoke_without_command=True)
-@_CONFIG
+@CONFIG
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 @click.pass_context
 def agent(context: click.Context, config_file: Path | None, verbose: bool) -> None:
     """Run the agent of this device: measure, keep, send until acknowledged."""
     context.obj = config_file
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        _live(config_file, verbose)
+
+
+agent.add_command(log_group)
+
+
+@agent.command("run")
+@CONFIG
+@click.option("--verbose", is_flag=True, help="Log details, too.")
+@click.pass_obj
+def run(of_group: Path | None, config_file: Path | None, verbose: bool) -> None:
+    """Run the agent, as without a command."""
+    _live(config_file or of_group, verbose)
+
+
+@exits
+def _live(config_file: Path | None, verbose: bool) -> None:
     from edgewake.edge.life import live
-    from edgewake.protocol.errors import ConfigError, LocalError
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
     try:
-        live(_file(config_file))
-    except ConfigError as error:
-        _fail(error, 2)
-    except LocalError as error:
-        _fail(error, 1)
+        live(given(config_file))
     except ExceptionGroup:
         sys.exit(1)  # the task that died has said so in the log
 
 
+@agent.command("init")
+@click.option("--device", prompt="Name of this device (its MQTT client id)", help="The device's identity.")
+@click.option("--broker", prompt="MQTT broker, host:port", default="127.0.0.1:1883", show_default=True, help="Where readings go.")
+@click.option("--data-dir", default="/var/lib/edgewake", show_default=True, help="Where the log is kept.")
+@click.option("--source", "sources", multiple=True, help="A kind of source to begin with; may be repeated. Default: host_metrics.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@exits
+def init(device: str, broker: str, data_dir: str, sources: tuple[str, ...], force: bool, file: Path) -> None:
+    """Write a commented configuration to FILE; asks for what no flag says."""
+    from edgewake.edge.first_config import configuration_text, write_new
+
+    write_new(file, configuration_text(device, broker, data_dir, sources or ("host_metrics",)), replace=force)
+    click.echo(f"{file} is written. Next: edgewake-agent doctor --config {file}; edgewake-agent run --config {file}")
+
+
+@agent.command("doctor")
+@CONFIG
+@click.pass_obj
+@exits
+def doctor(of_group: Path | None, config_file: Path | None) -> None:
+    """Check what the agent needs: configuration, disk, clock, log, broker; exit 1 where something is wrong."""
+    from edgewake.edge.doctor import examine
+    from edgewake.protocol.clock import SystemClock
+
+    findings = examine(load_config(config_file or of_group), SystemClock())
+    for finding in findings:
+        click.echo(f"{'good' if finding.good else 'BAD ':<5} {finding.what}: {finding.said}")
+    if not all(finding.good for finding in findings):
+        sys.exit(1)
+
+
 @agent.command()
-@_CONFIG
+@CONFIG
 @click.pass_obj
 @click.option("--json/--table", "as_json", default=False, help="One JSON object, for programs; default: a table.")
+@exits
 def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> None:
     """How the agent is: connection, backlog, losses. Works on a stopped one, too."""
+    import orjson
+
     from edgewake.edge import status as status_file
     from edgewake.protocol.clock import SystemClock
-    from edgewake.protocol.errors import ConfigError, LocalError
 
-    try:
-        found = status_file.read(_load(config_file or of_group).data_dir, now_ms=SystemClock().now_ms())
-    except ConfigError as error:
-        _fail(error, 2)
-    except LocalError as error:
-        _fail(error, 1)
-    else:
-        import orjson
-
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else status_file.table(found))
+    found = status_file.read(load_config(config_file or of_group).data_dir, now_ms=SystemClock().now_ms())
+    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else status_file.table(found))
 
 
 @agent.command()
-@_CONFIG
+@CONFIG
 @click.pass_obj
+@exits
 def check(of_group: Path | None, config_file: Path | None) -> None:
     """Check the configuration and say what it means; exit 2 where it cannot be used."""
-    from edgewake.protocol.errors import ConfigError
-
-    try:
-        config = _load(config_file or of_group)
-    except ConfigError as error:
-        _fail(error, 2)
-    else:
-        sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
-        chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
-        actions = ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action) or "none"
-        click.echo(
-            f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
-            f"sources: {sources}, chains: {chains}, actions: {actions}"
-        )
+    config = load_config(config_file or of_group)
+    sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
+    chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
+    actions = ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action) or "none"
+    click.echo(
+        f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
+        f"sources: {sources}, chains: {chains}, actions: {actions}"
+    )
 
 
-@agent.command("log")
-@_CONFIG
-@click.pass_obj
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Frames to show.")
-def show_log(of_group: Path | None, config_file: Path | None, limit: int) -> None:
-    """Frames and batches that wait in the log, oldest first, one JSON object a line. Reads only."""
-    from edgewake.edge.log.view import rows
-    from edgewake.protocol.errors import ConfigError, LocalError
-
-    try:
-        for row in rows(_load(config_file or of_group).data_dir, limit):
-            click.echo(row)
-    except ConfigError as error:
-        _fail(error, 2)
-    except LocalError as error:
-        _fail(error, 1)
-
-
-def _file(config_file: Path | None) -> Path:
-    from edgewake.protocol.errors import ConfigError
-
-    if config_file is None:
-        raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")
-    return config_file
-
-
-def _load(config_file: Path | None) -> AgentConfig:
-    from edgewake.edge.config import AgentConfig
-    from edgewake.protocol.config import load
-
-    return load(AgentConfig, _file(config_file))
-
-
-def _fail(error: Exception, code: int) -> NoReturn:
-    click.echo(f"edgewake agent: {error}", err=True)
-    sys.exit(code)
+def main() -> None:
+    """The command `edgewake-agent`."""
+    agent(prog_name="edgewake-agent")

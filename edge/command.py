@@ -1,0 +1,63 @@
+"""What the agent's commands have in common: where the configuration is, and how an error ends. Imports light things only."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from edgewake.edge.config import AgentConfig
+
+P = ParamSpec("P")
+
+CONFIG = click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file of the agent.")
+
+
+def given(config_file: Path | None) -> Path:
+    """The file. Raises ConfigError where none was named."""
+    from edgewake.protocol.errors import ConfigError
+
+    if config_file is None:
+        raise ConfigError("--config FILE is missing: an agent needs at least `device` and `data_dir`")
+    return config_file
+
+
+def load_config(config_file: Path | None) -> AgentConfig:
+    """The configuration. Raises ConfigError."""
+    from edgewake.edge.config import AgentConfig
+    from edgewake.protocol.config import load
+
+    return load(AgentConfig, given(config_file))
+
+
+def data_dir_of(config_file: Path | None) -> Path:
+    """Where its log is. Raises ConfigError."""
+    return load_config(config_file).data_dir
+
+
+def exits(function: Callable[P, None]) -> Callable[P, None]:
+    """An error of ours ends in one sentence: exit code 2 for a configuration that cannot be used, 1 for the rest."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: P.args, **named: P.kwargs) -> None:
+        from edgewake.protocol.errors import ConfigError, EdgewakeError
+
+        try:
+            function(*arguments, **named)
+        except ConfigError as error:
+            fail(error, 2)
+        except EdgewakeError as error:
+            fail(error, 1)
+
+    return wrapped
+
+
+def fail(error: Exception, code: int) -> NoReturn:
+    """Say it and end."""
+    click.echo(f"edgewake agent: {error}", err=True)
+    sys.exit(code)

@@ -1,0 +1,158 @@
+"""What people ask of a log without opening it for writing: is it sound, what is in it, a copy of it. Reads only; also while the agent runs.
+
+A copy that is put back begins a new epoch when the agent opens it (`epoch`): what it holds is sent again under new numbers, never lost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from edgewake.edge.log.codec import checksum, readings_of
+from edgewake.edge.log.schema import LOG_NAME, boundary_checksum, open_for_reading
+from edgewake.edge.log.tables import read_consumers, read_streams
+from edgewake.protocol.errors import LocalError
+
+FAULTS_SAID_MAX: Final = 20
+"""Faults that are listed; all are counted."""
+ROWS_AT_ONCE: Final = 200
+"""Rows that are read in one statement. Between two the write-ahead log can be emptied, so that no agent has to wait for a reader."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Is a log sound?"""
+
+    batches: int = 0
+    readings: int = 0
+    frames: int = 0
+    faults: list[str] = field(default_factory=list)
+    """The first FAULTS_SAID_MAX."""
+    fault_count: int = 0
+
+    def fault(self, text: str) -> None:
+        """One more."""
+        self.fault_count += 1
+        if len(self.faults) < FAULTS_SAID_MAX:
+            self.faults.append(text)
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
+    """The log. Raises LocalError."""
+    path = directory / LOG_NAME
+    if not path.exists():
+        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
+    try:
+        db = open_for_reading(path)
+        try:
+            yield db
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: {error}") from error
+
+
+def verify(directory: Path) -> Verdict:
+    """Check every page, row and checksum. Raises LocalError where the log cannot even be opened."""
+    verdict = Verdict()
+    with _opened(directory) as db:
+        try:
+            for (said,) in db.execute("PRAGMA integrity_check(20)"):
+                if said != "ok":
+                    verdict.fault(f"page: {said}")
+            _verify_rows(db, verdict)
+        except sqlite3.Error as error:
+            verdict.fault(str(error))
+    return verdict
+
+
+def _verify_rows(db: sqlite3.Connection, verdict: Verdict) -> None:
+    names = {stream.id: stream.name for stream in read_streams(db)}
+    for stream, name in names.items():
+        for first, count, is_sound, _ in _batches(db, stream):
+            verdict.batches += 1
+            verdict.readings += count
+            if not is_sound:
+                verdict.fault(f"stream {name}: {count} readings from position {first} do not have their checksum")
+    columns = "stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload"
+    for stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload in db.execute(f"SELECT {columns} FROM frames"):  # noqa: S608
+        verdict.frames += 1
+        if boundary_checksum(stream, epoch, frame, seq, first, count, gap) != crc:
+            verdict.fault(f"stream {names.get(stream, stream)}: the boundary of frame {epoch}.{frame} does not have its checksum")
+        if payload is not None and checksum(payload, stream, epoch, frame) != payload_crc:
+            verdict.fault(f"stream {names.get(stream, stream)}: frame {epoch}.{frame} does not have its checksum")
+    read_consumers(db)
+
+
+def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bool, bytes]]:
+    """(first position, count, does its checksum hold, body) of a stream's batches, in order."""
+    query = "SELECT first, count, crc, body FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"
+    after = -1
+    while rows := db.execute(query, (stream, after, ROWS_AT_ONCE)).fetchall():
+        for first, count, crc, body in rows:
+            yield first, count, isinstance(body, bytes) and checksum(body, stream, first, count) == crc, body
+        after = rows[-1][0]
+
+
+def export(directory: Path, stream: str | None = None) -> Iterator[dict[str, Any]]:
+    """Every reading in the log, by stream and position. What does not have its checksum is left out and said. Raises LocalError."""
+    with _opened(directory) as db:
+        for one in read_streams(db):
+            if stream is not None and one.name != stream:
+                continue
+            for first, count, is_sound, body in _batches(db, one.id):
+                if not is_sound:
+                    yield {"stream": one.name, "position": first, "damaged": count}
+                    continue
+                for place, (t, fields) in enumerate(readings_of(body), start=first):
+                    yield {"stream": one.name, "position": place, "t": t, **fields}
+
+
+def stats(directory: Path) -> list[dict[str, Any]]:
+    """Per stream: readings, bytes and batches that are kept, and when the oldest and newest were accepted. Raises LocalError."""
+    query = """
+        SELECT name, coalesce(sum(count), 0), coalesce(sum(length(body)), 0), count(body), min(accepted_at), max(accepted_at)
+        FROM streams LEFT JOIN batches ON stream = id GROUP BY id ORDER BY name
+    """
+    keys = ("stream", "readings", "bytes", "batches", "oldest_at", "newest_at")
+    with _opened(directory) as db:
+        return [dict(zip(keys, row, strict=True)) for row in db.execute(query)]
+
+
+def backup(directory: Path, into: Path) -> int:
+    """Copy the log to a file that is not there yet, while the agent goes on; its bytes. Raises LocalError."""
+    if into.exists():
+        raise LocalError(f"{into} is there already")
+    path = directory / LOG_NAME
+    if not path.exists():
+        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
+    fresh = into.with_name(into.name + ".part")
+    try:
+        source = open_for_reading(path)
+        try:
+            copy = sqlite3.connect(fresh)
+            try:
+                fresh.chmod(0o600)
+                source.backup(copy)  # in one step: of a log that is written to, smaller ones would begin again and again
+                copy.execute("PRAGMA journal_mode = DELETE")
+            finally:
+                copy.close()
+        finally:
+            source.close()
+        fresh.replace(into)
+    except (sqlite3.Error, OSError) as error:
+        fresh.unlink(missing_ok=True)
+        raise LocalError(f"{into}: {error}") from error
+    return into.stat().st_size
+
+
+def as_line(row: dict[str, Any]) -> str:
+    """A line of JSON."""
+    return orjson.dumps(row).decode()

@@ -1,0 +1,159 @@
+"""The agent's command: set up, examine, look into the log and copy it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from edgewake.edge import status as status_file
+from edgewake.edge.cli import agent
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.first_config import SOURCES, configuration_text
+from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.sources.config import BUILT_IN
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.config import load
+from tests.edge.helpers import Sent, opened, put, reading
+from tests.services import free_ports
+
+
+def call(*arguments: str | Path, answers: str | None = None) -> Result:
+    return CliRunner().invoke(agent, [str(each) for each in arguments], input=answers)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Of an agent whose log holds thirty readings."""
+    path = tmp_path / "agent.toml"
+    (port,) = free_ports(1)
+    path.write_text(f'device = "d1"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = {port}\n')
+    with opened(tmp_path / "data") as events:
+        put(events, range(20))
+        put(events, range(10), stream="other")
+    return path
+
+
+def test_a_first_configuration_is_asked_for_written_and_usable(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    done = call("init", path, answers="shed\nbroker.example:8883\n")
+    assert done.exit_code == 0, done.output
+    found = load(AgentConfig, path)
+    assert (found.device, found.mqtt.host, found.mqtt.port, found.source[0].type) == ("shed", "broker.example", 8883, "host_metrics")
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = call("init", path, "--device", "other", "--broker", "b:1")
+    assert (again.exit_code, "is there already" in again.output) == (1, True)
+    assert call("init", path, "--device", "other", "--broker", "b:1", "--force", "--source", "json_lines").exit_code == 0
+    assert load(AgentConfig, path).device == "other"
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_every_kind_of_source_has_a_first_table_that_is_one(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(configuration_text("d", "h:1", str(tmp_path), [kind]))
+    assert load(AgentConfig, path).source[0].type == kind
+    assert set(SOURCES) == set(BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--device", "a/b", "--broker", "h:1"), "device = 'a/b'"),
+        (("--device", "d", "--broker", "h"), "expected host:port"),
+        (("--device", "d", "--broker", "h:99999"), "mqtt.port"),
+        (("--device", "d", "--broker", "h:1", "--source", "x"), "expected one of"),
+        (("--device", 'd"\nx = "', "--broker", "h:1"), "device"),
+    ],
+)
+def test_what_cannot_be_used_is_not_written(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = call("init", tmp_path / "agent.toml", *arguments)
+    assert done.exit_code in (1, 2)
+    assert says in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sound_log_is_verified_counted_and_exported(config: Path) -> None:
+    done = call("log", "verify", "--config", config)
+    assert (done.exit_code, "30 readings" in done.output, "0 faults" in done.output) == (0, True, True)
+    rows = [json.loads(line) for line in call("log", "stats", "--config", config).output.splitlines()]
+    assert [(row["stream"], row["readings"]) for row in rows] == [("other", 10), ("speed", 20)]
+    rows = [json.loads(line) for line in call("log", "--config", config, "export", "--stream", "speed").output.splitlines()]
+    assert [(row["position"], row["n"], row["t"]) for row in rows] == [(n + 1, n, reading(n)[0]) for n in range(20)]
+    assert len(call("log", "export", "--config", config).output.splitlines()) == 30
+    assert call("log", "show", "--config", config).output == call("log", "--config", config).output != ""
+
+
+def test_a_flipped_bit_is_found_by_verify_doctor_and_export(config: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "data" / LOG_NAME) as db:
+        db.execute("UPDATE batches SET body = replace(body, '\"n\"', '\"m\"') WHERE first = 1 AND length(body) > 0 AND stream = 1")
+        assert db.execute("SELECT changes()").fetchone() == (1,)
+    db.close()
+    done = call("log", "verify", "--config", config)
+    assert (done.exit_code, "1 faults" in done.output, "readings from position 1" in done.output) == (3, True, True)
+    assert "BAD   log: 1 faults" in call("doctor", "--config", config).output
+    rows = [json.loads(line) for line in call("log", "export", "--config", config).output.splitlines()]
+    assert [row for row in rows if "damaged" in row] != []
+
+
+def test_a_page_of_garbage_is_a_fault_and_no_crash(config: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data" / LOG_NAME
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    damaged = bytearray(path.read_bytes())
+    damaged[3 * 1024 : 5 * 1024] = b"\xa5" * 2048
+    path.write_bytes(damaged)
+    done = call("log", "verify", "--config", config)
+    assert done.exit_code in (1, 3), done.output
+
+
+def test_a_backup_is_made_while_the_agent_writes_and_what_it_holds_is_sent_when_it_is_put_back(config: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with opened(tmp_path / "data") as events:
+        put(events, range(20, 25))
+        assert call("log", "backup", copy, "--config", config).exit_code == 0
+        put(events, range(25, 30))
+    assert call("log", "backup", copy, "--config", config).exit_code == 1, "it is there already"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "restored").mkdir()
+    copy.rename(tmp_path / "restored" / LOG_NAME)
+    sent = Sent()
+    with opened(tmp_path / "restored", sent=sent, seed=2) as events:
+        events.start_sending()
+        sent.until(3)
+        assert events.epoch_began
+        assert sorted(sent.ns()) == sorted([*range(25), *range(10)])  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "export", "show"])
+def test_where_there_is_no_log_that_is_said(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(f'device = "d1"\ndata_dir = "{tmp_path}/nothing"\n')
+    done = call("log", command, "--config", path)
+    assert (done.exit_code, "no event log yet" in done.output) == (1, True)
+    assert call("log", command).exit_code == 2
+
+
+def test_the_doctor_says_what_is_wrong_and_what_is_good(config: Path, tmp_path: Path) -> None:
+    done = call("doctor", "--config", config)
+    assert done.exit_code == 1
+    assert "good  log: sound: 30 readings" in done.output
+    assert "BAD   broker: 127.0.0.1:" in done.output
+    assert "does the broker run?" in done.output
+    status = {"pid": 1, "interval_s": 10, "written_at": SystemClock().now_ms(), "connection": "streaming"}
+    failing = {"sources": {"1 gps": {"state": "waiting", "error": "OSError: gone"}}}
+    status_file.write(tmp_path / "data", status | failing)
+    assert "BAD   agent: runs, but these sources fail: 1 gps (OSError: gone)" in call("doctor", "--config", config).output
+
+
+def test_the_commands_in_the_document_are_those_that_there_are() -> None:
+    document = Path("docs/agent.md").read_text("utf-8")
+    shown = set(re.findall(r"^\| `edgewake-agent ([a-z]+(?: [a-z]+)?)", document, re.MULTILINE))
+    log = agent.commands["log"]
+    assert isinstance(log, click.Group)
+    assert shown == (set(agent.commands) - {"log"}) | {f"log {name}" for name in log.commands}
