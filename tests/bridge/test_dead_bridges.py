@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgewake.cloud.ops.down_cli import command
+from edgewake.cloud.ops.down_cli import command, config
 from edgewake.protocol import topics
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start
@@ -121,7 +121,7 @@ async def test_a_command_reaches_a_device_that_slept_although_the_bridge_and_the
     effects, file = tmp_path / "effects", tmp_path / "agent.toml"
     file.write_text(
         f'device = "sleeper"\ndata_dir = "{tmp_path}/agent"\n[mqtt]\nport = {here.broker.port}\n'
-        f'[downlink.command.note]\nargv = ["/bin/sh", "-c", "echo $0 >> {effects}; echo noted"]\nargs_max = 1\n'
+        f'[downlink]\nsettings = true\n[downlink.command.note]\nargv = ["/bin/sh", "-c", "echo $0 >>{effects};echo noted"]\nargs_max=1\n'
     )
     path, body = "/v1/devices/sleeper/commands", {"name": "note", "args": ["first"], "id": "mine"}
 
@@ -144,6 +144,18 @@ async def test_a_command_reaches_a_device_that_slept_although_the_bridge_and_the
             assert found.exit_code == 0, found.output
             answer = json.loads(found.output)["answer"]
             assert (answer["state"], answer["exit_code"], answer["output"]) == ("done", 0, "noted\n")
+            wanted = tmp_path / "settings.toml"
+            wanted.write_text("uplink.status_interval_s = 0.5\n")
+            options = ["--ops", api.url, "--key", KEY]
+            given = CliRunner().invoke(config, [*options, "set", "sleeper", str(wanted), "--wait", "--json"])
+            assert given.exit_code == 0, given.output
+            assert [json.loads(given.output)[name] for name in ("state", "version")] == ["done", 1]
+            shown = CliRunner().invoke(config, [*options, "get", "sleeper", "--json"])
+            assert json.loads(shown.output)["text"] == wanted.read_text()
+            await until(lambda: api.client.get("/v1/devices/sleeper").json()["settings_version"] == 1, "its status says so, too")
+            wanted.write_text("device = 'other'\n")
+            given = CliRunner().invoke(config, [*options, "set", "sleeper", str(wanted), "--wait"])
+            assert (given.exit_code, "may not be set from afar: device" in given.output) == (1, True), given.output
             refused = CliRunner().invoke(command, ["sleeper", "reboot", "--wait", "--ops", api.url, "--key", KEY])
             assert (refused.exit_code, "no command 'reboot' is allowed" in refused.output) == (1, True), refused.output
         assert api.client.get(f"{path}/mine").json()["answer"]["output"] == "noted\n"

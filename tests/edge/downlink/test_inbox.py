@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
+import pytest
 
 from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_MAX, Inbox
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.mode import LogMode
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
@@ -59,12 +61,14 @@ class Device:
 
 
 @asynccontextmanager
-async def device(directory: Path, port: int, name: str, commands: Mapping[str, CommandConfig] = ECHO) -> AsyncIterator[Device]:
+async def device(
+    directory: Path, port: int, name: str, commands: Mapping[str, CommandConfig] = ECHO, *, mode: LogMode = LogMode.HML
+) -> AsyncIterator[Device]:
     config = AgentConfig(
         device=name,
         data_dir=directory,
         mqtt=BrokerConfig(port=port),
-        log=LogConfig(reserve_bytes=0, linger_ms=0),
+        log=LogConfig(mode=mode, reserve_bytes=0, linger_ms=0),
         uplink=UplinkConfig(backoff_min_s=0.05, backoff_max_s=0.2),
         downlink=DownlinkConfig(command=dict(commands)),
     )
@@ -100,6 +104,16 @@ async def test_a_command_is_kept_done_and_answered_once_however_often_it_comes(t
             publish(peer, "down-1", "command", COMMAND)
             publish(peer, "down-1", "command", {"id": "c", "name": "echo"})
             assert [answer["id"] for answer in await answered(peer, "down-1", 3)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("mode", [LogMode.SBML, LogMode.NONE])
+async def test_a_command_is_done_and_answered_in_the_modes_that_log_later_or_not_at_all(
+    tmp_path: Path, mosquitto: Mosquitto, mode: LogMode
+) -> None:
+    name = f"down-{mode}"
+    async with Peer(mosquitto.port) as peer, device(tmp_path, mosquitto.port, name, mode=mode):
+        publish(peer, name, "command", COMMAND)
+        assert [answer["state"] for answer in await answered(peer, name, 1)] == ["done"]
 
 
 async def test_hostile_messages_are_refused_and_the_next_one_is_done(tmp_path: Path, mosquitto: Mosquitto) -> None:
