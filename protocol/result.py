@@ -11,6 +11,8 @@ A *watermark* (header kind=watermark) says up to when every window is final; it 
 
     {"query":"cpu_minute","watermark":1790000100000,"revision":18}
 
+A window by count has its `window_number` in its group. Sessions and windows by count grow, so their keys have 0 in place of the end.
+
 Keys are deterministic: RESULT_KEY of window and group columns, or b"watermark". Header KIND_HEADER tells the two apart.
 """
 

@@ -25,6 +25,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
     ew.previews *      what queries would give, asked for and answered; key = id
+    ew.windows *       open sessions and windows by count, key = stream|query@registration|group
     ew.lanes *         last committed batch of each running Spark query, key = stream|lane
     ew.summaries.minute *, .hour *, .day *   summaries, key = stream|field|devices|start|maker
     ew.leases *        leases of sleeping clients, key = lease id; a fixed number of partitions
@@ -60,6 +61,7 @@ PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
 LANES: Final = "ew.lanes"
+WINDOWS: Final = "ew.windows"
 SUMMARIES_PREFIX: Final = "ew.summaries."
 MINUTES: Final = f"{SUMMARIES_PREFIX}minute"
 HOURS: Final = f"{SUMMARIES_PREFIX}hour"
@@ -85,7 +87,7 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, *SUMMARIES, REPLAYS)
+TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, WINDOWS, *SUMMARIES, REPLAYS)
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
 SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE})

@@ -34,7 +34,8 @@ class Output(NamedTuple):
 
     topic: str
     key: bytes
-    value: bytes
+    value: bytes | None
+    """None removes the row of a compacted topic."""
     headers: Mapping[str, bytes] = _NO_HEADERS
 
 
@@ -53,18 +54,22 @@ class Batch:
     """Query (label) → what is remembered of its results, where it needs that."""
     unknown_to: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → windows that begin before it (ms) were perhaps told by a process before this one."""
+    emitted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Topic → partition → first offset whose results were not emitted before the batch."""
+    states: object = None
+    """What a lane of sessions and windows by count has open (sequence_queries.States)."""
 
 
 def watermark(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which every window of the query is final: the end of one of them. None where it has none that end."""
-    if top is None or query.is_rows or query.window.is_all:
+    if top is None or query.is_rows or not query.window.ends:
         return None
     return query.window.over(top - query.lateness_ms)
 
 
 def closed(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which the query's windows are closed: final, and not opened again for anything that comes later."""
-    return None if top is None or query.is_rows or query.window.is_all else query.window.over(top - query.kept_ms)
+    return None if top is None or query.is_rows or not query.window.ends else query.window.over(top - query.kept_ms)
 
 
 def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
@@ -107,7 +112,7 @@ def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], b
 
 def bounded(output: Output, *, now_ms: int) -> Output:
     """The record, or the dead letter that it becomes when it is too large."""
-    if len(output.value) <= OUTPUT_BYTES_MAX:
+    if output.value is None or len(output.value) <= OUTPUT_BYTES_MAX:
         return output
     letter = DeadLetter(
         reason=RejectReason.OVERSIZE,

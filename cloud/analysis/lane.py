@@ -29,6 +29,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
+from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, read_states
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
@@ -131,6 +132,7 @@ class Lane:
         self._tops: dict[int, int] = {}
         self._received_at: dict[int, int] = {}
         self._unknown_to: dict[str, int] = {}
+        self._states: States | None = None
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -150,6 +152,8 @@ class Lane:
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         self._record = self._begin(record)
+        if isinstance(self.job, SequenceJob):
+            self._states = read_states(self.config.kafka, self.job.stream, self.job.queries)
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
@@ -336,6 +340,8 @@ class Lane:
             complete_from=record.complete_from,
             told=self.told,
             unknown_to=self._unknown_to,
+            emitted=record.offsets,
+            states=self._states,
         )
         late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)

@@ -13,4 +13,5 @@ class LaneKind(StrEnum):
     PLAIN = "plain"
     SKETCH = "sketch"
     ROWS = "rows"
+    SEQUENCE = "sequence"
     SUMMARY = SUMMARY_LANE

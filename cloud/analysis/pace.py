@@ -46,7 +46,7 @@ def next_ms(
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         return _next_on_grid(began_ms, least_ms, SETTLE_MS)
-    if not (windows := {window for window in windows if not window.is_all}):
+    if not (windows := {window for window in windows if window.ends and not window.is_sequence}):
         return began_ms + calm_ms
     rest_ms = began_ms + max(least_ms, min(calm_ms, min(window.slide_ms for window in windows) // FRESH))
     looks = [look for window in windows for look in _looks(began_ms, window, least_ms)]

@@ -21,9 +21,10 @@ from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
+from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.protocol.stream import FieldType
 
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1}
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -107,7 +108,7 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
 
 def jobs_of(
     registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]
-) -> Mapping[tuple[str, LaneKind], QueryJob | RowsJob]:
+) -> Mapping[tuple[str, LaneKind], QueryJob | RowsJob | SequenceJob]:
     """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
@@ -119,10 +120,16 @@ def jobs_of(
 def _kind(registered: Registered) -> LaneKind:
     if registered.query.is_rows:
         return LaneKind.ROWS
+    if registered.query.window.is_sequence:
+        return LaneKind.SEQUENCE
     return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 
-def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob | RowsJob:
+def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob | RowsJob | SequenceJob:
     used = sorted({name for each in queries for name in each.query.fields})
     fields = tuple((name, types[name]) for name in used)
-    return RowsJob(stream, fields, tuple(queries)) if kind is LaneKind.ROWS else QueryJob(stream, kind, fields, tuple(queries))
+    if kind is LaneKind.ROWS:
+        return RowsJob(stream, fields, tuple(queries))
+    if kind is LaneKind.SEQUENCE:
+        return SequenceJob(stream, fields, tuple(queries))
+    return QueryJob(stream, kind, fields, tuple(queries))

@@ -16,6 +16,7 @@ from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.sequence_queries import States
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
@@ -48,10 +49,12 @@ def preview(
     (job,) = jobs_of([registered], types).values()
     starts, ends = ({topic: {p: bounds[i] for p, bounds in found.items()}} for i in (0, 1))
     rows = job.graph(records(session, kafka, starts, ends), len(found)).toArrow()
-    step = emit.Batch(revision=1, top_before=None, top=None, complete_from={registered.label: since_ms})
+    states = States({registered.label: {}})
+    step = emit.Batch(revision=1, top_before=None, top=None, complete_from={registered.label: since_ms}, states=states)
     broken: emit.Broken = {}
     for output in job.outputs(rows, step, broken):
         if output.topic == registered.topic and output.headers.get("kind") == b"result":
+            assert output.value is not None
             yield orjson.loads(output.value)
     for why in broken.values():
         raise ValueError(why)

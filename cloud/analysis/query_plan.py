@@ -111,7 +111,8 @@ class Query:
     @property
     def key_names(self) -> tuple[str, ...]:
         """Columns that tell a window's rows apart."""
-        return ("device", "reading") if self.is_rows else tuple(key.name for key in self.keys)
+        number = ("window_number",) if self.window.count else ()
+        return ("device", "reading") if self.is_rows else (*(key.name for key in self.keys), *number)
 
     @property
     def kept_ms(self) -> int:

@@ -29,7 +29,7 @@ TAGS_MAX: Final = 120
 """Rows that one reading becomes: windows it lies in x fields of UNPIVOT. Each costs as much as a reading."""
 LIMIT_MAX: Final = 1_000
 """Rows of a window that LIMIT lets through."""
-_RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete", "withdrawn"}
+_RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_number"}
 """What a result has beside the columns of its SELECT."""
 _WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _FUNCTIONS: Final = ", ".join(AGGREGATES)
@@ -120,6 +120,8 @@ class SelectReader:
         having = self._having()
         order, limit = self._order(), self._limit()
         slots = self._slots
+        if window.is_sequence:
+            self._check_sequence()
         return Query(
             name=name,
             description=description,
@@ -142,6 +144,18 @@ class SelectReader:
             quantiles=tuple(slots.quantiles),
             tops=tuple(slots.tops),
         )
+
+    def _check_sequence(self) -> None:
+        """Sessions and windows by count have counts, sums, means, minima and maxima of each key, and every row is told."""
+        for clause in ("having", "order", "limit"):
+            node = self._select.args.get(clause)
+            with self._faults.within(node):
+                if node is not None:
+                    raise QueryError(f"{clause.upper()}: not with sessions and windows by count; filter their results with where=")
+        slots = self._slots
+        with self._faults.within(self._select):
+            if any((slots.moments, slots.extremes, slots.distinct, slots.quantiles, slots.tops)):
+                raise QueryError("SELECT: sessions and windows by count have count, count_if, sum, avg, min and max of numbers")
 
     def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
         pivots = table.args.get("pivots") or []

@@ -30,9 +30,14 @@ _MINUTE: Final = Window(size_ms=60_000, slide_ms=60_000)
 NO_WINDOW: Final = _MINUTE
 """Stands where the window cannot be read, so that the rest can be checked."""
 EXPECTED: Final = "window(event_time, '1 minute'[, '10 seconds'])"
+COUNT_MAX: Final = 10_000
+"""Readings of a window by count."""
+COUNT_OVERLAP_MAX: Final = 120
+"""Windows by count that a reading may be in."""
+GAP_MS_MAX: Final = 7 * 86_400_000
+"""The longest pause within a session. While a session lasts its state stays."""
+_SEQUENCES: Final = ("session_window", "count_window")
 _OTHERS: Final = {
-    "session_window": "sessions are not available; count readings in a short window(…) and take the gaps from its results",
-    "session": "sessions are not available; count readings in a short window(…) and take the gaps from its results",
     "cumulate": f"expected {EXPECTED}: a row is told again with each reading, so windows grow by themselves",
 }
 
@@ -55,7 +60,7 @@ def zone_of(text: str) -> str:
 
 def is_window(node: exp.Expr) -> bool:
     """Is it a function that makes windows?"""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("window", "tumble", "hop", *_OTHERS)
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("window", "tumble", "hop", *_SEQUENCES, *_OTHERS)
 
 
 def is_calendar(node: exp.Expr | None) -> bool:
@@ -80,6 +85,10 @@ def window(node: exp.Expr) -> Window:
     name, arguments = str(node.this).lower(), node.expressions
     if name in _OTHERS:
         raise QueryError(f"GROUP BY {name}: {_OTHERS[name]}")
+    if name == "count_window":
+        return _by_count(node, arguments)
+    if name == "session_window":
+        return _session(node, arguments)
     time = _time(arguments[0] if arguments else None, node)
     if not 2 <= len(arguments) <= (4 if name == "window" else 3):
         raise QueryError(f"GROUP BY {sql_of(node)}: expected {EXPECTED}")
@@ -96,6 +105,28 @@ def window(node: exp.Expr) -> Window:
         raise QueryError(f"window slide {names[-1]}: expected from 100 milliseconds to the window's size")
     offset_ms = lengths[-1] % slide_ms if len(lengths) == 3 else 0
     return Window(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms, time=time)
+
+
+def _session(node: exp.Expr, arguments: Sequence[exp.Expr]) -> Window:
+    if len(arguments) != 2:
+        raise QueryError(f"GROUP BY {sql_of(node)}: expected session_window(event_time, '5 minutes')")
+    gap_ms = _length(arguments[1])
+    if not SIZE_MS_MIN <= gap_ms <= GAP_MS_MAX:
+        raise QueryError(f"pause of a session {sql_of(arguments[1])}: expected from 100 milliseconds to 7 days")
+    return Window(size_ms=1, slide_ms=1, gap_ms=gap_ms, time=_time(arguments[0], node))
+
+
+def _by_count(node: exp.Expr, arguments: Sequence[exp.Expr]) -> Window:
+    whole = [int(one.this) for one in arguments if isinstance(one, exp.Literal) and not one.is_string and one.this.isdigit()]
+    if not 1 <= len(arguments) <= 2 or len(whole) != len(arguments):
+        raise QueryError(f"GROUP BY {sql_of(node)}: expected count_window(100[, 10]): readings of a window, and from one to the next")
+    count, step = whole[0], whole[-1]
+    if not 1 <= step <= count <= COUNT_MAX or count > step * COUNT_OVERLAP_MAX:
+        raise QueryError(
+            f"GROUP BY {sql_of(node)}: expected up to {COUNT_MAX} readings, and a step of 1 to as many, with a reading in at most"
+            f" {COUNT_OVERLAP_MAX} windows"
+        )
+    return Window(size_ms=1, slide_ms=1, count=count, step=step)
 
 
 def _time(node: exp.Expr | None, whole: exp.Expr) -> str:

@@ -84,6 +84,8 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         return Refuse(
             "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
         )
+    if query.window.is_sequence:
+        return Refuse("sessions and windows by count cannot be computed again yet: they depend on what came before them")
     if query.window.is_all:
         return Refuse("a query without a window takes each reading, however late it comes, so there is nothing to repair")
     assert record.top is not None
@@ -151,6 +153,7 @@ def changes(
     for output in computed:
         seen.add(output.key)
         before = told.get(output.key)
+        assert output.value is not None  # a result
         value = orjson.loads(output.value)
         if before is not None and _is_same(before, value, readings.get(output.key)):
             found.unchanged += 1

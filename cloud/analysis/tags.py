@@ -55,7 +55,7 @@ def tags_of(registered: Registered) -> Iterator[Tag]:
     """All tags of a query."""
     query = registered.query
     for values in variants(query):
-        where = _where(query, values)
+        where = where_of(query, values)
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
         for part in range(query.parts):
             numbers = query.numbers[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]
@@ -84,7 +84,8 @@ def variants(query: Query) -> list[Mapping[str, Expression]]:
     return [{unpivot.value: Field(field), unpivot.metric: Literal(field)} for field in unpivot.fields]
 
 
-def _where(query: Query, values: Mapping[str, Expression]) -> Expression | None:
+def where_of(query: Query, values: Mapping[str, Expression]) -> Expression | None:
+    """The condition of one variant: a reading without its field is none."""
     where = None if query.where is None else substitute(query.where, values)
     if query.unpivot is None:
         return where
@@ -105,7 +106,7 @@ def _item(items: Sequence[tuple[Expression, Kind]], part: int, values: Mapping[s
 
 def passes(query: Query, resolve: Resolve) -> Column:
     """Does a reading count in the query at all?"""
-    conditions = [where for values in variants(query) if (where := _where(query, values)) is not None]
+    conditions = [where for values in variants(query) if (where := where_of(query, values)) is not None]
     built: Column | None = None
     for condition in conditions:
         built = column(condition, resolve) if built is None else built | column(condition, resolve)

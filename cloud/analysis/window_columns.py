@@ -18,6 +18,8 @@ def bounds(window: Window, hops: int) -> tuple[Column, Column]:
     if window.is_all:
         return F.lit(0).cast("bigint"), F.lit(ALL_TIME_MS).cast("bigint")
     time = F.col(window.time)
+    if window.is_sequence:
+        return time, time
     if window.unit is None:
         start = time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint")) - hops * window.slide_ms
         return start, start + window.size_ms

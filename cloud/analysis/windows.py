@@ -20,7 +20,8 @@ class Window:
     """One kind of window. A reading is in each window with start <= time < end.
 
     Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the days, weeks … of a zone. All: one window
-    from 1970 to ALL_TIME_MS, which is never over.
+    from 1970 to ALL_TIME_MS, which is never over. Sessions and windows by count: sequences.py; here a reading is a window of one
+    instant, which ends with it: what is as old as the windows that are closed is late.
     """
 
     size_ms: int
@@ -32,6 +33,23 @@ class Window:
     zone: str = "UTC"
     time: str = "t"
     """Which time of a reading counts: t (event time, corrected) or received_at."""
+
+    gap_ms: int = 0
+    """Of sessions: a reading that comes so long after the one before begins a new one. 0 of other windows."""
+    count: int = 0
+    """Readings of a window by count. 0 of other windows."""
+    step: int = 0
+    """With every so many readings a window by count begins."""
+
+    @property
+    def is_sequence(self) -> bool:
+        """Do the readings of a key decide where it begins and ends: a session, or a window by count?"""
+        return self.gap_ms > 0 or self.count > 0
+
+    @property
+    def ends(self) -> bool:
+        """Does event time end it?"""
+        return not self.is_all and self.count == 0
 
     @property
     def is_all(self) -> bool:
@@ -51,6 +69,8 @@ class Window:
     def latest(self, time_ms: int) -> tuple[int, int]:
         """Start and end of the window that began last at this time."""
         if self.unit is None:
+            if self.is_sequence:
+                return time_ms, time_ms + self.gap_ms
             start = time_ms - (time_ms - self.offset_ms) % self.slide_ms
             return start, start + self.size_ms
         if self.is_all:
@@ -63,6 +83,8 @@ class Window:
 
         0 of the window that is never over.
         """
+        if self.is_sequence:
+            return time_ms
         if self.unit is None:
             return time_ms - (time_ms - self.offset_ms - self.size_ms) % self.slide_ms
         return self.latest(time_ms)[0]

@@ -65,7 +65,8 @@ class Feed:
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES])
+        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES, topics.WINDOWS)
+        topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), *own])
         self.producer = clients.producer(self.config, "test-feed")
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +16,8 @@ import pytest
 
 from edgewake.cloud.analysis.preview import preview
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, catch_up, late_readings, registered, results, truth, unique
+from tests.analysis.recordings import RECORDINGS, Recorded
+from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, late_readings, registered, results, truth, unique
 
 MINUTE = 60_000
 W = "window(event_time, '1 minute')"
@@ -345,3 +348,106 @@ def test_without_a_window_a_row_holds_everything_however_late_it_comes(analysis:
     assert (row["n"], row["high"]) == (len(feed.sent), max(loads(feed.sent)))
     assert late_readings(feed.config, last) == []
     assert late_readings(feed.config, windows), "the control has late readings"
+
+
+def sessions_of(readings: Readings, gap_ms: int) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """(start, device) → readings: the oracle."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for device in {r["device"] for r in readings}:
+        place: tuple[Any, ...] = ()
+        before = -gap_ms
+        for r in sorted((r for r in readings if r["device"] == device), key=itemgetter("t")):
+            if r["t"] - before >= gap_ms:
+                place = (r["t"], device)
+            before = r["t"]
+            found.setdefault(place, []).append(r)
+    return found
+
+
+def by_count(readings: Readings, count: int, step: int) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """(number, device) → readings in the order of the log: the oracle."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for device in {r["device"] for r in readings}:
+        own = [r for r in readings if r["device"] == device]
+        found |= {(number, device): own[begin : begin + count] for number, begin in enumerate(range(0, len(own), step))}
+    return found
+
+
+def assert_numbers(rows: Mapping[tuple[Any, ...], Mapping[str, Any]], expected: Mapping[tuple[Any, ...], Readings]) -> None:
+    assert rows.keys() == expected.keys()
+    for place, part in expected.items():
+        row, values = rows[place], speeds(part)
+        assert (row["n"], row["low"], row["high"]) == (len(part), min(values, default=None), max(values, default=None)), place
+        assert near(row["mean"], statistics.fmean(values) if values else None), place
+
+
+def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost_checkpoint(analysis: Analysis, feed: Feed) -> None:
+    """Runners with a pulse belt, in frames that come out of order; each restart goes on from what stands on ew.windows."""
+    runs = recorded_runs() if data_file("running_gps_hr").exists() else made_up()
+    select = "device, count(*) AS n, avg(speed) AS mean, min(speed) AS low, max(speed) AS high"
+    groups = {
+        unique("sessions"): "session_window(event_time, '15 seconds')",
+        unique("tumbling"): "count_window(50)",
+        unique("sliding"): "count_window(30, 7)",
+    }
+    session, tumbling, sliding = groups
+    texts = [
+        f"-- name: {name}\n-- lateness: 1 day\n-- reopen: 8 days\nSELECT {select} FROM {feed.name} GROUP BY {group}, device"
+        for name, group in groups.items()
+    ]
+    queries = registered(*texts, streams=[feed.stream])
+    frames = [runs[i : i + 20] for i in range(0, len(runs), 20)]
+    random.Random(4).shuffle(frames)
+    end = max(r.t for r in runs)
+    for turn in range(3):
+        for frame in frames[turn::3]:
+            for device in sorted({r.device for r in frame}):
+                own = [r for r in frame if r.device == device]
+                feed.send([r.t for r in own], device=device, received_at=end, speed=[r.values.get("speed") for r in own])
+        if turn == 2:
+            shutil.rmtree(analysis.config.data_dir / "checkpoints")
+        analysis.with_config(batch_records_max=20).run(queries, feed)
+
+    told = results(feed.config, session)
+    rows = {place: row for place, row in truth(told, "device").items() if not row.get("withdrawn")}
+    late = sum(one["readings"] for one in late_readings(feed.config, session))
+    expected = sessions_of(feed.sent, 15_000)
+    assert (len(rows) > 20, late) == (True, 0)
+    assert any(row.get("withdrawn") for row in told), "sessions were joined"
+    assert_numbers(rows, expected)
+    ends = {place: max(r["t"] for r in part) + 15_000 for place, part in expected.items()}
+    assert {place: row["window_end"] for place, row in rows.items()} == ends
+    for name, count, step in ((tumbling, 50, 50), (sliding, 30, 7)):
+        latest_rows = {(row["window_number"], row["device"]): row for row in sorted(results(feed.config, name), key=itemgetter("revision"))}
+        expected = by_count(feed.sent, count, step)
+        assert_numbers(latest_rows, expected)
+        assert all(row["final"] is (len(expected[place]) == count) for place, row in latest_rows.items())
+
+
+def recorded_runs() -> list[Recorded]:
+    """Those of the first eight days: so long a session takes late readings here."""
+    (runs,) = [one.readings(4000) for one in RECORDINGS if one.name == "running_gps_hr"]
+    begin = min(r.t for r in runs)
+    return [r for r in runs if r.t < begin + 8 * 86_400_000]
+
+
+def made_up() -> list[Recorded]:
+    """Where no recordings are: runs of two devices with pauses."""
+    rng = random.Random(8)
+    return [Recorded(f"d{i % 2}", T0 + i * 5_000 + (i // 100) * 5 * MINUTE, {"speed": rng.random()}) for i in range(1500)]
+
+
+def test_what_is_too_late_for_a_session_is_late_and_told(analysis: Analysis, feed: Feed) -> None:
+    name = unique("q")
+    group = "session_window(event_time, '1 minute'), device"
+    text = f"-- name: {name}\n-- lateness: 0 seconds\nSELECT device, count(*) AS n FROM {feed.name} GROUP BY {group}"
+    queries = registered(text, streams=[feed.stream])
+    with analysis.running(queries, feed) as lane:
+        feed.send([T0, T0 + 30_000], device="a", speed=[1.0, 1.0])
+        feed.send([T0 + 10 * MINUTE], device="b", received_at=T0 + 10 * MINUTE, speed=[1.0])
+        catch_up(lane, feed)
+        feed.send([T0 + 40_000], device="a", received_at=T0 + 10 * MINUTE, speed=[1.0])
+        catch_up(lane, feed)
+    rows = truth(results(feed.config, name), "device")
+    assert {place: row["n"] for place, row in rows.items()} == {(T0, "a"): 2, (T0 + 10 * MINUTE, "b"): 1}
+    assert sum(one["readings"] for one in late_readings(feed.config, name)) == 1

@@ -72,12 +72,12 @@ READ = {
     "INTERVAL": f"SELECT count(*) AS n {V} GROUP BY window(event_time, INTERVAL 1 MINUTE)",
     "time at the bridge": f"SELECT count(*) AS n {V} GROUP BY window(received_at, '1 minute')",
     "text in double quotes": f'SELECT count(*) AS n {V} WHERE street = "Main" {W}',
+    "session": f"SELECT device, count(*) AS n {V} GROUP BY session_window(event_time, '5 minutes'), device",
     "no window": f"SELECT device, last(speed_kmh) AS s {V} GROUP BY device",
     "comment after the end": f"SELECT count(*) AS n {V} {W}; -- done",
 }
 
 REFUSED = {
-    "session": (f"SELECT device, count(*) AS n {V} GROUP BY session_window(event_time, '5 minutes'), device", "a short window(…)"),
     "TUMBLE as a table": (
         f"SELECT device, count(*) AS n FROM TABLE(TUMBLE(TABLE vehicle_position, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) {W}",
         "GROUP BY window(event_time, '1 minute')",

@@ -186,7 +186,7 @@ class System:
         push = f'name = "push"\nport = {self._push_port}\ncursor_key_file = "{key}"\nlease_key_file = "{leases}"\n'
         push += 'allow_hosts = ["127.0.0.1"]\n'
         parts["push"] = self._part("push", "push", push + kafka)
-        parts["ops"] = self._part("ops", "ops", f'port = {self._ops_port}\nkey_file = "{ops}"\n' + kafka)
+        parts["ops"] = self._part("ops", "ops", f'port = {self._ops_port}\nkey_file = "{ops}"\ndata_dir = "{self.directory}/ops"\n' + kafka)
         analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n{self._analysis}'
         environment = {"JAVA_HOME": str(java.home(java.ensure()))}
         parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)

@@ -1,0 +1,217 @@
+"""Queries with sessions and windows by count: Spark decodes, filters and computes their values; what is open is folded in the driver.
+
+The lane's plan has no state. What is open stands on `ew.windows`, written in the transaction that holds the batch's results and the lane's
+record: a batch that is computed again finds its offsets in the record and changes nothing. All readings of such queries pass through the
+driver, in the order of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis import emit, finish, late, sequences
+from edgewake.cloud.analysis.clock_correction import correct
+from edgewake.cloud.analysis.columns import column
+from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.expressions import substitute
+from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
+from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
+from edgewake.cloud.analysis.tags import key_json, variants, where_of
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.protocol import result, topics
+from edgewake.protocol.stream import FieldType
+
+_PLACE: Final = ("partition", "offset", "number")
+
+
+@dataclass
+class States:
+    """Of all queries of a lane: label → group (JSON) → what is open. The group touched longest ago is the first."""
+
+    of: dict[str, dict[str, KeyState]] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    """Keys on `ew.windows` of this stream's queries that run no more; removed with the next batch."""
+
+
+def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered]) -> States:
+    """What was open after the last committed batch. Call after `Transactions` is made. Raises Unavailable."""
+    found = States({registered.label: {} for registered in queries})
+    rows: dict[str, bytes] = {}
+
+    def keep(key: str, value: bytes | None) -> None:
+        if value is None:
+            rows.pop(key, None)
+        elif key.startswith(f"{stream}|"):
+            rows[key] = value
+
+    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    for key, value in rows.items():
+        _, label, group = key.split("|", 2)
+        if label in found.of:
+            found.of[label][group] = sequences.load(orjson.loads(value))
+        else:
+            found.foreign.append(key)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceJob:
+    """All queries of one stream with sessions or windows by count (see pipeline.Job)."""
+
+    stream: str
+    fields: tuple[tuple[str, FieldType], ...]
+    queries: tuple[Registered, ...]
+    kind: LaneKind = LaneKind.SEQUENCE
+
+    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
+        """See Job; out: query (id), partition, offset, number, t, key (JSON) and x, the values of its numbers."""
+        fields: Mapping[str, FieldType] = dict(self.fields)
+        frames = late.observe(correct(decode(records, fields)), partitions)
+        each = readings(frames, fields, ("partition", "offset"), numbered=True)
+        rows = F.array(*[row for registered in self.queries for row in _rows(registered)])
+        return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
+
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+        """See Job: results, states, then watermarks."""
+        assert isinstance(batch.states, States)
+        rows = rows.filter(pa.array(_is_new(rows, batch.emitted.get(topics.stream_topic(self.stream), {})), pa.bool_()))
+        rows = rows.sort_by([(name, "ascending") for name in _PLACE])
+        for registered in self.queries:
+            yield from _Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(rows, broken)
+        for key in batch.states.foreign:
+            yield emit.Output(topics.WINDOWS, key.encode(), None)
+        batch.states.foreign.clear()
+        yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+
+    def committed(self, rows: pa.Table, revision: int) -> None:
+        """See Job: results are nowhere but in Kafka."""
+
+
+def _is_new(rows: pa.Table, emitted: Mapping[int, int]) -> list[bool]:
+    """A batch that Spark cuts anew may repeat records whose results were emitted."""
+    places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+    return [offset >= emitted.get(partition, 0) for partition, offset in places]
+
+
+class _Fold:
+    """One query's share of a batch."""
+
+    def __init__(self, stream: str, registered: Registered, states: dict[str, KeyState], batch: emit.Batch) -> None:
+        self._stream, self._registered, self._states, self._batch = stream, registered, states, batch
+        self._window = registered.query.window
+        self._changed: dict[str, Changed] = {}
+        self._forgotten: set[str] = set()
+
+    def outputs(self, rows: pa.Table, broken: emit.Broken) -> Iterator[emit.Output]:
+        """Results and states."""
+        query = self._registered.query
+        before, after = emit.closed(query, self._batch.top_before), emit.closed(query, self._batch.top)
+        mine = rows.filter(pc.equal(rows["query"], self._registered.id))
+        for t, key, x in zip(*[mine[name].to_pylist() for name in ("t", "key", "x")], strict=True):
+            if before is None or t > before:
+                self._add(t, key, x)
+        yield from self._withdrawn()
+        yield from self._results(broken)
+        gone = [key for key, state in self._states.items() if not sequences.close(state, self._window, after)]
+        for key in gone:
+            del self._states[key]
+        for key in (*self._changed, *gone, *self._forgotten):
+            state = self._states.get(key)
+            value = None if state is None else orjson.dumps(sequences.dump(state))
+            yield emit.Output(topics.WINDOWS, f"{self._stream}|{self._registered.label}|{key}".encode(), value)
+
+    def _add(self, t: int, key: str, x: Sequence[float | None]) -> None:
+        state = self._states.pop(key, None) or KeyState()
+        self._states[key] = state
+        sequences.add(state, self._window, t, x, self._changed.setdefault(key, Changed()))
+        if len(self._states) > sequences.KEYS_MAX:
+            oldest = next(iter(self._states))
+            del self._states[oldest]
+            self._forgotten.add(oldest)
+
+    def _group(self, key: str, one: Open) -> str:
+        """The group columns as JSON; of a window by count with its number."""
+        if not self._window.count:
+            return key
+        return orjson.dumps(orjson.loads(key) | {"window_number": one.number}, option=orjson.OPT_SORT_KEYS).decode()
+
+    def _results(self, broken: emit.Broken) -> Iterator[emit.Output]:
+        windows = [(self._group(key, one), one) for key, changed in self._changed.items() for one in changed.windows.values()]
+        full = {(one.start, group) for group, one in windows if self._window.count and one.readings >= self._window.count}
+        table = _table(self._registered, windows)
+        for output in finish.results(table, [self._registered], (), self._batch, broken):
+            start, group = _place(output.key)
+            value = output.value
+            if (start, group) in full and value is not None:
+                head, _, tail = value.rpartition(b'"final":false')
+                value = head + b'"final":true' + tail
+            yield output._replace(key=result.result_key(start, 0, group), value=value)
+
+    def _withdrawn(self) -> Iterator[emit.Output]:
+        name, revision = self._registered.query.name, self._batch.revision
+        for key, changed in self._changed.items():
+            for start in sorted(changed.withdrawn):
+                columns = {"query": name, "window_start": start, "window_end": start, **orjson.loads(key)}
+                value = orjson.dumps(columns | {"withdrawn": True, "revision": revision, "final": False})
+                yield emit.Output(self._registered.topic, result.result_key(start, 0, key), value, result.KIND_HEADERS)
+
+
+def _place(key: bytes) -> tuple[int, str]:
+    start, _, group = key.decode()[1:-1].split(",", 2)
+    return int(start), group
+
+
+def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Table:
+    """The windows as partials (partials.aggregate), which is what results are made of."""
+    query = registered.query
+    rows: list[dict[str, Any]] = []
+    for part in range(query.parts):
+        for group, one in windows:
+            end = one.last + (query.window.gap_ms or 1)
+            row = {"query": registered.id, "part": part, "window_start": one.start, "window_end": end, "key": group}
+            row["readings"] = one.readings
+            for i, slot in enumerate(one.slots[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]):
+                row |= {f"count_{i}": slot.count, f"sum_{i}": slot.sum if slot.count else None, f"min_{i}": slot.min, f"max_{i}": slot.max}
+            rows.append(row)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+_SCHEMA: Final = pa.schema(
+    [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
+    + [("readings", pa.int64())]
+    + [
+        (f"{name}_{i}", pa.int64() if name == "count" else pa.float64())
+        for i in range(NUMBERS_PER_TAG)
+        for name in ("count", "sum", "min", "max")
+    ]
+)
+
+
+def _rows(registered: Registered) -> Iterator[Column]:
+    query = registered.query
+    for values in variants(query):
+        keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
+        numbers = [column(substitute(number, values), F.col).cast("double") for number in query.numbers]
+        row = F.struct(
+            F.lit(registered.id).cast("bigint").alias("query"),
+            *_PLACE,
+            F.col(query.window.time).alias("t"),
+            key_json(keys, F.col).alias("key"),
+            (F.array(*numbers) if numbers else F.array().cast("array<double>")).alias("x"),
+        )
+        where = where_of(query, values)
+        yield row if where is None else F.when(column(where, F.col), row)

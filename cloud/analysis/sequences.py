@@ -1,0 +1,146 @@
+"""Sessions and windows by count: which windows a key has open, and which of them a reading changes. Pure: no Kafka, no Spark, no clock.
+
+Session   readings of a key, each less than `gap_ms` after the one before; it ends `gap_ms` after its last one. A reading that comes late,
+          but not too late, may be put before, into or between sessions; where it joins two, the later one's row is withdrawn.
+By count  `count` readings of a key in the order of the log, a new window with every `step` of them; final when it is full.
+
+The state of a key is small (numbers, no readings) and goes to Kafka in the transaction of the results, so it is as exact as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from edgewake.cloud.analysis.windows import Window
+
+KEYS_MAX: Final = 200_000
+"""Keys of a query whose state is kept, some 500 bytes each. Beyond it the one without a reading for longest is forgotten: its next one
+begins a new window."""
+
+Numbers = Sequence[float | None]
+"""The values of one reading that the query's aggregates take."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """Count, sum, least and greatest of one expression."""
+
+    count: int = 0
+    sum: float = 0.0
+    min: float | None = None
+    max: float | None = None
+
+    def add(self, value: float | None) -> None:
+        """One more value; None is none."""
+        if value is not None:
+            self.merge(Slot(1, value, value, value))
+
+    def merge(self, other: Slot) -> None:
+        """All values of another slot."""
+        self.count += other.count
+        self.sum += other.sum
+        self.min = min((one for one in (self.min, other.min) if one is not None), default=None)
+        self.max = max((one for one in (self.max, other.max) if one is not None), default=None)
+
+
+@dataclass(slots=True)
+class Open:
+    """A window that may still change."""
+
+    start: int
+    """Event time of its first reading, ms: of a session the earliest, by count the first in the log."""
+    last: int
+    """Latest event time of its readings, ms."""
+    slots: list[Slot]
+    readings: int = 0
+    number: int = 0
+    """Of a window by count: which one of its key, from 0."""
+
+    def add(self, t: int, numbers: Numbers) -> None:
+        """One more reading."""
+        self.readings += 1
+        self.last = max(self.last, t)
+        for slot, value in zip(self.slots, numbers, strict=True):
+            slot.add(value)
+
+
+@dataclass(slots=True)
+class KeyState:
+    """What is open of one key."""
+
+    windows: list[Open] = field(default_factory=list)
+    """Sessions by time, windows by count by number."""
+    count: int = 0
+    """Readings of the key so far; of windows by count."""
+
+
+@dataclass(slots=True)
+class Changed:
+    """What a batch did to a key's windows."""
+
+    windows: dict[int, Open] = field(default_factory=dict)
+    """Start, or number → the window as it stands."""
+    withdrawn: set[int] = field(default_factory=set)
+    """Starts of sessions that are none any more."""
+
+
+def add(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+    """Put one reading into its windows."""
+    if window.count:
+        _count(state, window, t, numbers, changed)
+    else:
+        _join(state, window, t, numbers, changed)
+
+
+def _count(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+    if state.count % window.step == 0:
+        state.windows.append(Open(t, t, [Slot() for _ in numbers], number=state.count // window.step))
+    state.count += 1
+    for one in state.windows:
+        one.add(t, numbers)
+        changed.windows[one.number] = one
+    state.windows = [one for one in state.windows if one.readings < window.count]
+
+
+def _join(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+    found = Open(t, t, [Slot() for _ in numbers])
+    found.add(t, numbers)
+    near = [one for one in state.windows if one.start - window.gap_ms < t < one.last + window.gap_ms]
+    for one in near:
+        found.start, found.last = min(found.start, one.start), max(found.last, one.last)
+        found.readings += one.readings
+        for slot, other in zip(found.slots, one.slots, strict=True):
+            slot.merge(other)
+    kept = [one for one in state.windows if one not in near]
+    state.windows = sorted([*kept, found], key=lambda one: one.start)
+    gone = {one.start for one in near} - {found.start}
+    changed.withdrawn |= gone
+    changed.withdrawn.discard(found.start)
+    for start in gone:
+        changed.windows.pop(start, None)
+    changed.windows[found.start] = found
+
+
+def close(state: KeyState, window: Window, closed: int | None) -> bool:
+    """Forget sessions that take nothing any more; is anything left?"""
+    if window.gap_ms and closed is not None:
+        state.windows = [one for one in state.windows if one.last + window.gap_ms > closed]
+    return bool(state.windows) or state.count > 0
+
+
+def dump(state: KeyState) -> list[Any]:
+    """As JSON."""
+    windows = [
+        [one.start, one.last, one.readings, one.number, [[slot.count, slot.sum, slot.min, slot.max] for slot in one.slots]]
+        for one in state.windows
+    ]
+    return [state.count, windows]
+
+
+def load(value: Iterable[Any]) -> KeyState:
+    """The reverse of `dump`; ValueError or TypeError where it is none."""
+    count, windows = value
+    made = [Open(start, last, [Slot(*slot) for slot in slots], readings, number) for start, last, readings, number, slots in windows]
+    return KeyState(made, count)

@@ -1,0 +1,135 @@
+"""Sessions and windows by count against an oracle that knows all readings: in any order, over restarts from what was written down."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
+from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, add, close, dump, load
+from edgewake.cloud.analysis.windows import Window
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+
+SESSION = Window(size_ms=1, slide_ms=1, gap_ms=10)
+Told = dict[int, tuple[int, int, float]]
+
+
+def fold(window: Window, times: list[int]) -> tuple[KeyState, Told]:
+    """What clients have in the end, with the state written down and read again after each reading."""
+    state, told = KeyState(), {}
+    for t in times:
+        changed = Changed()
+        add(state, window, t, [float(t), None], changed)
+        for start in changed.withdrawn:
+            told.pop(start, None)
+        told |= {place: row(one) for place, one in changed.windows.items()}
+        state = load(orjson.loads(orjson.dumps(dump(state))))
+    return state, told
+
+
+def row(one: Open) -> tuple[int, int, float]:
+    assert (one.slots[1].count, one.slots[1].min) == (0, None)
+    return one.last, one.readings, one.slots[0].sum
+
+
+def sessions(times: list[int], gap: int) -> Told:
+    """The oracle."""
+    groups: list[list[int]] = []
+    for t in sorted(times):
+        if groups and t - groups[-1][-1] < gap:
+            groups[-1].append(t)
+        else:
+            groups.append([t])
+    return {group[0]: (group[-1], len(group), math.fsum(group)) for group in groups}
+
+
+@given(st.lists(st.integers(0, 120), max_size=30))
+def test_sessions_are_those_of_all_readings_in_whatever_order_they_come(times: list[int]) -> None:
+    assert fold(SESSION, times)[1] == sessions(times, 10)
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 7), st.integers(1, 7))
+@settings(max_examples=60)
+def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(times: list[int], count: int, step: int) -> None:
+    count = max(count, step)
+    state, told = fold(Window(size_ms=1, slide_ms=1, count=count, step=step), times)
+    expected = {}
+    for number, begin in enumerate(range(0, len(times), step)):
+        part = times[begin : begin + count]
+        expected[number] = (max(part), len(part), math.fsum(part))
+    assert told == expected
+    assert len(state.windows) <= -(-count // step), "what is full is forgotten"
+    assert close(state, Window(size_ms=1, slide_ms=1, count=count, step=step), 10**6) is bool(times), "the count goes on"
+
+
+def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
+    state, _ = fold(SESSION, [0, 5, 30])
+    assert close(state, SESSION, 15)
+    assert [one.start for one in state.windows] == [30]
+    assert not close(state, SESSION, 40)
+
+
+def job_of(group: str) -> tuple[SequenceJob, States]:
+    catalogue = {"s": Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER)})}
+    text = (
+        f"-- name: q\n-- lateness: 0 seconds\nSELECT device, count(*) AS n, max(speed) - min(speed) AS span FROM s GROUP BY {group}, device"
+    )
+    query = Registered(parse(text, catalogue), 7)
+    return SequenceJob("s", (("speed", FieldType.NUMBER),), (query,)), States({query.label: {}})
+
+
+def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
+    """What Spark gives of readings of one partition, one a record, from the offset `first` on; in no order."""
+    rows = [
+        {"query": job.queries[0].id, "partition": 0, "offset": first + i, "number": 0, "t": t, "key": '{"device":"a"}', "x": [float(t)]}
+        for i, t in enumerate(times)
+    ]
+    return pa.Table.from_pylist(rows[::-1])
+
+
+def told(job: SequenceJob, states: States, rows: pa.Table, revision: int, **more: Any) -> list[dict[str, Any]]:
+    outputs = list(job.outputs(rows, emit.Batch(revision=revision, states=states, **{"top_before": None, "top": None} | more), {}))
+    return [orjson.loads(one.value or b"") for one in outputs if one.headers.get("kind") == b"result"]
+
+
+def test_a_batch_that_repeats_emitted_records_counts_them_once() -> None:
+    job, states = job_of("count_window(3)")
+    told(job, states, table(job, [10, 20]), 0)
+    repeated = told(job, states, table(job, [10, 20, 30, 40]), 1, emitted={"ew.s.s": {0: 2}})
+    assert [(row["window_number"], row["n"], row["span"], row["final"]) for row in repeated] == [(0, 3, 20.0, True), (1, 1, 0.0, False)]
+
+
+def test_a_session_is_final_when_event_time_passed_it_and_withdrawn_when_it_is_joined() -> None:
+    job, states = job_of("session_window(event_time, '1 second')")
+    first = told(job, states, table(job, [0, 500, 5000]), 0, top=3000)
+    assert [(row["window_start"], row["window_end"], row["n"], row["final"]) for row in first] == [
+        (0, 1500, 2, True),
+        (5000, 6000, 1, False),
+    ]
+    joined = told(job, states, table(job, [400, 4200, 4800], 3), 1, top_before=3000, top=3000)
+    assert [(row["window_start"], row.get("withdrawn"), row.get("n")) for row in joined] == [(5000, True, None), (4200, None, 3)]
+
+
+def test_what_such_windows_cannot_have_is_refused_in_words() -> None:
+    for group, select, more, sentence in (
+        ("count_window(0)", "count(*) AS n", "", "up to 10000 readings"),
+        ("count_window(1000, 2)", "count(*) AS n", "", "at most 120 windows"),
+        ("count_window('1 minute')", "count(*) AS n", "", "expected count_window(100[, 10])"),
+        ("session_window(event_time, '8 days')", "count(*) AS n", "", "100 milliseconds to 7 days"),
+        ("session_window(event_time)", "count(*) AS n", "", "expected session_window(event_time, '5 minutes')"),
+        ("count_window(10)", "approx_percentile(speed, 0.5) AS n", "", "count, count_if, sum, avg, min and max"),
+        ("count_window(10)", "count(*) AS n", "HAVING count(*) > 3", "filter their results with where="),
+    ):
+        with pytest.raises(QueryError, match=re.escape(sentence)):
+            parse(f"-- name: q\nSELECT device, {select} FROM s GROUP BY {group}, device {more}")
