@@ -98,6 +98,9 @@ class LogConfig(Config):
     """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
     reserve_bytes: int = Field(default=8 << 20, ge=0)
     """Disk space kept aside, so that sending and deleting go on when the disk is full: twice the usual write-ahead log."""
+    clock_wait_s: float = Field(default=60.0, ge=0)
+    """Seconds that readings wait while connected, where they were taken before the machine's clock was set: then their times are repaired
+    before they are sent. If it is not set by then they are sent as they are, counted and said."""
     urgent: LaneConfig = LaneConfig()
     normal: LaneConfig = LaneConfig()
     bulk: LaneConfig = LaneConfig()

@@ -15,6 +15,7 @@ import orjson
 
 from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.log.consumers import ConsumerState
+from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.errors import LocalError
@@ -94,6 +95,7 @@ def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
         "frames": frames,
         "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
         "lost": {name.removeprefix("lost_"): value for name, value in db.execute("SELECT * FROM counters WHERE name LIKE 'lost_%'")},
+        "unset_clock_readings": sum(value for (value,) in db.execute("SELECT value FROM counters WHERE name = ?", (UNSET_CLOCK,))),
         "streams": {name: {"accepted": last, "last_frame": frame, "waiting": waiting} for name, last, frame, waiting in streams},
         "consumers": {consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)},
     }
@@ -118,6 +120,8 @@ def table(status: dict[str, Any]) -> str:
         ("oldest", "-" if oldest is None else f"{oldest:.1f} s"),
         ("lost", ", ".join(f"{count} {reason}" for reason, count in log["lost"].items()) or "0"),
     ]
+    if unset := log.get("unset_clock_readings"):
+        rows.append(("clock", f"{unset} readings were sent with times from before it was set"))
     rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
     rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]

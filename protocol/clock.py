@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+CLOCK_FLOOR_MS: Final = 1_767_225_600_000
+"""2026-01-01 UTC: this program is younger. A clock that says less was never set."""
 
 
 class Clock(Protocol):
@@ -50,6 +53,10 @@ class FakeClock:
         """Move both clocks forward."""
         self._now_ms += seconds * 1000
         self._monotonic_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock alone, as when it is set."""
+        self._now_ms += seconds * 1000
 
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)

@@ -32,6 +32,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer
 from edgewake.edge.log.consumers import ConsumerState, Received
 from edgewake.edge.log.epoch import next_epoch
+from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
@@ -60,7 +61,9 @@ class LogStatus:
     oldest_at: int | None
     """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
     lost: dict[str, int]
-    """Readings given up, by reason (quota, corrupt, rejected, queue_full, refused), since the log was made."""
+    """Readings given up, by reason (quota, age, corrupt, rejected, queue_full, refused), since the log was made."""
+    unset_clock_readings: int = 0
+    """Readings that were sent with times from before the machine's clock was set, since the log was made."""
 
     @property
     def lost_readings(self) -> int:
@@ -173,6 +176,7 @@ class EventLog:
             lanes=self._lanes,
             local=local,
             lane_quotas=config.lane_quotas(),
+            clock_wait_s=config.clock_wait_s,
         )
 
         def epoch_after(previous: int, now_ms: int) -> int:
@@ -310,7 +314,8 @@ class EventLog:
         lost = Counter({name.removeprefix("lost_"): value for name, value in store.counters.items() if name.startswith("lost_")})
         lost.update(self._writer.unsaid_losses())
         backlog, _ = store.backlog()
-        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost))
+        unset = store.counters.get(UNSET_CLOCK, 0)
+        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost), unset)
 
     @property
     def state(self) -> LogState:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from typing import Final
 
 from edgewake.edge.log.codec import FrameColumns, checksum, cut, gap_payload
 from edgewake.edge.log.draft import Draft
@@ -16,9 +17,12 @@ from edgewake.edge.log.sidecar import Boundary
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import write_frame
 from edgewake.edge.log.work import FrameKey, Limits, OutFrame, frame_of
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
+
+UNSET_CLOCK: Final = "unset_clock"
+"""Counter of readings that were sent with times from before the machine's clock was set."""
 
 
 class LogFrames:
@@ -70,6 +74,8 @@ class LogFrames:
             draft.framed_bytes += len(batch.body) + ROW_BYTES
             draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
         after = draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
+        if accepted_at and accepted_at < CLOCK_FLOOR_MS:
+            draft.add(UNSET_CLOCK, columns.count)
         payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
         key, is_backlog = FrameKey(stream.name, span.epoch, frame), after.framed < after.last
         out = OutFrame(key, payload, content_type, columns.count, None, is_backlog)

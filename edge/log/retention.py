@@ -7,7 +7,7 @@ still need. The first two have the quotas (decided in `quota`), the third `log.c
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -120,11 +120,14 @@ class Retention:
                 return row
         return None
 
-    def keep_quotas(self, draft: Draft, now_ms: int) -> None:
-        """What a lane or the log has too much of goes; a counted range of positions stays in its place."""
+    def keep_quotas(self, draft: Draft, age_ms: Callable[[int, int], int]) -> None:
+        """What a lane or the log has too much of goes; a counted range of positions stays in its place.
+
+        `age_ms` tells how old a batch is by its commit and the wall clock at its acceptance.
+        """
         for lane in Lane:
             if (age_s := self.quotas.of(lane).age_s) is not None:
-                self._drop_older(draft, lane, now_ms - int(1000 * age_s))
+                self._drop_older(draft, lane, lambda row: age_ms(row.commit, row.accepted_at) > 1000 * age_s)
         while (found := self.excess(draft)) is not None:
             lane, size = found
             give_up = self._thin_out if self.quotas.of(lane).policy is AtQuota.THIN_OUT else self._drop_oldest
@@ -150,9 +153,9 @@ class Retention:
     def _in_lane(self, draft: Draft, lane: Lane) -> list[StreamState]:
         return [stream for name, stream in draft.streams.items() if self._limits.lane(name) is lane]
 
-    def _drop_older(self, draft: Draft, lane: Lane, before_ms: int) -> None:
+    def _drop_older(self, draft: Draft, lane: Lane, is_too_old: Callable[[_Row], bool]) -> None:
         for stream in self._in_lane(draft, lane):
-            while (row := self._next_batches(stream, stream.framed, 1)) and row[0].accepted_at < before_ms:
+            while (row := self._next_batches(stream, stream.framed, 1)) and is_too_old(row[0]):
                 self._give_up(draft, stream, row[0], TOO_OLD)
 
     def _drop_oldest(self, draft: Draft, lane: Lane, size: int) -> bool:

@@ -46,6 +46,13 @@ class LogRows:
         self._db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return first - 1
 
+    def replace_batch(self, draft: Draft, stream: StreamState, first: int, batch: Batch, size: int, commit: int, accepted_at: int) -> None:
+        """Another body of a batch that waits for its frame, whose body had `size` bytes."""
+        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream.id, first))
+        draft.stored_bytes -= size + ROW_BYTES
+        draft.wait_more(stream.name, -size - ROW_BYTES)
+        self.insert_batches(draft, stream, first, [batch], commit, accepted_at)
+
     def give_up(self, stream_id: int, first: int, count: int, reason: str, *, after: int = 0) -> None:
         """A gap from `first`, joined to the one behind it, and to the one before it where that begins after position `after`.
 

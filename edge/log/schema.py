@@ -8,6 +8,7 @@
     frames    boundaries over the batches, written before the first send, kept until the cloud's acknowledgement; `payload` only where what
               is sent is logged a second time (see modes)
     consumers how far each has read, and its state, in one row
+    clocks    under which start of the machine commits were made, and wall clock less milliseconds since it, where that changed (`clocks`)
     sources   how far a source has read, moved on in the transaction of the readings taken from it
 
 A *position* numbers the readings of one stream from 1 for as long as the log lives. `seq = position - base`, where `base` is the last
@@ -106,6 +107,9 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     ALTER TABLE streams ADD COLUMN older TEXT NOT NULL DEFAULT '';
     """,
     _frames_as_boundaries,
+    """
+    CREATE TABLE clocks (commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL);
+    """,
 )
 """Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
 

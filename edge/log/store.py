@@ -19,8 +19,9 @@ from edgewake.edge.log.codec import Reading, batches
 from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside, passed_by_all, rows_after
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
-from edgewake.edge.log.frames import LogFrames
+from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
 from edgewake.edge.log.quota import FULL, AtQuota
+from edgewake.edge.log.repair import Repair
 from edgewake.edge.log.retention import Retention
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.salvage import (
@@ -98,6 +99,7 @@ class LogStore:
         else:
             self._db = open_in_memory()
         self._rows = LogRows(self._db)
+        self._repair = Repair(self._db, self._rows, clock, boot, limits.clock_wait_s)
         self._retention = Retention(self._db, self._rows, limits)
         self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
         try:
@@ -201,6 +203,23 @@ class LogStore:
         """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier reading may yet be found."""
         return self._salvage is not None
 
+    @property
+    def has_to_catch_up(self) -> bool:
+        """Is a damaged log to be read, or are stamps to be repaired?"""
+        return self.is_salvaging or self._repair.is_due
+
+    def catch_up(self) -> None:
+        """A piece of that, in one transaction."""
+        if self.is_salvaging:
+            self.salvage()
+            return
+        draft = self._state.copy()
+        with transaction(self._db), sound_rows():
+            more = self._repair.go_on(draft)
+        self._state = draft
+        if not more:
+            self._repair.end()
+
     def salvage(self) -> None:
         """Take over the rows of some more pages of a damaged log, in one transaction."""
         assert self._salvage is not None
@@ -256,7 +275,7 @@ class LogStore:
 
     def can_frame(self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()) -> bool:
         """Is there a stream that waits for a frame, not for company, and may have one more in flight?"""
-        if self.is_salvaging:
+        if self.is_salvaging or self._repair.holds_frames():
             return False
         state = self._state
         window, in_flight = self._window(state, paused), self._epochs_in_flight(state)
@@ -358,8 +377,9 @@ class LogStore:
         draft = self._state.copy()
         commit = self.commit + 1
         with transaction(self._db):
+            clocks = self._repair.note(commit)
             for name, readings in work.readings.items():
-                self._insert(draft, name, readings, commit)
+                self._insert(draft, name, self._repair.in_time(readings), commit)
             self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
             draft.change.sources |= work.positions
             for name, reasons in work.lost.items():
@@ -370,8 +390,8 @@ class LogStore:
                     self._frames.free(draft, key, rejected)
                 self._retention.take_consumers(draft, work, commit)
                 self._retention.keep_consumer_bytes(draft)
-                self._retention.keep_quotas(draft, self._clock.now_ms())
-            if work.sending and not self.is_salvaging:
+                self._retention.keep_quotas(draft, self._repair.age_ms)
+            if work.sending and not self.is_salvaging and not self._repair.holds_frames():
                 self._frame_bytes = min(self._limits.bytes_max, work.frame_bytes or self._limits.bytes_max)
                 with sound_rows():
                     self._fill_window(draft, work.paused, work.filling)
@@ -379,11 +399,20 @@ class LogStore:
             self._failpoint("inserted")
         self._failpoint("committed")
         self._state, self.commit = draft, commit
+        self._repair.noted(clocks)
+        self._say_unset(draft)
         self._positions |= work.positions
         self._sidecar.append(commit, draft.change)
         if self._sidecar.is_due:
             self._rewrite_sidecar()
         return Done(draft.frames, draft.dropped)
+
+    def _say_unset(self, draft: Draft) -> None:
+        if UNSET_CLOCK in draft.change.counters:
+            log.error(
+                "%d readings were framed with times from before the clock was set", draft.counters[UNSET_CLOCK],
+                extra={"event": "log.unset_clock", "readings": draft.counters[UNSET_CLOCK]},
+            )  # fmt: skip
 
     def _write_state(self, draft: Draft, commit: int) -> None:
         before = self._state.streams
@@ -400,14 +429,14 @@ class LogStore:
     def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         if self._stays_here(stream):
-            self._retention.keep_here(draft, stream, readings, commit, self._clock.now_ms())
+            self._retention.keep_here(draft, stream, readings, commit, self._repair.at_ms)
             return
         if self._limits.quota(name) is AtQuota.DROP_NEWEST and self._retention.is_full(draft, name):
             self._lose(draft, name, FULL, len(readings))
             draft.dropped += len(readings)
             return
         found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
-        last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._clock.now_ms())
+        last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._repair.at_ms)
         draft.streams[name] = replace(stream, last=last)
 
     def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:

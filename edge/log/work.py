@@ -75,6 +75,8 @@ class Limits:
     """Of batches that only consumers still need."""
     local: frozenset[str] = frozenset()
     """Streams that are not sent: only consumers read them."""
+    clock_wait_s: float = 60.0
+    """How long frames wait for the machine's clock to be set."""
     copies_sent: bool = False
     """Are a frame's bytes logged when it is formed, beside the readings?"""
 

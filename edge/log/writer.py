@@ -354,7 +354,7 @@ class LogWriter:
         if not self._salvage_is_due():
             return
         try:
-            self.store.salvage()
+            self.store.catch_up()
         except LOG_ERRORS as error:
             self._salvage_from_s = self._clock.monotonic_s() + RETRY_S
             if not is_full(error):
@@ -366,7 +366,7 @@ class LogWriter:
                 self._on_done(())  # consumers wait for it
 
     def _salvage_is_due(self) -> bool:
-        return self.store.is_salvaging and self._clock.monotonic_s() >= self._salvage_from_s
+        return self.store.has_to_catch_up and self._clock.monotonic_s() >= self._salvage_from_s
 
     def _wait(self) -> None:
         """Until something is to be done, or for a while; linger a little for company. Holds the lock."""

@@ -439,6 +439,14 @@ def test_frames_that_the_second_version_copied_are_sent_as_they_were(tmp_path: P
     assert {out.key.epoch for out in sent[:4]} == {2174866032201}
 
 
+def test_a_log_that_the_third_version_made_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+    """Made by its code: frames 1 and 3 wait, a gap of three, and 60 readings in rows; nothing tells what its clocks said."""
+    sent, _ = upgraded(tmp_path, 3)
+    assert sent.ns() == [*range(10, 20), *range(30, 105)]
+    assert [(out.key.frame, out.count, out.gap) for out in sent[:2]] == [(1, 10, None), (3, 10, None)]
+    assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full")]
+
+
 def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
     """Its frames are found page by page, and belong to numbers that its sidecar told."""
     log = (LOGS / "version-2.db").read_bytes()

@@ -1,0 +1,87 @@
+"""The two clocks at each commit: what the wall clock said, and how far the machine had run since its start. Pure.
+
+A row is written when their difference changes: with the first commit after each start, when the clock is set, and when it jumps. So for
+each batch is known under which start (boot id) it was accepted and after how many milliseconds of it, at no cost in flash. With that
+
+* stamps from before the clock was set are repaired when it is set, within the same start: the machine knows how long ago that was;
+* ages are told by the machine's run and not by a clock that jumps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from edgewake.protocol.clock import CLOCK_FLOOR_MS
+
+STEP_MS: Final = 1_000
+"""A difference that has changed by so much is written: more than a clock drifts between two corrections."""
+SPANS_MAX: Final = 1_000
+"""Differences that are kept; what is older than these is as if nothing were known of it."""
+
+
+OURS_MS: Final = 86_400_000
+"""A stamp this far from what an unset clock said was not made by it: old data that a source replays stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From a commit on."""
+
+    commit: int
+    boot: str
+    offset_ms: int
+    """Wall clock less milliseconds since the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """All that is known, in the order of the commits."""
+
+    spans: tuple[Span, ...] = ()
+
+    def at(self, commit: int) -> Span | None:
+        """What held when a commit was made; None: not known."""
+        index = bisect_right(self.spans, commit, key=lambda span: span.commit)
+        return self.spans[index - 1] if index else None
+
+    def noted(self, commit: int, boot: str, now_ms: int, monotonic_ms: int) -> Clocks:
+        """With what the clocks say at a commit; the same where that is nothing new."""
+        last, offset_ms = self.spans[-1] if self.spans else None, now_ms - monotonic_ms
+        is_set_now = last is not None and last.offset_ms < CLOCK_FLOOR_MS - monotonic_ms <= offset_ms
+        if last is not None and last.boot == boot and abs(offset_ms - last.offset_ms) < STEP_MS and not is_set_now:
+            return self
+        return Clocks((*self.spans, Span(commit, boot, offset_ms))[-SPANS_MAX:])
+
+    def unset(self, boot: str, monotonic_ms: int) -> Span | None:
+        """The last time in this start at which its clock was not set; None where that was never seen."""
+        found = (span for span in reversed(self.spans) if boot and span.boot == boot and span.offset_ms + monotonic_ms < CLOCK_FLOOR_MS)
+        return next(found, None)
+
+    def shift_ms(self, commit: int, boot: str, offset_ms: int) -> int | None:
+        """What the clock was wrong by at a commit of this start, now that it says `offset_ms`; None where that is not known."""
+        span = self.at(commit)
+        return None if span is None or not boot or span.boot != boot else offset_ms - span.offset_ms
+
+    def age_ms(self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int) -> int:
+        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock."""
+        span = self.at(commit)
+        if span is None or not boot or span.boot != boot:
+            return now_ms - accepted_at
+        ran_ms = accepted_at - span.offset_ms
+        return monotonic_ms - ran_ms if ran_ms <= monotonic_ms else now_ms - accepted_at  # the latter where it was repaired
+
+
+def repaired(t: int, taken_at: int, shift_ms: int) -> int:
+    """A stamp that came when the clock said `taken_at`, moved where that clock made it: others come from a source that knew better."""
+    return t + shift_ms if t < CLOCK_FLOOR_MS and abs(t - taken_at) <= OURS_MS else t
+
+
+def repaired_body(body: bytes, taken_at: int, shift_ms: int) -> bytes:
+    """The same for a batch."""
+    columns = orjson.loads(body)
+    columns["t"] = [repaired(t, taken_at, shift_ms) for t in columns["t"]]
+    return orjson.dumps(columns)
