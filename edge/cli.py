@@ -94,6 +94,21 @@ def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> No
     click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else status_file.table(found))
 
 
+@agent.command("page")
+@CONFIG
+@click.pass_obj
+@click.option("--port", default=8098, show_default=True, type=click.IntRange(1, 65_535), help="Port on the loopback.")
+@exits
+def page(of_group: Path | None, config_file: Path | None, port: int) -> None:
+    """Serve a read-only page of this agent, and its metrics for Prometheus at /metrics, until stopped."""
+    from edgewake.edge.page_server import HOST, PageServer
+    from edgewake.protocol.clock import SystemClock
+
+    with PageServer(load_config(config_file or of_group).data_dir, port, SystemClock()) as server:
+        click.echo(f"http://{HOST}:{port}/")
+        server.serve_forever()
+
+
 @agent.command()
 @CONFIG
 @click.pass_obj

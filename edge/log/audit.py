@@ -126,6 +126,19 @@ def stats(directory: Path) -> list[dict[str, Any]]:
         return [dict(zip(keys, row, strict=True)) for row in db.execute(query)]
 
 
+def latest(directory: Path) -> dict[str, dict[str, Any]]:
+    """Stream → its last reading that is still in the log; what does not have its checksum is left out. Raises LocalError."""
+    found: dict[str, dict[str, Any]] = {}
+    query = "SELECT first, count, crc, body FROM batches WHERE stream = ? ORDER BY first DESC LIMIT 1"
+    with _opened(directory) as db:
+        for stream, name in db.execute("SELECT id, name FROM streams ORDER BY name").fetchall():
+            for first, count, crc, body in db.execute(query, (stream,)):
+                if isinstance(body, bytes) and checksum(body, stream, first, count) == crc:
+                    t, fields = readings_of(body)[-1]
+                    found[name] = {"t": t, **fields}
+    return found
+
+
 def backup(directory: Path, into: Path) -> int:
     """Copy the log to a file that is not there yet, while the agent goes on; its bytes. Raises LocalError."""
     if into.exists():

@@ -107,7 +107,7 @@ class HttpIntake:
             serve, self._config.host, self._config.port, limit=BUFFER_BYTES, family=socket.AF_UNSPEC, reuse_address=True
         )
         try:
-            await server.serve_forever()
+            await asyncio.Event().wait()  # `serve_forever` would wait, cancelled, for the connections that it has (from Python 3.12 on)
         finally:
             server.close()
             for task in tuple(self._connections):

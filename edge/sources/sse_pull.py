@@ -27,6 +27,8 @@ ID_BYTES_MAX: Final = 1024
 """Bytes of an id that is kept. A longer one cannot be sent back to most servers; the one before stays."""
 RETRY_MS_MAX: Final = 60_000
 """The longest wait that a server may ask for."""
+RETRY_MS_MIN: Final = 100
+"""The shortest: a server that ends each connection at once must not keep a device busy."""
 RETRY_MS: Final = 1000
 """Wait before the connection is made again, where the server says nothing."""
 IDLE_COMMIT_S: Final = 30.0
@@ -78,7 +80,7 @@ class SsePull:
             parser = Parser(self._id)
             async for piece in got.pieces(silence_s=self._config.silence_s):
                 events = parser.feed(piece)
-                self._retry_ms = min(RETRY_MS if parser.retry_ms is None else parser.retry_ms, RETRY_MS_MAX)
+                self._retry_ms = wait_ms(parser.retry_ms)
                 await self._take(intake, events, parser.last_event_id)
         return True
 
@@ -111,6 +113,11 @@ class SsePull:
                 extra={"event": "source.bad_id", "source": self._config.stream},
             )  # fmt: skip
         return found
+
+
+def wait_ms(asked: int | None) -> int:
+    """Wait before the next connection, where the server asked for one or not."""
+    return RETRY_MS if asked is None else min(max(asked, RETRY_MS_MIN), RETRY_MS_MAX)
 
 
 def sendable(last_id: str) -> bool:

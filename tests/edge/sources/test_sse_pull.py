@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.sources.sse_pull import SsePullConfig, sendable
+from edgewake.edge.sources.sse_pull import SsePullConfig, sendable, wait_ms
 from tests.edge.sources.cage import answered, caged, head_of, served
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
@@ -117,6 +117,11 @@ async def test_an_id_that_cannot_be_sent_back_is_not_kept(tmp_path: Path) -> Non
         await one.until(lambda: len(asked) >= 3, "connections")
         assert set(asked[1:]) == {"good"}
         assert one.supervisor.failures == 0
+
+
+@pytest.mark.parametrize(("asked", "wait"), [(None, 1000), (0, 100), (5000, 5000), (10**9, 60_000)])
+def test_a_server_asks_for_a_wait_within_bounds(asked: int | None, wait: int) -> None:
+    assert wait_ms(asked) == wait
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Serves the agent's page and its metrics, in a process of its own: the agent pays nothing for them, and a dead agent can be looked at.
+
+`/` for people, `/metrics` for Prometheus, on the loopback only: from elsewhere through ssh. The log is opened for reading. A name that
+another page's DNS makes of this address is refused (Host).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from edgewake.edge import metrics, page
+from edgewake.edge import status as status_file
+from edgewake.edge.log.audit import latest
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError
+
+HOST: Final = "127.0.0.1"
+REQUEST_S: Final = 5.0
+"""Seconds that a request may take to come, and an answer to go."""
+REQUESTS_MAX: Final = 8
+"""Requests at once; one more is closed."""
+KEPT_S: Final = 1.0
+"""Seconds for which an answer serves all who ask: many browsers read the log no oftener than one."""
+
+
+class PageServer(ThreadingHTTPServer):
+    """Binds when it is made. Raises LocalError."""
+
+    daemon_threads = True
+    request_queue_size = REQUESTS_MAX
+
+    def __init__(self, directory: Path, port: int, clock: Clock) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._room = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, str]] = {}
+        try:
+            super().__init__((HOST, port), Handler)
+        except OSError as error:
+            raise LocalError(f"{HOST}:{port}: {error.strerror}") from error
+        self.names = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who asked is gone: nothing to say."""
+
+    def text(self, path: str) -> str:
+        """The page or the metrics, at most KEPT_S old. Raises LocalError."""
+        with self._lock:
+            made_s, text = self._kept.get(path, (float("-inf"), ""))
+            now_s = self._clock.monotonic_s()
+            if now_s - made_s >= KEPT_S:
+                text = ANSWERS[path][1](self._directory, self._clock.now_ms())
+                self._kept[path] = (now_s, text)
+            return text
+
+
+def _page(directory: Path, now_ms: int) -> str:
+    return page.render(status_file.read(directory, now_ms=now_ms), latest(directory))
+
+
+def _metrics(directory: Path, now_ms: int) -> str:
+    return metrics.exposition(status_file.read(directory, now_ms=now_ms))
+
+
+ANSWERS: Final[dict[str, tuple[str, Callable[[Path, int], str]]]] = {
+    "/": ("text/html; charset=utf-8", _page),
+    "/metrics": (metrics.CONTENT_TYPE, _metrics),
+}
+"""Path → content type, and who makes it."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: PageServer
+    timeout = REQUEST_S
+    server_version = "edgewake-agent"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        path = self.path.partition("?")[0]
+        if self.headers.get("Host") not in self.server.names:
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "ask for 127.0.0.1")
+        elif path not in ANSWERS:
+            self._say(HTTPStatus.NOT_FOUND, "text/plain", "there are / and /metrics")
+        else:
+            try:
+                self._say(HTTPStatus.OK, ANSWERS[path][0], self.server.text(path))
+            except LocalError as error:
+                self._say(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", str(error))
+
+    def _say(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", "Connection": "close"}
+        safe = {"Content-Security-Policy": page.POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+        for name, value in (headers | safe).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """A page that is looked at is no news."""
