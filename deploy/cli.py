@@ -115,7 +115,7 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
-    """What to install; a module of our own that is missing is said by name, since no extra would bring it."""
+    """What to install; a module of our own that is missing is named, since no extra would bring it."""
     if _is_ours(error):
         return f"edgewake {entry.name} is not part of this installation: no module {error.name}"
     extra = _extra_of(entry.value)

@@ -1,4 +1,4 @@
-"""Names of devices, streams, queries and fields: what is legal, said once.
+"""Names of devices, streams, queries and fields: what is legal.
 
 A name must survive as an MQTT topic level, a Kafka topic, an SQL identifier and a URL path segment.
 """

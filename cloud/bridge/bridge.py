@@ -184,7 +184,7 @@ class Bridge:
         return True
 
     def _is_repetition(self, record: KafkaRecord, delivery: Delivery) -> bool:
-        """A status that nobody waits for and that says what the last one said."""
+        """A status that nobody waits for and that repeats the last one."""
         is_wanted = delivery.response_topic is not None or self._statuses.is_wanted(record.key, record.value or b"{}", delivery.since_s)
         self.metrics.outcomes["left_out"] += not is_wanted
         return not is_wanted

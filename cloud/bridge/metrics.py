@@ -17,7 +17,7 @@ class BridgeMetrics:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status;
-    left_out: one that said nothing new."""
+    left_out: one in which nothing was new."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)

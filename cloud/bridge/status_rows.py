@@ -1,7 +1,7 @@
 """Which of the devices' statuses become a row of `ew.devices`. No I/O.
 
 An agent reports every ten seconds, and `ew.devices` is one partition that the operations API reads whole: of 20 000 agents it would get
-2 000 rows a second, nearly all of which say what the last one said. A status that differs in what people look at is written at once;
+2 000 rows a second, nearly all of which repeat the last one. A status that differs in what people look at is written at once;
 one that only repeats it is written when the last row of the device is old enough, which in a large fleet is up to a minute. A device
 that comes back after its last will, which another bridge may have written, differs by `connected_at`.
 """
@@ -29,7 +29,7 @@ class StatusRows:
     def __init__(self) -> None:
         self._written: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.left_out = 0
-        """Statuses that said nothing new."""
+        """Statuses in which nothing was new."""
 
     def is_wanted(self, key: str, value: bytes, now_s: float) -> bool:
         """Is this status to be written? It counts as written then. `value`: a DeviceStatus as JSON."""

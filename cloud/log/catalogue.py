@@ -93,7 +93,7 @@ class Catalogue:
         return self._last_look_s is not None and self._clock.monotonic_s() - self._last_look_s < STALE_S
 
     async def run(self) -> None:
-        """Look again and again; Kafka's absence is said once and waited for."""
+        """Look again and again; that Kafka is away is logged once, and waited for."""
         delay = 0.2
         away = False
         while True:

@@ -24,7 +24,7 @@ EVENT_BYTES_MAX: Final = 500_000
 DATA: Final = ""
 GAP: Final = "gap"
 WATERMARK: Final = "watermark"
-SAY_EVERY: Final = 1000
+LOG_EVERY: Final = 1000
 """Unreadable records per line of log: a stream full of them must not fill the log."""
 _DICT_BYTES: Final = 1000
 """Rough memory of a record's or an event's objects, for the bound of what is kept decoded."""
@@ -80,7 +80,7 @@ class Decoder:
             return [_result_event(record)] if record.is_result else _stream_events(record)
         except (AttributeError, LookupError, TypeError, ValueError) as error:  # somebody else's bytes, of any shape
             self.unreadable += 1
-            if self.unreadable % SAY_EVERY == 1:
+            if self.unreadable % LOG_EVERY == 1:
                 facts = {"event": "record.unreadable", "error": repr(error)[:200], "unreadable": self.unreadable}
                 log.warning("a record cannot be read; its readers are told of a gap", extra=facts)
             return (_unreadable(record),)

@@ -32,7 +32,7 @@ class NotAnswered(EdgewakeError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the endpoint said."""
+    """What the endpoint answered."""
 
     status: int
     retry_after: str | None

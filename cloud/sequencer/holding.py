@@ -17,7 +17,7 @@ _HEAP_SLACK: Final = 8
 """Entries of the heap per holder before it is made anew."""
 
 
-class Held:
+class HeldFrames:
     """The frames of one state that wait, by first number."""
 
     __slots__ = ("_numbers", "arrivals", "bytes")
@@ -55,7 +55,7 @@ class Holding:
     """Everything of one partition that waits."""
 
     def __init__(self) -> None:
-        self._states: dict[bytes, Held] = {}
+        self._states: dict[bytes, HeldFrames] = {}
         self._offsets: OrderedDict[int, None] = OrderedDict()
         self._by_size: list[tuple[int, bytes]] = []
         self.bytes = 0
@@ -69,7 +69,7 @@ class Holding:
     def __iter__(self) -> Iterator[bytes]:
         return iter(list(self._states))
 
-    def get(self, key: bytes) -> Held | None:
+    def get(self, key: bytes) -> HeldFrames | None:
         """What waits of one state."""
         return self._states.get(key)
 
@@ -77,7 +77,7 @@ class Holding:
         """Hold a frame; False where one of this number waits already."""
         held = self._states.get(key)
         if held is None:
-            held = self._states[key] = Held()
+            held = self._states[key] = HeldFrames()
         elif arrival.placement.first in held.arrivals:
             return False
         held.add(arrival)

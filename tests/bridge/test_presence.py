@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.presence import MISSED_BEATS, TURN_BEATS, Beat, Presence
+from edgewake.cloud.bridge.presence import BEAT_S, MISSED_BEATS, TURN_BEATS, Beat, Presence
 
 NAMES = ("a", "b", "c")
 
@@ -114,3 +114,8 @@ def test_nobody_is_an_orphan_to_a_bridge_that_heard_it_within_five_beats_of_its_
             orphan = made[name].orphan(NAMES)
             # In the round in which it was heard last our own beat came after the beats of those before us.
             assert orphan is None or silent[name][orphan] + (orphan < name) >= MISSED_BEATS
+
+
+def test_a_bridge_that_is_gone_delays_nobody_by_more_than_five_seconds() -> None:
+    """Its session is an orphan after its missed beats, counted by beats of our own; a second survivor has its turn some beats later."""
+    assert (MISSED_BEATS + 1 + TURN_BEATS) * BEAT_S <= 5
