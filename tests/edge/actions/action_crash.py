@@ -1,7 +1,7 @@
 """One life of a log with an action: `python -m tests.edge.actions.action_crash DIR ALERTS KILL`.
 
 The action appends the alert to a file. Alerts 0 to ALERTS-1 are raised where they were not yet. The life ends by kill -9 at place KILL
-(`begun`: durable and not yet acted; `acted`: done and not yet noted; `raised`: before anything), or when nothing is left, with the counts
+(`begun`: durable and not yet acted; `acted`: done and not yet noted), or when nothing is left, with the counts
 on standard output.
 """
 
@@ -19,11 +19,6 @@ from tests.edge.actions.helpers import config, raised, runs, until
 from tests.edge.helpers import opened
 
 
-def die() -> None:
-    """As the power does it."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def live(directory: Path, alerts: int, kill: str) -> None:
     """One life."""
     done = directory / "done"
@@ -34,14 +29,12 @@ async def live(directory: Path, alerts: int, kill: str) -> None:
         nonlocal passed
         passed += place == kill
         if passed == 3:
-            die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     with opened(directory) as events:
         async with runs(events, one, failpoint=failpoint) as runner:
             if not events._writer.store.last("alerts"):
                 await raised(events, *range(alerts))
-                if kill == "raised":
-                    die()
             await until(lambda: sum(v for v in runner.counts().values() if isinstance(v, int)) >= alerts)
             print(orjson.dumps(runner.counts()).decode())
 
