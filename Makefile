@@ -59,8 +59,9 @@ SECONDS := 3600
 soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict
 	@$(RUN)python -m tests.story.soak --seconds $(SECONDS)
 
-truth: $(VENV)/installed-test ## compute a whole recorded day in three orders, with kills, and compare with the file
-	EDGEWAKE_TRUTH=1 $(RUN)pytest -q tests/analysis/test_truth.py
+READINGS := 30000
+truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kills and repairs, and compare with the files; READINGS=n of each
+	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s tests/analysis/test_truth.py tests/analysis/test_truth_sets.py
 
 bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 	@$(RUN)python -m tests.bench.report
