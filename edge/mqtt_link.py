@@ -142,6 +142,12 @@ class MqttLink(asyncio.Protocol):
             self._transport.write(packet.write())
 
     @property
+    def certificate(self) -> dict[str, Any]:
+        """The broker's, as `ssl.SSLObject.getpeercert` gives it; empty without TLS."""
+        found: dict[str, Any] | None = None if self._transport is None else self._transport.get_extra_info("peercert")
+        return found or {}
+
+    @property
     def room(self) -> int:
         """How many publishes with QoS 1 the broker accepts now (receive maximum)."""
         return self._ids.free if self.is_writable else 0

@@ -31,10 +31,11 @@ from edgewake.edge.uplink.quarantine import Quarantine
 from edgewake.edge.uplink.route import Route
 from edgewake.edge.uplink.schedule import Cap, Hours, closed_lanes
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.edge.uplink.time_floor import TimeFloor
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.broker import tls_of
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
@@ -74,6 +75,7 @@ class Uplink:
         for address in addresses:
             tls_of(address)  # a file that cannot be used is said at the start
         self._route = Route(addresses, config.uplink, clock, rng)
+        self._time_floor = TimeFloor()
         self._cap = Cap(config.uplink.bytes_per_s_max)
         self._hours = {lane: tuple(map(Hours.parse, of)) for lane, of in config.uplink.hours.items()}
         self._will_qos = mqtt5.QoS.AT_LEAST_ONCE
@@ -201,8 +203,12 @@ class Uplink:
     async def _open(self) -> MqttLink:
         broker = self._route.broker
         tls = tls_of(broker)  # read again each time: certificates are renewed while the agent runs
+        if tls is not None:
+            self._time_floor.prepare(tls, self._clock.now_ms())
         link = await connect(broker, tls, self._new_link)
         try:
+            if tls is not None and (why := self._time_floor.opened(link.certificate, self._clock.now_ms())) is not None:
+                raise Unavailable(why)
             self.session.move(UplinkEvent.CONNECTED)
             self._connected_at = self._clock.now_ms()
             last = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
@@ -252,6 +258,9 @@ class Uplink:
             now_s = self._clock.monotonic_s()
             await self._quarantine_refused()
             self._keep_hours()
+            if (why := self._time_floor.look(self._clock.now_ms())) is not None:
+                link.cut(why)
+                break
             self._route.look_for_home(lambda: link.cut("home answers again"))
             self._publish_status(link, now_s)
             self._pump()
@@ -365,7 +374,8 @@ class Uplink:
 
     def _keep_hours(self) -> None:
         """Lanes whose hours have ended wait in the log."""
-        closed = closed_lanes(self._hours, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        closed = closed_lanes(self._hours, now_ms) if now_ms >= CLOCK_FLOOR_MS else frozenset()  # unset, it knows no hours
         if closed != self.session.closed_lanes:
             self.session.closed_lanes = closed
             self._events.pause(self.session.paused_streams, closed)
