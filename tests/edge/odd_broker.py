@@ -30,6 +30,8 @@ class OddBroker:
     port: int = 0
     connects: list[mqtt5.ConnectPacket] = field(default_factory=list)
     publishes: list[mqtt5.PublishPacket] = field(default_factory=list)
+    pubacks: list[tuple[int, int]] = field(default_factory=list)
+    """(packet id, reason) of what it sent with QoS 1."""
     pings: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     transports: set[asyncio.Transport] = field(default_factory=set)
@@ -40,6 +42,14 @@ class OddBroker:
             while not condition():
                 self.news.clear()
                 await self.news.wait()
+
+    def send(self, topic: str, payload: bytes, packet_id: int, *, expires_s: int = 60) -> None:
+        """Publish to whoever is connected, with QoS 1."""
+        packet = mqtt5.PublishPacket(
+            topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id, message_expiry_interval=expires_s
+        )  # fmt: skip
+        for transport in self.transports:
+            transport.write(packet.write())
 
     def ups(self, stream: str) -> list[mqtt5.PublishPacket]:
         """Publishes of a stream."""
@@ -82,6 +92,8 @@ class _Connection(asyncio.Protocol):
             case mqtt5.PingReqPacket():
                 broker.pings += 1
                 self._write(mqtt5.PingRespPacket())
+            case mqtt5.PubAckPacket():
+                broker.pubacks.append((packet.packet_id, int(packet.reason_code)))
             case mqtt5.PublishPacket():
                 broker.publishes.append(packet)
                 self._on_publish(packet)

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,13 +22,16 @@ from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_MAX, Inbox
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.mode import LogMode
+from edgewake.edge.log.work import Failpoint, no_failpoint
 from edgewake.edge.uplink.sender import Uplink
+from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from tests.edge.downlink import inbox_crash
 from tests.edge.downlink.cloud import answered, publish
 from tests.edge.helpers import opened, put
+from tests.edge.odd_broker import odd_broker
 from tests.edge.peer import Peer
 from tests.services import PATIENCE_S, Mosquitto
 
@@ -38,7 +42,7 @@ COMMAND = {"id": "a", "name": "echo", "args": ["hi"]}
 class Device:
     """A log, its downlink and its uplink, as the agent has them."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, failpoint: Failpoint) -> None:
         clock = SystemClock()
         self.events = EventLog(
             config.data_dir,
@@ -47,6 +51,7 @@ class Device:
             clock=clock,
             rng=random.Random(1),
             on_frames=lambda frames: self.uplink.hand_over(frames),
+            failpoint=failpoint,
         )
         self.inbox = Inbox(self.events, clock, boot="boot")
         self.downlink = Downlink(config.downlink, self.inbox)
@@ -62,7 +67,13 @@ class Device:
 
 @asynccontextmanager
 async def device(
-    directory: Path, port: int, name: str, commands: Mapping[str, CommandConfig] = ECHO, *, mode: LogMode = LogMode.HML
+    directory: Path,
+    port: int,
+    name: str,
+    commands: Mapping[str, CommandConfig] = ECHO,
+    *,
+    mode: LogMode = LogMode.HML,
+    failpoint: Failpoint = no_failpoint,
 ) -> AsyncIterator[Device]:
     config = AgentConfig(
         device=name,
@@ -72,7 +83,7 @@ async def device(
         uplink=UplinkConfig(backoff_min_s=0.05, backoff_max_s=0.2),
         downlink=DownlinkConfig(command=dict(commands)),
     )
-    one = Device(config)
+    one = Device(config, failpoint)
     await one.inbox.open()
     sending, doing = asyncio.create_task(one.uplink.run()), asyncio.create_task(one.downlink.run())
     try:
@@ -162,6 +173,27 @@ async def test_it_is_confirmed_when_it_is_durable_and_not_before(tmp_path: Path)
             while not confirmed_after:
                 await asyncio.sleep(0.001)
     assert "committed" in confirmed_after[0]
+
+
+async def test_the_broker_gets_its_puback_when_the_message_is_durable_and_not_before(tmp_path: Path) -> None:
+    """The disk is held up while the message is written; a hostile one behind it is refused meanwhile, so the connection was not held up."""
+    is_slow, goes_on = threading.Event(), threading.Event()
+
+    def hold(place: str) -> None:
+        if place == "inserted" and is_slow.is_set():
+            assert goes_on.wait(PATIENCE_S)
+
+    topic = topics.down("dev", "command")
+    async with odd_broker() as broker, device(tmp_path, broker.port, "dev", failpoint=hold) as one:
+        is_slow.set()
+        broker.send(topic, orjson.dumps(COMMAND), 77)
+        broker.send(topic, b"{", 78)
+        await broker.until(lambda: broker.pubacks)
+        taken, meanwhile = one.inbox.counts["taken"], list(broker.pubacks)
+        goes_on.set()
+        assert (taken, meanwhile) == (1, [(78, BAD_PAYLOAD)])
+        await broker.until(lambda: len(broker.pubacks) == 2)
+        assert broker.pubacks[1] == (77, SUCCESS)
 
 
 def test_the_inbox_stays_on_the_device_and_goes_when_it_is_done(tmp_path: Path) -> None:
