@@ -53,6 +53,8 @@ class Agent:
 
     def __init__(self, config: AgentConfig, *, clock: Clock, rng: random.Random, settings: SettingsFile | None = None) -> None:
         """Open the log. `settings`: where those that the cloud sets are kept; None: it may set none. Raises LocalError."""
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called when everything runs."""
         self.wants_restart = False
         """After `run`: another life is to begin, with other settings."""
         self._config = config
@@ -127,6 +129,7 @@ class Agent:
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 release_free_memory()
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
+                self.on_ready()
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
                 for task in (*sources, *chains, *watch, down, news):

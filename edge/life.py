@@ -54,9 +54,12 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _one_life(config: AgentConfig, settings: SettingsFile | None) -> bool:
+    heartbeat = Heartbeat(SystemClock())
+
     async def life() -> bool:
         agent = Agent(config, clock=SystemClock(), rng=random.SystemRandom(), settings=settings)
+        agent.on_ready = heartbeat.ready
         await agent.run()
         return agent.wants_restart
 
-    return asyncio.run(Heartbeat(SystemClock()).beside(life()))
+    return asyncio.run(heartbeat.beside(life()))

@@ -30,14 +30,20 @@ class Heartbeat:
         self._clock = clock
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._last_s = clock.monotonic_s()
-        self._send(b"WATCHDOG=1")
+        self._sign = b"WATCHDOG=1"
+        self._send(self._sign)
+
+    def ready(self) -> None:
+        """It does its work from now on. Said with every sign, for one that is lost would let a start never end."""
+        self._sign = b"READY=1\nWATCHDOG=1"
+        self._send(self._sign)
 
     def beat(self) -> None:
         """The loop turns."""
         now_s = self._clock.monotonic_s()
         if now_s - self._last_s >= INTERVAL_S:
             self._last_s = now_s
-            self._send(b"WATCHDOG=1")
+            self._send(self._sign)
 
     def allow(self, seconds: float) -> None:
         """From now on silence of so many seconds is no sign of a hang, e.g. where one call of a library may take minutes."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from edgewake.deploy.child import answers
 from edgewake.deploy.plan import KAFKA_API_VERSIONS, MQTT_CONNECT
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.heartbeat import INTERVAL_S, SILENT_S, Heartbeat
-from tests.services import Kafka, Process, free_ports, run_mosquitto
+from tests.services import Kafka, Process, free_ports, run_mosquitto, wait_until
 
 
 @contextmanager
@@ -53,6 +55,36 @@ def test_a_loop_that_turns_gives_a_sign_a_second(tmp_path: Path, kind: str) -> N
         assert received(listener) == [b"WATCHDOG=1"]
         heartbeat.allow(180)
         assert received(listener) == [b"WATCHDOG_USEC=180000000"]
+
+
+def test_that_it_is_ready_is_said_at_once_and_again_with_every_sign(tmp_path: Path) -> None:
+    """So that one lost datagram does not let systemd wait for the start until it kills it."""
+    clock = FakeClock()
+    with listening(str(tmp_path / "notify")) as listener:
+        heartbeat = Heartbeat(clock, {"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        heartbeat.ready()
+        clock.advance(INTERVAL_S)
+        heartbeat.beat()
+        assert received(listener) == [b"WATCHDOG=1", b"READY=1\nWATCHDOG=1", b"READY=1\nWATCHDOG=1"]
+
+
+@pytest.mark.services
+def test_the_agent_says_that_it_is_ready_when_it_is_and_not_before(tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text(f'device = "d1"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = 1\n')
+    (tmp_path / "data").mkdir()
+    command = [sys.executable, "-m", "edgewake.deploy.cli", "agent", "--config", str(config)]
+    signs: list[bytes] = []
+    with listening(str(tmp_path / "notify")) as listener:
+        agent = Process(command, tmp_path / "log", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        with (tmp_path / "data" / "lock").open("w") as lock:  # another agent has the directory
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            agent.start()
+            wait_until(lambda: not agent.is_running(), "it gives up")
+            assert not any(b"READY=1" in sign for sign in received(listener))
+        with agent:
+            agent.wait_for('"event":"part.ready"')
+            wait_until(lambda: signs.extend(received(listener)) or any(b"READY=1" in sign for sign in signs), "READY=1")
 
 
 def test_a_listener_that_is_gone_or_full_harms_nobody(tmp_path: Path) -> None:
