@@ -48,15 +48,16 @@ async def test_what_is_answered_200_is_durable_and_what_is_wrong_is_counted(tmp_
 
 async def test_no_200_before_the_readings_are_durable_and_503_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_intake, "TAKE_S", 0.3)
-    go = threading.Event()
-    stood = threading.Event()
+    armed, go, stood = threading.Event(), threading.Event(), threading.Event()
 
     def failpoint(_name: str) -> None:
-        stood.set()
-        go.wait(PATIENCE_S)
+        if armed.is_set():
+            stood.set()
+            go.wait(PATIENCE_S)
 
     to = config()
     async with caged(tmp_path, to, failpoint=failpoint) as one:
+        armed.set()
         try:
             got = await post(one, to, b'{"n": 1}')
             assert (got.status_code, got.headers["retry-after"], stood.is_set()) == (503, "5", True)

@@ -105,15 +105,16 @@ def test_every_built_in_kind_is_the_one_that_its_type_says(name: str) -> None:
 
 async def test_a_source_that_floods_has_no_more_bytes_than_its_bound_and_the_others_go_on(tmp_path: Path) -> None:
     """The writer is stopped at its first commit, so that nothing becomes durable meanwhile."""
-    go = threading.Event()
-    blocked = threading.Event()
+    armed, go, blocked = threading.Event(), threading.Event(), threading.Event()
 
     def failpoint(name: str) -> None:
-        blocked.set()
-        go.wait(PATIENCE_S)
+        if armed.is_set():
+            blocked.set()
+            go.wait(PATIENCE_S)
 
     config = LogConfig(linger_ms=0, reserve_bytes=0)
     with opened(tmp_path, config=config, failpoint=failpoint) as events:
+        armed.set()
         flood = events.stream("flood", bytes_max=64 << 10)
         free = events.stream("free")
         reading = (1, {"text": "x" * 1000})

@@ -85,7 +85,7 @@ async def test_messages_whose_acknowledgement_was_lost_are_taken_once_and_those_
 
 
 async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
-    go, stood = threading.Event(), threading.Event()
+    armed, go, stood = threading.Event(), threading.Event(), threading.Event()
     acknowledged: list[object] = []
     plain = Link.send
 
@@ -97,10 +97,12 @@ async def test_nothing_is_acknowledged_before_it_is_durable(tmp_path: Path, mosq
     monkeypatch.setattr(Link, "send", sending)
 
     def failpoint(_name: str) -> None:
-        stood.set()
-        go.wait(PATIENCE_S)
+        if armed.is_set():
+            stood.set()
+            go.wait(PATIENCE_S)
 
     async with caged(tmp_path, config(mosquitto.port, "t3/{n}"), failpoint=failpoint, device="t3") as one:
+        armed.set()
         try:
             await subscribed(one, mosquitto, "t3/a")
             await one.until(stood.is_set, "the writer stands")
