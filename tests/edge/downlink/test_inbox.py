@@ -245,7 +245,7 @@ def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(t
 
 def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
     """The control: what was confirmed before it was durable is gone with the process."""
-    assert life(tmp_path, "--hasty", "--kill", "received", "2").returncode == -signal.SIGKILL
+    assert life(tmp_path, "--hasty", "--kill", "received", "1").returncode == -signal.SIGKILL
     for _ in range(2):
         last = life(tmp_path, "--hasty")
     assert last.returncode == 0, last.stderr[-2000:]
