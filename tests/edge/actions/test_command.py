@@ -98,7 +98,7 @@ async def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None
 
 
 async def test_a_program_that_left_its_session_holds_nobody_up(tmp_path: Path) -> None:
-    program = script(tmp_path, f"setsid sleep 600 & echo $! > {tmp_path}/child; exit 0")
+    program = script(tmp_path, f"setsid sh -c 'echo $$ > {tmp_path}/child; exec sleep 600' & until [ -s {tmp_path}/child ]; do :; done")
     await run(program)
     pid = int((tmp_path / "child").read_text())
     assert is_alive(pid), "the fault fired"
