@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import COUNTER_MAX, STRING_CHARS_MAX
@@ -46,6 +46,17 @@ ANSWER_FIELDS: Final = {
     "exit_code": FieldType.NUMBER,
     "output": FieldType.STRING,
 }
+
+
+def _without_nul(arg: str) -> str:
+    if "\0" in arg:
+        raise ValueError("expected an argument without NUL")
+    return arg
+
+
+_Arg = Annotated[str, Field(max_length=ARG_CHARS_MAX, json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(_without_nul)]
+Args = Annotated[tuple[_Arg, ...], Field(max_length=ARGS_MAX, strict=False)]
+"""Arguments of a command, as a program can take them."""
 
 
 class DownKind(StrEnum):
@@ -87,15 +98,8 @@ class Command(Message):
     """Do what the device's configuration calls `name`."""
 
     name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
-    args: Annotated[tuple[Annotated[str, Field(max_length=ARG_CHARS_MAX)], ...], Field(max_length=ARGS_MAX, strict=False)] = ()
+    args: Args = ()
     """Added to those that the device's configuration gives, as far as it allows any."""
-
-    @field_validator("args")
-    @classmethod
-    def _no_nul(cls, args: tuple[str, ...]) -> tuple[str, ...]:
-        if any("\0" in arg for arg in args):
-            raise ValueError("expected arguments without NUL")
-        return args
 
 
 class Settings(Message):

@@ -12,12 +12,11 @@ from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.down_row import DownRow
 from edgewake.protocol.downlink import (
-    ARG_CHARS_MAX,
-    ARGS_MAX,
     EXPIRES_S_MAX,
     ID_PATTERN,
     MESSAGE_BYTES_MAX,
     Answer,
+    Args,
     Command,
     DownKind,
 )
@@ -35,7 +34,7 @@ class CommandRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
-    args: Annotated[tuple[Annotated[str, Field(max_length=ARG_CHARS_MAX)], ...], Field(max_length=ARGS_MAX)] = ()
+    args: Args = ()
     expires_s: Life = 3600
     """Seconds after which a device that did not begin it does nothing."""
     id: Annotated[str, Field(pattern=ID_PATTERN)] | None = None

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import orjson
+import pytest
 
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.codec import Reading
@@ -24,10 +25,9 @@ def readings(block: str) -> list[Reading]:
     return [(row.pop("t"), row) for row in rows]
 
 
-def test_the_example_makes_what_it_shows():
-    (text,) = blocks("toml")
+def test_the_first_example_makes_what_it_shows():
     flowing, *shown = map(readings, blocks("json"))
-    chains = [build(one) for one in AgentConfig.model_validate(tomllib.loads(text)).chain]
+    chains = [build(one) for one in AgentConfig.model_validate(tomllib.loads(blocks("toml")[0])).chain]
     made = []
     for chain in chains:
         flowing = [
@@ -36,3 +36,8 @@ def test_the_example_makes_what_it_shows():
         ]
         made.append(flowing)
     assert made == shown
+
+
+@pytest.mark.parametrize("text", blocks("toml"), ids=range(len(blocks("toml"))))
+def test_each_example_is_a_configuration(text: str):
+    assert AgentConfig.model_validate(tomllib.loads(text)).device == "truck-12"
