@@ -13,23 +13,23 @@ from tests.access.world import Server, key_file, server
 from tests.services import Kafka
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def access_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("access")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cursor_key(access_directory: Path) -> Path:
     return key_file(access_directory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def access_a(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
     with server(access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def access_b(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator[Server]:
     with server(access_directory, KafkaConfig(bootstrap=kafka.bootstrap), cursor_key, heartbeat_s=1) as running:
         yield running

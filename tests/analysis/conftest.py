@@ -15,7 +15,7 @@ from edgewake.protocol.stream import FieldType
 from tests.analysis.support import Analysis, Feed, unique
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session, as the analysis starts it."""
     work_dir = tmp_path_factory.mktemp("spark")

@@ -21,20 +21,20 @@ expect.set_options(timeout=PATIENCE_S * 1000)
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
     """A Kafka for the page alone."""
     with run_kafka(tmp_path_factory.mktemp("page-kafka")) as service:
         yield KafkaConfig(bootstrap=service.bootstrap)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def writer(page_kafka: KafkaConfig) -> Writer:
     """Writes readings and results into it."""
     return Writer(page_kafka)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def one_server(page_kafka: KafkaConfig, writer: Writer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessServer]:
     """The one access server that the tests share."""
     access = AccessServer(page_kafka, tmp_path_factory.mktemp("page-access")).start()
@@ -50,7 +50,7 @@ def server(one_server: AccessServer) -> AccessServer:
     return one_server if one_server.process.is_running() else one_server.start()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
     async with async_playwright() as playwright:

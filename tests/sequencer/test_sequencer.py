@@ -89,6 +89,7 @@ class Ends:
         self._reader = clients.consumer(here.config, "test-end", **{"isolation.level": "read_uncommitted"})
         self._stable = clients.consumer(here.config, "test-stable-end")
         self._places = [TopicPartition(topics.stream_topic(stream), partition) for partition in range(here.config.partitions)]
+        self._seen = 0
 
     def sum(self) -> int:
         """Records and markers of all partitions."""
@@ -105,9 +106,9 @@ class Ends:
             return 0
 
     def wait_for_more(self) -> None:
-        """Return as soon as something is added."""
-        before = self.sum()
-        wait_until(lambda: self.sum() > before, "it goes on")
+        """Return as soon as there is more than when it last did; at first, as soon as there is anything."""
+        wait_until(lambda: self.sum() > self._seen, "it goes on")
+        self._seen = self.sum()
 
     def close(self) -> None:
         """Leave."""
