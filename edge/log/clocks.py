@@ -72,7 +72,9 @@ class Clocks:
         if span is None or not boot or span.boot != boot:
             return now_ms - accepted_at
         ran_ms = accepted_at - span.offset_ms
-        return monotonic_ms - ran_ms if ran_ms <= monotonic_ms else now_ms - accepted_at  # the latter where it was repaired
+        if ran_ms >= monotonic_ms + STEP_MS:  # it was repaired
+            return now_ms - accepted_at
+        return max(0, monotonic_ms - ran_ms)  # steps that are too small to be written may lead a little ahead of the run
 
 
 def repaired(t: int, taken_at: int, shift_ms: int) -> int:

@@ -19,7 +19,8 @@ from edgewake.protocol.sketch import Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
 
 T0 = 1_790_000_040_000
-parts = st.lists(st.lists(st.integers(0, 50).map(float), max_size=12), min_size=1, max_size=6)
+parts = st.lists(st.lists(st.integers(0, 50).map(float), max_size=10), min_size=1, max_size=6)
+"""At most 60 values: a sample holds 64."""
 
 
 @settings(max_examples=30, deadline=None)

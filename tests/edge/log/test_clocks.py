@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.config import LaneConfig, LogConfig
@@ -20,6 +20,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3_600_000), st.integers(-3_600_000, 3_
 
 
 @given(STEPS)
+@example([(0, 0), (0, 1), (0, 3_600_000)])
 def test_an_age_is_told_by_the_machines_run_whatever_the_wall_clock_does(steps: list[tuple[int, int]]) -> None:
     clocks, wall, run = Clocks(), NOW_MS, 0
     accepted: list[tuple[int, int, int]] = []
@@ -28,7 +29,7 @@ def test_an_age_is_told_by_the_machines_run_whatever_the_wall_clock_does(steps: 
         clocks = clocks.noted(commit, "boot", wall, run)
         accepted.append((commit, wall, run))
     for commit, at, ran in accepted:
-        assert abs(clocks.age_ms(commit, at, "boot", wall, run) - (run - ran)) < 2 * STEP_MS, "a step not written then, and one not since"
+        assert abs(clocks.age_ms(commit, at, "boot", wall, run) - (run - ran)) < STEP_MS
         assert clocks.age_ms(commit, at, "another", wall, run) == wall - at
     assert len(clocks.spans) <= len(steps)
 
