@@ -80,7 +80,8 @@ def test_every_part_starts_under_a_uid_without_a_name(kafka: Kafka, mosquitto: M
         "analysis": {"data_dir": str(folder / "analysis"), "jars_dir": str(spark_jars)} | where,
         "access": {"name": "nameless-1", "port": access, "cursor_key_file": str(cursor_key)} | where,
         "push": {"name": "nameless-1", "port": push, "cursor_key_file": str(cursor_key), "lease_key_file": str(lease_key)} | where,
-        "ops": {"port": ops, "key_file": str(ops_key), "access_urls": [f"http://127.0.0.1:{access}"]} | where,
+        "ops": {"port": ops, "data_dir": str(folder / "ops"), "key_file": str(ops_key), "access_urls": [f"http://127.0.0.1:{access}"]}
+        | where,
     }
     with ExitStack() as stack:
         started = [stack.enter_context(running(name, settings, folder)) for name, settings in parts.items()]
