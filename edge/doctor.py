@@ -17,13 +17,11 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.audit import verify
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.protocol.broker import password_of, tls_of
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError
 
 BROKER_S: Final = 5.0
 """Seconds that the broker has to take a connection."""
-CLOCK_FLOOR_MS: Final = 1_767_225_600_000
-"""2026-01-01 UTC. A clock before it was never set; certificates seem to be of the future to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ import orjson
 from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
-from edgewake.edge.log.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.schema import reading
 from edgewake.edge.log.tables import read_consumers
-from edgewake.protocol.errors import LocalError
 
 STATUS_NAME: Final = "status.json"
 STALE_AFTER: Final = 3
@@ -59,17 +58,8 @@ def _alive(pid: int) -> bool:
 
 def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
     """The log's figures, in one short transaction. Raises LocalError."""
-    path = directory / LOG_NAME
-    if not path.exists():
-        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
-    try:
-        db = open_for_reading(path)
-        try:
-            return _figures(db, now_ms)
-        finally:
-            db.close()
-    except sqlite3.Error as error:
-        raise LocalError(f"{path}: {error}") from error
+    with reading(directory) as db:
+        return _figures(db, now_ms)
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.log.sidecar import sync_directory
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
 
@@ -137,11 +138,7 @@ class SettingsFile:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_directory(self._path.parent)
 
     def start(self) -> AgentConfig:
         """The configuration of the life that begins now. What cannot be used is given up: a device that cannot be reached is worth less

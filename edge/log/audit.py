@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.log.codec import checksum, readings_of
-from edgewake.edge.log.schema import LOG_NAME, boundary_checksum, open_for_reading
+from edgewake.edge.log.schema import boundary_checksum, reading
 from edgewake.edge.log.tables import read_consumers, read_streams
 from edgewake.protocol.errors import LocalError
 
@@ -43,26 +43,10 @@ class Verdict:
             self.faults.append(text)
 
 
-@contextmanager
-def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
-    """The log. Raises LocalError."""
-    path = directory / LOG_NAME
-    if not path.exists():
-        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
-    try:
-        db = open_for_reading(path)
-        try:
-            yield db
-        finally:
-            db.close()
-    except sqlite3.Error as error:
-        raise LocalError(f"{path}: {error}") from error
-
-
 def verify(directory: Path) -> Verdict:
     """Check every page, row and checksum. Raises LocalError where the log cannot even be opened."""
     verdict = Verdict()
-    with _opened(directory) as db:
+    with reading(directory) as db:
         try:
             for (said,) in db.execute("PRAGMA integrity_check(20)"):
                 if said != "ok":
@@ -103,7 +87,7 @@ def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bo
 
 def export(directory: Path, stream: str | None = None) -> Iterator[dict[str, Any]]:
     """Every reading in the log, by stream and position. What does not have its checksum is left out and said. Raises LocalError."""
-    with _opened(directory) as db:
+    with reading(directory) as db:
         for one in read_streams(db):
             if stream is not None and one.name != stream:
                 continue
@@ -122,7 +106,7 @@ def stats(directory: Path) -> list[dict[str, Any]]:
         FROM streams LEFT JOIN batches ON stream = id GROUP BY id ORDER BY name
     """
     keys = ("stream", "readings", "bytes", "batches", "oldest_at", "newest_at")
-    with _opened(directory) as db:
+    with reading(directory) as db:
         return [dict(zip(keys, row, strict=True)) for row in db.execute(query)]
 
 
@@ -130,7 +114,7 @@ def latest(directory: Path) -> dict[str, dict[str, Any]]:
     """Stream → its last reading that is still in the log; what does not have its checksum is left out. Raises LocalError."""
     found: dict[str, dict[str, Any]] = {}
     query = "SELECT first, count, crc, body FROM batches WHERE stream = ? ORDER BY first DESC LIMIT 1"
-    with _opened(directory) as db:
+    with reading(directory) as db:
         for stream, name in db.execute("SELECT id, name FROM streams ORDER BY name").fetchall():
             for first, count, crc, body in db.execute(query, (stream,)):
                 if isinstance(body, bytes) and checksum(body, stream, first, count) == crc:
@@ -143,26 +127,17 @@ def backup(directory: Path, into: Path) -> int:
     """Copy the log to a file that is not there yet, while the agent goes on; its bytes. Raises LocalError."""
     if into.exists():
         raise LocalError(f"{into} is there already")
-    path = directory / LOG_NAME
-    if not path.exists():
-        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
     fresh = into.with_name(into.name + ".part")
-    try:
-        source = open_for_reading(path)
+    with reading(directory) as source:
         try:
-            copy = sqlite3.connect(fresh)
-            try:
+            with closing(sqlite3.connect(fresh)) as copy:
                 fresh.chmod(0o600)
                 source.backup(copy)  # in one step: of a log that is written to, smaller ones would begin again and again
                 copy.execute("PRAGMA journal_mode = DELETE")
-            finally:
-                copy.close()
-        finally:
-            source.close()
-        fresh.replace(into)
-    except (sqlite3.Error, OSError) as error:
-        fresh.unlink(missing_ok=True)
-        raise LocalError(f"{into}: {error}") from error
+            fresh.replace(into)
+        except (sqlite3.Error, OSError) as error:
+            fresh.unlink(missing_ok=True)
+            raise LocalError(f"{into}: {error}") from error
     return into.stat().st_size
 
 

@@ -159,6 +159,19 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return db
 
 
+@contextlib.contextmanager
+def reading(directory: Path) -> Iterator[sqlite3.Connection]:
+    """A directory's log, open for reading until the block ends. Raises LocalError: there is none, or SQLite cannot read it."""
+    path = directory / LOG_NAME
+    if not path.exists():
+        raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
+    try:
+        with contextlib.closing(open_for_reading(path)) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: {error}") from error
+
+
 def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> None:
     """Set and read back: a pragma with a typo or without effect is silent."""
     db.execute(f"PRAGMA {name} = {value}")

@@ -167,7 +167,7 @@ class Sidecar:
             _write_whole(fd, line)
             os.fsync(fd)
             fresh.replace(self._path)
-            _sync_directory(self._path.parent)
+            sync_directory(self._path.parent)
         except BaseException:
             os.close(fd)
             fresh.unlink(missing_ok=True)
@@ -212,7 +212,8 @@ def _write_whole(fd: int, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in it durable. Raises OSError."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

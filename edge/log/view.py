@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,17 @@ from typing import Any
 import orjson
 from sqlite_utils import Database
 
-from edgewake.edge.log.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.schema import reading
 from edgewake.protocol import frame
-from edgewake.protocol.errors import LocalError
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:
     """JSON lines: frames that wait for their acknowledgement, then batches that wait to be framed. Raises LocalError."""
-    path = directory / LOG_NAME
-    if not path.exists():
-        raise LocalError(f"{path}: no event log yet")
-    try:
-        db = Database(open_for_reading(path))
+    with reading(directory) as connection:
+        db = Database(connection)
         names = {row["id"]: row["name"] for row in db["streams"].rows}
         found = [*db["frames"].rows_where(order_by="epoch, frame, stream", limit=limit)]
         found += db["batches"].rows_where(order_by="commit_number, stream, first", limit=max(0, limit - len(found)))
-        db.close()
-    except sqlite3.Error as error:
-        raise LocalError(f"{path}: {error}") from error
     for row in found:
         yield orjson.dumps({"stream": names[row.pop("stream")]} | _readable(row)).decode()
 
