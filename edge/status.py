@@ -18,6 +18,7 @@ from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.schema import reading
 from edgewake.edge.log.tables import read_consumers
+from edgewake.protocol.errors import LocalError
 
 STATUS_NAME: Final = "status.json"
 STALE_AFTER: Final = 3
@@ -59,11 +60,14 @@ def _alive(pid: int) -> bool:
 def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
     """The log's figures, in one short transaction. Raises LocalError."""
     with reading(directory) as db:
-        return _figures(db, now_ms)
+        db.execute("BEGIN")
+        epoch = db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+        if epoch is None:
+            raise LocalError(f"{directory}: the event log has no epoch yet; an agent that is just starting writes it, ask again")
+        return {"epoch": int(epoch[0]), **_figures(db, now_ms)}
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
-    db.execute("BEGIN")
     frames, in_frames, oldest_frame = db.execute("SELECT count(*), coalesce(sum(count), 0), min(accepted_at) FROM frames").fetchone()
     readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
     unframed_bytes, oldest_batch = db.execute(
@@ -78,7 +82,6 @@ def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
     streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name").fetchall()  # noqa: S608
     accepted = {name: last for name, last, _, _ in streams}
     return {
-        "epoch": int(db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()[0]),
         "backlog_readings": in_frames + readings,
         "backlog_bytes": unframed_bytes + framed_bytes + copied_bytes,
         "retained_bytes": all_bytes - unframed_bytes - framed_bytes,

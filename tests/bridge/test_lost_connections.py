@@ -41,7 +41,12 @@ async def test_connections_lost_while_kafka_is_away_repeat_nothing_and_stop_nobo
             assert here.metric("b-lost", IN_FLIGHT) == WINDOW
     finally:
         own_kafka.start()
-    await asyncio.to_thread(wait_until, lambda: here.metric("b-lost", IN_FLIGHT) == 0, "all is in Kafka", timeout_s=60)
+
+    none_in_flight = partial(wait_until, lambda: here.metric("b-lost", IN_FLIGHT) == 0, "none is in flight")
+    await asyncio.to_thread(none_in_flight)  # which is so between two windows, too
+    all_in_kafka = partial(wait_until, lambda: len(read(here.config, topics.UP, device="lost-1")) >= MESSAGES, "all is in Kafka")
+    await asyncio.to_thread(all_in_kafka)
+    await asyncio.to_thread(none_in_flight)
     values = [one.value().rpartition(b'"speed":[')[2] for one in read(here.config, topics.UP, device="lost-1")]
     assert sorted(values) == sorted([b"%d]}}" % i for i in range(MESSAGES)])
     assert bridge.is_running()

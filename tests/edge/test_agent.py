@@ -13,8 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from edgewake.edge.cli import agent as agent_command
+from edgewake.edge.log.schema import LOG_NAME, open_for_writing
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
+from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
 from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, wait_until
@@ -175,6 +177,13 @@ def test_status_of_an_agent_that_never_ran_says_so(tmp_path: Path) -> None:
     done = edgewake("status", "--config", config(tmp_path, 1883, "d"))
     assert done.returncode == 1
     assert "no event log yet" in done.stderr
+
+
+def test_status_of_an_agent_that_is_just_making_its_log_says_so(tmp_path: Path) -> None:
+    """It has tables before it has an epoch; who asked in between was told of a NoneType."""
+    open_for_writing(tmp_path / LOG_NAME).close()
+    with pytest.raises(LocalError, match="no epoch yet; an agent that is just starting writes it, ask again"):
+        read_log(tmp_path, now_ms=0)
 
 
 def test_a_second_agent_on_the_same_directory_is_refused(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def _answers(here: World) -> bool:
 
 async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(here: World) -> None:
     """Its states are there, those that only records tell of too, while the other is still busy with its own; and no frame passes twice."""
-    victim, survivor = here.sequencer("dies", batch_records=20), here.sequencer("lives", batch_records=20)
+    victim, survivor = here.sequencer("dies", batch_records=4), here.sequencer("lives", batch_records=4)  # slow: busy for a minute
     for name in ("dies", "lives"):
         wait_until(lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2, "each serves half")
     with closing(Progress(here.config)) as progress:
@@ -81,9 +81,9 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
         wait_until(lambda: states(here, "dies") + states(here, "lives") == known(here), "all are known")
         victims, before = states(here, "dies"), len(survivor.output())
-        put_all(here, "moved", *range(2, 42))
+        put_all(here, "moved", *range(2, 22))
         victim.kill()
-        wait_until(lambda: events(survivor, "sequencer.assigned", after=before), "it serves all")
+        wait_until(lambda: here.metric("lives", "edgewake_sequencer_shards") == topics.SHARDS, "it serves all")
         restored = events(survivor, "sequencer.restored", after=before)
         assert sum(int(str(one["states"])) for one in restored) == victims
         assert sum(int(str(one["records"])) for one in restored) > 0, "something had to be read again"
@@ -95,7 +95,7 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         here.sequencer("fast")
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
     for i in (0, 1, DEVICES // 2, DEVICES - 1):
-        assert await sequenced(here, "moved", f"moved-{i}", 41) == list(range(1, 42))
+        assert await sequenced(here, "moved", f"moved-{i}", 21) == list(range(1, 22))
 
 
 async def test_one_that_has_not_heard_from_its_group_is_not_ready_and_one_without_shards_is(here: World) -> None:
