@@ -45,6 +45,9 @@ class AnalysisConfig(Config):
     summary_interval_s: int = Field(default=60, ge=0, le=3600)
     """Seconds from one update of the minute summaries to the next, five seconds after the full minute; 0 keeps none. A batch for each
     stream costs 0.2 to 0.5 CPU seconds."""
+    lake_days: int = Field(default=400, ge=0, le=36_500)
+    """Days that the lake in data_dir keeps of each stream's minute summaries; then the oldest go, which bounds its files. 400: a year, and
+    some of the one before to compare it with; 0 keeps all."""
     summary_devices: dict[str, tuple[str, ...]] = Field(default_factory=dict, max_length=SETS_MAX)
     """Sets of devices that are summed up beside the whole, by name, e.g. north = ["car-01", "car-02"]; one device may be a set. At most 16
     of 1000 devices; each costs as much again for its devices' readings."""

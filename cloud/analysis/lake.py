@@ -1,7 +1,9 @@
 """The lake of summaries: Parquet under <data>/lake/summaries/stream=…/date=…/, for pyarrow, DuckDB, Spark and whoever comes.
 
 Each micro-batch writes one file, named by its revision, so that a repeated batch replaces its own file. A row appears once for each
-revision that changed it; the highest one is the truth. When a day has FILES_MAX files they are merged into one with the truth alone.
+revision that changed it; the highest one is the truth. When a day has FILES_MAX files of batches they are merged into one with the truth
+alone, and when a day begins what is left of those before it. With a batch a minute a stream has up to 24 merged files a day, and fewer than
+FILES_MAX others in all. Days older than `lake_days` are removed.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -16,38 +19,55 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from edgewake.protocol.clock import Clock
+
 log = logging.getLogger("edgewake.analysis")
 
 FILES_MAX: Final = 60
-"""Files of one stream and day before they are merged."""
+"""Files of batches of one stream and day before they are merged. A merged file is merged no more: a day's sketches fill the memory."""
+_MERGED: Final = "-merged"
+"""Follows the revision of the newest batch in the file's name."""
 _KEYS: Final = ("field", "devices", "minute")
 
 
 class Lake:
     """Summaries on disk."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, clock: Clock, *, days: int = 0) -> None:
+        """`days`: how many days of each stream are kept, today being one; 0: all."""
+        self._root, self._clock, self._days = root, clock, days
 
     def keep(self, stream: str, rows: pa.Table, revision: int) -> None:
         """Write a batch's rows, one file for each day they touch."""
         rows = rows.append_column("revision", pa.array([revision] * rows.num_rows, pa.int64()))
-        dates = [dt.datetime.fromtimestamp(minute / 1000, dt.UTC).date().isoformat() for minute in rows.column("minute").to_pylist()]
+        dates = [_date(minute) for minute in rows.column("minute").to_pylist()]
+        of_stream = self._root / "summaries" / f"stream={stream}"
         for date in sorted(set(dates)):
-            folder = self._root / "summaries" / f"stream={stream}" / f"date={date}"
+            folder = of_stream / f"date={date}"
+            is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True)
-            _write(rows.filter(pa.array([other == date for other in dates])), folder / f"{revision:012d}.parquet")
-            if len(files := sorted(folder.glob("*.parquet"))) >= FILES_MAX:
-                _merge(files)
+            _keep(rows.filter(pa.array([other == date for other in dates])), folder, revision)
+            if is_new:
+                self._tidy_before(date, of_stream)
+
+    def _tidy_before(self, date: str, of_stream: Path) -> None:
+        # The earlier of two clocks: that of a bridge may be years ahead, and so may ours.
+        today = dt.date.fromisoformat(min(date, _date(self._clock.now_ms())))
+        oldest = f"date={today - dt.timedelta(days=self._days - 1)}" if self._days else ""
+        for folder in of_stream.glob("date=*"):
+            if folder.name < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif folder.name < f"date={date}" and len(_batches(folder)) > 1:
+                _merge(folder)
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Only the highest revision of each field, set of devices and minute."""
+    """Only the highest revision of each field, set of devices and minute, and each once: some are in two files."""
     keys = _keys(rows)
-    highest = rows.group_by(keys).aggregate([("revision", "max")])
-    wanted = {tuple(row[key] for key in (*keys, "revision_max")) for row in highest.to_pylist()}
-    places = zip(*(rows.column(name).to_pylist() for name in (*keys, "revision")), strict=True)
-    return rows.filter(pa.array([place in wanted for place in places]))
+    places = pa.array(range(rows.num_rows), pa.int64())
+    ascending = rows.select([*keys, "revision"]).append_column("place", places).sort_by("revision")
+    newest = ascending.group_by(keys, use_threads=False).aggregate([("place", "last")])
+    return rows.take(newest["place_last"].sort())
 
 
 def _keys(rows: pa.Table) -> list[str]:
@@ -55,11 +75,30 @@ def _keys(rows: pa.Table) -> list[str]:
     return [key for key in _KEYS if key in rows.column_names]
 
 
-def _merge(files: list[Path]) -> None:
-    """Replace files by one that has the newest one's name: a repeated batch still replaces its own rows by the same ones."""
+def _date(time_ms: int) -> str:
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).date().isoformat()
+
+
+def _batches(folder: Path) -> list[Path]:
+    """Files of single batches, the oldest first."""
+    return sorted(path for path in folder.glob("*.parquet") if path.stem.isdigit())
+
+
+def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
+    if (folder / f"{revision:012d}{_MERGED}.parquet").exists():
+        return  # a repeated batch, and its file was the last of those that were merged
+    _write(rows, folder / f"{revision:012d}.parquet")
+    if len(_batches(folder)) >= FILES_MAX:
+        _merge(folder)
+
+
+def _merge(folder: Path) -> None:
+    """Make one file of those of single batches, and remove what a process that died left half written."""
+    files = _batches(folder)
     rows = latest(pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive"))
-    _write(rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)])), files[-1])
-    for path in files[:-1]:
+    ordered = rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)]))
+    _write(ordered, files[-1].with_name(f"{files[-1].stem}{_MERGED}.parquet"))
+    for path in (*files, *folder.glob("*.partial")):
         path.unlink()
 
 

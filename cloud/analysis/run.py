@@ -90,7 +90,7 @@ class Analysis:
         self._tables = Tables()
         self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
-        self._lake = Lake(config.data_dir / "lake")
+        self._lake = Lake(config.data_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S

@@ -9,9 +9,14 @@ import pyarrow.dataset as ds
 
 from edgewake.cloud.analysis import lake
 from edgewake.cloud.analysis.lake import Lake
+from edgewake.protocol.clock import FakeClock
 
 T0 = 1_790_000_040_000
 DAY_MS = 86_400_000
+
+
+def new(root: Path, *, days: int = 0, now_ms: int = T0) -> Lake:
+    return Lake(root, FakeClock(now_ms), days=days)
 
 
 def rows(*minutes: int, count: int = 1) -> pa.Table:
@@ -23,7 +28,7 @@ def everything(root: Path) -> pa.Table:
 
 
 def test_a_batch_is_one_file_for_each_day_it_touches(tmp_path: Path) -> None:
-    Lake(tmp_path).keep("s", rows(T0, T0 + DAY_MS), 3)
+    new(tmp_path).keep("s", rows(T0, T0 + DAY_MS), 3)
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
     assert files == [f"summaries/stream=s/date=2026-09-{day}/000000000003.parquet" for day in ("21", "22")]
     assert everything(tmp_path).column("revision").to_pylist() == [3, 3]
@@ -31,18 +36,64 @@ def test_a_batch_is_one_file_for_each_day_it_touches(tmp_path: Path) -> None:
 
 def test_a_repeated_batch_replaces_its_own_file(tmp_path: Path) -> None:
     for _ in range(2):
-        Lake(tmp_path).keep("s", rows(T0), 3)
+        new(tmp_path).keep("s", rows(T0), 3)
     assert everything(tmp_path).num_rows == 1
 
 
 def test_the_highest_revision_of_a_minute_is_the_truth(tmp_path: Path) -> None:
     for revision in (1, 2, 3):
-        Lake(tmp_path).keep("s", rows(T0, count=revision), revision)
+        new(tmp_path).keep("s", rows(T0, count=revision), revision)
     assert lake.latest(everything(tmp_path)).column("count").to_pylist() == [3]
 
 
 def test_many_files_of_a_day_become_one_with_the_truth_alone(tmp_path: Path) -> None:
     for revision in range(lake.FILES_MAX):
-        Lake(tmp_path).keep("s", rows(T0 + revision % 2 * 60_000, count=revision), revision)
+        new(tmp_path).keep("s", rows(T0 + revision % 2 * 60_000, count=revision), revision)
     assert len(list(tmp_path.rglob("*.parquet"))) == 1
     assert sorted(everything(tmp_path).column("count").to_pylist()) == [lake.FILES_MAX - 2, lake.FILES_MAX - 1]
+
+
+def test_a_repeated_batch_whose_file_was_merged_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    """A driver that died after its batch's merge repeats the batch."""
+    for revision in (*range(lake.FILES_MAX), lake.FILES_MAX - 1):
+        new(tmp_path).keep("s", rows(T0 + revision * 60_000), revision)
+    assert everything(tmp_path).num_rows == lake.FILES_MAX
+    new(tmp_path).keep("s", rows(T0), lake.FILES_MAX)
+    assert everything(tmp_path).num_rows == lake.FILES_MAX + 1
+
+
+def test_what_a_merge_left_when_it_died_counts_once_and_goes_with_the_next(tmp_path: Path) -> None:
+    for revision in range(lake.FILES_MAX - 1):
+        new(tmp_path).keep("s", rows(T0 + revision * 60_000), revision)
+    (folder,) = tmp_path.glob("summaries/*/*")
+    copies = [(path, path.read_bytes()) for path in folder.iterdir()]
+    new(tmp_path).keep("s", rows(T0), lake.FILES_MAX - 1)
+    for path, data in copies:
+        path.write_bytes(data)
+    (folder / "000000000009.partial").write_bytes(b"half")
+    assert everything(tmp_path).num_rows > lake.FILES_MAX, "the merge died before it removed anything"
+    assert lake.latest(everything(tmp_path)).num_rows == lake.FILES_MAX - 1
+    new(tmp_path).keep("s", rows(T0), lake.FILES_MAX)
+    assert len(list(folder.iterdir())) == 2
+    assert lake.latest(everything(tmp_path)).num_rows == lake.FILES_MAX - 1
+
+
+def test_days_of_many_batches_are_few_files_and_a_merge_never_reads_merged_ones(tmp_path: Path) -> None:
+    step_ms = 20 * 60_000
+    for revision in range(3 * DAY_MS // step_ms):
+        new(tmp_path).keep("s", rows(T0 + revision * step_ms), revision)
+    files = [sum(1 for _ in folder.iterdir()) for folder in sorted(tmp_path.glob("summaries/*/*"))]
+    assert len(files) == 4
+    assert files[1:-1] == [2] * 2, "72 batches a day: 60 of them, and the rest when the day was over"
+    assert everything(tmp_path).num_rows == 3 * DAY_MS // step_ms
+
+
+def test_the_oldest_days_go_and_a_clock_that_is_years_ahead_removes_nothing(tmp_path: Path) -> None:
+    for day in range(5):
+        new(tmp_path, days=3, now_ms=T0 + day * DAY_MS).keep("s", rows(T0 + day * DAY_MS), day)
+    dates = ["2026-09-23", "2026-09-24", "2026-09-25"]
+    assert sorted(path.name for path in tmp_path.glob("summaries/*/*")) == [f"date={date}" for date in dates]
+    years_ms = 3000 * DAY_MS
+    new(tmp_path, days=3, now_ms=T0 + 4 * DAY_MS).keep("s", rows(T0 + years_ms), 5)
+    new(tmp_path, days=3, now_ms=T0 + years_ms).keep("s", rows(T0 + 3 * DAY_MS + 60_000), 6)
+    assert {f"date={date}" for date in dates} <= {path.name for path in tmp_path.glob("summaries/*/*")}

@@ -67,7 +67,7 @@ def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Ana
     fill(feed)
     lake_dir = analysis.config.data_dir / "lake"
     types = tuple(sorted((name, info.type) for name, info in feed.stream.fields.items()))
-    job = SummaryJob(feed.name, types, Lake(lake_dir).keep, (("two", ("d0", "d1")),))
+    job = SummaryJob(feed.name, types, Lake(lake_dir, SystemClock()).keep, (("two", ("d0", "d1")),))
     lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
     lane.start()
     try:
@@ -147,7 +147,7 @@ def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis
         sql(feed.name, "approx_count_distinct(street) AS n, approx_top_k(street, 3) AS top", "window(event_time, '1 minute')"),
         streams=[feed.stream],
     )
-    job = SummaryJob(feed.name, (("street", feed.types["street"]),), Lake(analysis.config.data_dir / "lake").keep)
+    job = SummaryJob(feed.name, (("street", feed.types["street"]),), Lake(analysis.config.data_dir / "lake", SystemClock()).keep)
     lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
     lane.start()
     try:
@@ -169,7 +169,9 @@ def test_a_device_counts_the_same_items_as_the_cloud(analysis: Analysis, feed: F
     loads = [1, 2.5, 12_345_678.9, 0.0005, 0.000_123_456_789_012_345_67, 5e-5, 1.25e-12, 1.5e300, 9_876_543_210_123.25]
     feed.send([T0 + i for i in range(9)], street=["a", "b's", "ü"] * 3, load=loads)
     job = SummaryJob(
-        feed.name, (("load", feed.types["load"]), ("street", feed.types["street"])), Lake(analysis.config.data_dir / "lake").keep
+        feed.name,
+        (("load", feed.types["load"]), ("street", feed.types["street"])),
+        Lake(analysis.config.data_dir / "lake", SystemClock()).keep,
     )
     lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
     lane.start()

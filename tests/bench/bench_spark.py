@@ -106,7 +106,7 @@ class Bench:
 
     def summary_seconds(self, stream: str) -> float:
         """The same for the minute summaries."""
-        lake = Lake(self._config.data_dir / "lake")
+        lake = Lake(self._config.data_dir / "lake", SystemClock())
         return self._run(SummaryJob(stream, tuple((name, FieldType.NUMBER) for name in sorted(FIELDS)), lake.keep), FRAMES // BATCH_FRAMES)
 
     def _run(self, job: Job, batches: int) -> float:
