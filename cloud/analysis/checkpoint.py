@@ -24,6 +24,8 @@ from edgewake.protocol.errors import LocalError
 
 SUMMARY_LANE: Final = "summary"
 """Name of the lane that sums a stream up, beside those of its queries."""
+_HALF_WRITTEN: Final = ".*.tmp"
+"""What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 
 
@@ -55,10 +57,12 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
     """Make a checkpoint one that Spark can go on from, or remove it. Returns what was wrong, None where nothing was.
 
     It is removed where it is damaged before its end, and where it is done with more than was `emitted`: what its state has beyond that
-    would never be said.
+    would never be said. Files that were never finished go without a word: any kill may leave some.
     """
     if not checkpoint.exists():
         return None
+    for path in checkpoint.rglob(_HALF_WRITTEN):
+        path.unlink()
     planned, done = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
     kept_planned = _without_torn_end(planned, lambda batch: _offsets(checkpoint / "offsets" / str(batch)) is not None)
     last_planned = max(kept_planned, default=-1)

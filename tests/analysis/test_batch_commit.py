@@ -61,6 +61,17 @@ def test_a_whole_checkpoint_is_left_alone(checkpoint: Path, tmp_path: Path) -> N
     assert left(checkpoint) == before
 
 
+def test_what_a_killed_spark_had_half_written_goes_and_nothing_else(checkpoint: Path) -> None:
+    before = left(checkpoint)
+    half = [checkpoint / place for place in ("offsets/.4.a1.tmp", "commits/.3.a1.tmp", "state/0/0/.5.changelog.a1.tmp", ".metadata.a1.tmp")]
+    for path in half:
+        path.write_text("v1")
+    assert left(checkpoint) != before
+    assert mend(checkpoint, ALL_OF_IT) is None
+    assert left(checkpoint) == before
+    assert [path for path in half if path.exists()] == []
+
+
 @pytest.mark.parametrize("lost", ["gone", "empty", "torn"])
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
 def test_what_is_torn_at_the_end_goes_with_the_state_of_the_batch(checkpoint: Path, folder: str, lost: str) -> None:
