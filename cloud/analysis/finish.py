@@ -115,7 +115,7 @@ def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> I
 
 
 def _computed(compute: Evaluated) -> Callable[[int, Row], Any]:
-    return lambda _, row: _json(compute(row))
+    return lambda _, row: as_json(compute(row))
 
 
 def _shown(column: Sequence[Any]) -> Callable[[int, Row], Any]:
@@ -263,11 +263,11 @@ def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -
     if function == "variance":
         return _sums(rows["variance"])
     if function in ("most", "least"):
-        return [_json(_extreme(value, aggregate.kind)) for value in rows[function].to_pylist()]
+        return [as_json(_extreme(value, aggregate.kind)) for value in rows[function].to_pylist()]
     if function in ("quantile", "quantiles"):
         at = [ranks.index(rank) for rank in aggregate.parameters]
         found = [[None] * len(at) if each is None else [each[i] for i in at] for each in rows["quantiles"].to_pylist()]
-        return [_json(each[0] if function == "quantile" else each) for each in found]
+        return [as_json(each[0] if function == "quantile" else each) for each in found]
     k = int(aggregate.parameters[0])
     return [orjson.dumps(top_items(items, k, aggregate.kind)).decode() for items in rows["top"].to_pylist()]
 
@@ -286,7 +286,7 @@ def _raw(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]
     return [None if text == "null" else orjson.loads(text) if isinstance(text, str) else text for text in _column(aggregate, parts, ranks)]
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
     """A value as JSON. A number computed from sums has their digits."""
     if isinstance(value, float):
         return rounded(value) if isfinite(value) else "null"

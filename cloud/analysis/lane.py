@@ -20,17 +20,19 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, late, pace
+from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, join_queries, late, pace
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, is_ahead, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, read_states
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
+from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka import clients
@@ -133,6 +135,7 @@ class Lane:
         self._received_at: dict[int, int] = {}
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
+        self._tables: TableFollower | None = None
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -152,7 +155,10 @@ class Lane:
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         self._record = self._begin(record)
-        if isinstance(self.job, SequenceJob):
+        if isinstance(self.job, JoinJob):
+            self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
+            self._tables = join_states.follower(self.config.kafka)
+        elif isinstance(self.job, SequenceJob):
             self._states = read_states(self.config.kafka, self.job.stream, self.job.queries)
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
@@ -225,7 +231,7 @@ class Lane:
         if self._query is not None:
             self._await_note()
             self._query.stop()
-        for client in (self._transactions, self._ends):
+        for client in (self._transactions, self._ends, self._tables):
             if client is not None:
                 client.close()
 
@@ -343,6 +349,9 @@ class Lane:
             emitted=record.offsets,
             states=self._states,
         )
+        if self._tables is not None and isinstance(self._states, JoinStates):
+            closed = {registered.label: emit.closed(registered.query, record.top) for registered in queries}
+            self._states.catch_up(self._tables, closed)
         late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)
         after = record.model_copy(

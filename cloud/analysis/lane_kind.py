@@ -14,4 +14,5 @@ class LaneKind(StrEnum):
     SKETCH = "sketch"
     ROWS = "rows"
     SEQUENCE = "sequence"
+    JOIN = "join"
     SUMMARY = SUMMARY_LANE

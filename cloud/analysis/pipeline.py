@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,13 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis import emit, finish, late, partials, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.join_queries import JoinJob
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.protocol.stream import FieldType
 
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1}
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1, LaneKind.JOIN: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -93,6 +94,9 @@ class QueryJob:
         """See Job: results are nowhere but in Kafka."""
 
 
+QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob
+
+
 def with_event_time(frames: DataFrame) -> DataFrame:
     """A watermark that stands still: how far event time has come the driver knows (event_progress), and tells Spark after each batch."""
     timed = frames.withColumn("event_time", F.timestamp_millis(F.lit(0))).withWatermark("event_time", "0 seconds")
@@ -106,9 +110,7 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
     return frames.withColumns(made) if made else frames, list(made)
 
 
-def jobs_of(
-    registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]
-) -> Mapping[tuple[str, LaneKind], QueryJob | RowsJob | SequenceJob]:
+def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueriesJob]:
     """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
@@ -118,6 +120,8 @@ def jobs_of(
 
 
 def _kind(registered: Registered) -> LaneKind:
+    if registered.query.join is not None:
+        return LaneKind.JOIN
     if registered.query.is_rows:
         return LaneKind.ROWS
     if registered.query.window.is_sequence:
@@ -125,11 +129,13 @@ def _kind(registered: Registered) -> LaneKind:
     return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 
-def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueryJob | RowsJob | SequenceJob:
+def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueriesJob:
     used = sorted({name for each in queries for name in each.query.fields})
     fields = tuple((name, types[name]) for name in used)
     if kind is LaneKind.ROWS:
         return RowsJob(stream, fields, tuple(queries))
+    if kind is LaneKind.JOIN:
+        return JoinJob(stream, fields, tuple(queries))
     if kind is LaneKind.SEQUENCE:
         return SequenceJob(stream, fields, tuple(queries))
     return QueryJob(stream, kind, fields, tuple(queries))

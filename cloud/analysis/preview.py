@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.batch_range import records
-from edgewake.cloud.analysis.pipeline import jobs_of
+from edgewake.cloud.analysis.join_queries import JoinJob, new_states
+from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import States
@@ -49,7 +50,7 @@ def preview(
     (job,) = jobs_of([registered], types).values()
     starts, ends = ({topic: {p: bounds[i] for p, bounds in found.items()}} for i in (0, 1))
     rows = job.graph(records(session, kafka, starts, ends), len(found)).toArrow()
-    states = States({registered.label: {}})
+    states = _states(kafka, job)
     step = emit.Batch(revision=1, top_before=None, top=None, complete_from={registered.label: since_ms}, states=states)
     broken: emit.Broken = {}
     for output in job.outputs(rows, step, broken):
@@ -58,6 +59,16 @@ def preview(
             yield orjson.loads(output.value)
     for why in broken.values():
         raise ValueError(why)
+
+
+def _states(kafka: KafkaConfig, job: Job) -> States:
+    """Nothing is open yet; a joined table is read from its beginning."""
+    if not isinstance(job, JoinJob):
+        return States({registered.label: {} for registered in job.queries})
+    states = new_states(job.queries)
+    with closing(states.follower(kafka)) as follower:
+        states.catch_up(follower, {})
+    return states
 
 
 def recent(kafka: KafkaConfig, topic: str, since_ms: int) -> Range:

@@ -33,6 +33,21 @@ class Unpivot:
 
 
 @dataclass(frozen=True, slots=True)
+class TableJoin:
+    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the latest at the reading's time."""
+
+    table: str
+    keys: tuple[tuple[str, str], ...]
+    """Of the reading → of the table; all are equal."""
+    is_left: bool
+    """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
+    columns: tuple[tuple[str, Kind], ...] = ()
+    """Those of the table that the query reads, keys included, sorted; in expressions they are called `table.column`."""
+    where: Expression | None = None
+    """What of WHERE reads the table's columns; the query's own `where` has the rest."""
+
+
+@dataclass(frozen=True, slots=True)
 class Extreme:
     """The value of the reading in which `order` is largest or smallest: max_by, min_by, last, first, and max and min of texts."""
 
@@ -83,6 +98,7 @@ class Query:
     window: Window
     reopen_ms: int = 0
     unpivot: Unpivot | None = None
+    join: TableJoin | None = None
     where: Expression | None = None
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
@@ -139,10 +155,21 @@ class Query:
         used = {name for expression in self._expressions() for name in fields_of(expression)}
         if self.unpivot is not None:
             used = used - {self.unpivot.value, self.unpivot.metric} | set(self.unpivot.fields)
+        if self.join is not None:
+            used = {name for name in used if "." not in name} | {name for name, _ in self.join.keys}
         return frozenset(used - {"device", *TIMES.values()})
+
+    @property
+    def table_columns(self) -> frozenset[str]:
+        """The columns of the joined table that it reads."""
+        if self.join is None:
+            return frozenset()
+        used = {name.partition(".")[2] for expression in self._expressions() for name in fields_of(expression) if "." in name}
+        return frozenset(used | {name for _, name in self.join.keys})
 
     def _expressions(self) -> list[Expression]:
         where = [] if self.where is None else [self.where]
+        where += [] if self.join is None or self.join.where is None else [self.join.where]
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
         rows = [output.expression for output in self.outputs] if self.is_rows else []

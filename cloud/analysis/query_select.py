@@ -16,6 +16,7 @@ from edgewake.cloud.analysis.expressions import AGGREGATES, TIMES, Call, Express
 from edgewake.cloud.analysis.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
+from edgewake.cloud.analysis.query_join import JoinReader, plain_name
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
 from edgewake.cloud.analysis.query_windows import NO_WINDOW, calendar, is_calendar, is_window, one_window, window
 from edgewake.cloud.analysis.windows import ALL, Window
@@ -34,9 +35,8 @@ _RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_numb
 _WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _FUNCTIONS: Final = ", ".join(AGGREGATES)
 
-_READ: Final = ("expressions", "from_", "where", "group", "having", "order", "limit")
+_READ: Final = ("expressions", "from_", "where", "group", "having", "order", "limit", "joins")
 _CLAUSES: Final = {
-    "joins": "JOIN: dedicated execution is not available yet; expected one stream: register a query for each, and join their results",
     "with_": "WITH: a common table may only filter one stream: WITH x AS (SELECT * FROM stream WHERE …)",
     "distinct": "SELECT DISTINCT: not supported; use GROUP BY or approx_count_distinct",
     "laterals": "LATERAL VIEW: not supported; use UNPIVOT for fields",
@@ -92,7 +92,9 @@ class SelectReader:
                 self._types = None if streams is None else _types_of(table.name, streams)
             self._unpivot = self._read_unpivot(table)
         times: Mapping[str, Kind] = dict.fromkeys(TIMES, TIME)
-        self._scope = Scope(self._types, {"device": STRING, **times, **self._unpivot_kinds()}, faults, zone)
+        self._join = JoinReader(select, self._stream, self._types, streams, faults)
+        self._scope = Scope(self._types, {"device": STRING, **times, **self._unpivot_kinds(), **self._join.kinds}, faults, zone)
+        self._join.check_keys(self._scope)
         self._slots = Slots(self._scope)
         self._keys: list[Key] = []
         self._key_nodes: list[tuple[exp.Expr, str, Kind]] = []
@@ -100,6 +102,9 @@ class SelectReader:
 
     def read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         """The query."""
+        return self._join.joined(self._read(name=name, description=description, lateness_ms=lateness_ms, reopen_ms=reopen_ms))
+
+    def _read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         if self._is_rows():
             where, rows = self._where(), self._rows()
             return Query(
@@ -214,7 +219,7 @@ class SelectReader:
         if isinstance(node, exp.Star):
             raise QueryError("SELECT *: expected the names of fields, so that a field that comes later changes no query")
         expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
-        name = column.alias or (node.name if isinstance(node, exp.Column) else _slug(node))
+        name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else _slug(node))
         if expression == Field("device") and name == "device":
             return None
         return Output(_name(name, "SELECT"), expression)
@@ -283,7 +288,7 @@ class SelectReader:
         meant = self._named(node)
         expression, kind = translate(meant, self._scope, "GROUP BY")
         names = [column.alias for column in self._select.expressions if isinstance(column, exp.Alias) and column.this == meant]
-        name = _name(node.name if isinstance(node, exp.Column) else names[0] if names else _slug(meant), "GROUP BY")
+        name = _name(plain_name(node) if isinstance(node, exp.Column) else names[0] if names else _slug(meant), "GROUP BY")
         self._key_nodes.append((meant, name, kind))
         return Key(name, expression)
 

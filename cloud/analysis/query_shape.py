@@ -12,6 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from edgewake.cloud.analysis.query_faults import Faults
+from edgewake.cloud.analysis.query_join import qualified
 from edgewake.protocol.errors import QueryError
 
 _WINDOW_PARTS: Final = {"start": "window_start", "end": "window_end"}
@@ -34,6 +35,7 @@ def shaped(select: exp.Select, faults: Faults) -> exp.Select:
         if table.args.get("alias") is not None and not table.args["alias"].args.get("columns"):
             table.set("alias", None)
     _unqualify(select, names - {""})
+    qualified(select)
     with faults.within(select.args.get("group")):
         _count_columns(select)
     return select

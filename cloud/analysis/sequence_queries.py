@@ -7,7 +7,7 @@ driver, in the order of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +31,8 @@ from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import result, topics
 from edgewake.protocol.stream import FieldType
 
-_PLACE: Final = ("partition", "offset", "number")
+PLACE: Final = ("partition", "offset", "number")
+"""Of a reading in its stream."""
 
 
 @dataclass
@@ -46,12 +47,23 @@ class States:
 def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered]) -> States:
     """What was open after the last committed batch. Call after `Transactions` is made. Raises Unavailable."""
     found = States({registered.label: {} for registered in queries})
+    for key, value in kept_rows(config, stream).items():
+        _, label, group = key.split("|", 2)
+        if label in found.of:
+            found.of[label][group] = sequences.load(orjson.loads(value))
+        else:
+            found.foreign.append(key)
+    return found
+
+
+def kept_rows(config: KafkaConfig, place: str) -> dict[str, bytes]:
+    """The rows of `ew.windows` whose keys begin with `place|`. Raises Unavailable."""
     rows: dict[str, bytes] = {}
 
     def keep(key: str, value: bytes | None) -> None:
         if value is None:
             rows.pop(key, None)
-        elif key.startswith(f"{stream}|"):
+        elif key.startswith(f"{place}|"):
             rows[key] = value
 
     reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep)
@@ -59,13 +71,7 @@ def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered])
         reader.read_all()
     finally:
         reader.close()
-    for key, value in rows.items():
-        _, label, group = key.split("|", 2)
-        if label in found.of:
-            found.of[label][group] = sequences.load(orjson.loads(value))
-        else:
-            found.foreign.append(key)
-    return found
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,41 +94,47 @@ class SequenceJob:
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, States)
-        rows = rows.filter(pa.array(_is_new(rows, batch.emitted.get(topics.stream_topic(self.stream), {})), pa.bool_()))
-        rows = rows.sort_by([(name, "ascending") for name in _PLACE])
+        rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
-            yield from _Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(rows, broken)
-        for key in batch.states.foreign:
-            yield emit.Output(topics.WINDOWS, key.encode(), None)
-        batch.states.foreign.clear()
+            mine = rows.filter(pc.equal(rows["query"], registered.id))
+            values = zip(*[mine[name].to_pylist() for name in ("t", "key", "x")], strict=True)
+            yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(values, broken)
+        yield from without_foreign(batch.states)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
     def committed(self, rows: pa.Table, revision: int) -> None:
         """See Job: results are nowhere but in Kafka."""
 
 
-def _is_new(rows: pa.Table, emitted: Mapping[int, int]) -> list[bool]:
-    """A batch that Spark cuts anew may repeat records whose results were emitted."""
+def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
+    """In the order of the log, without those whose results were emitted: a batch that Spark cuts anew may repeat them."""
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-    return [offset >= emitted.get(partition, 0) for partition, offset in places]
+    is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]
+    return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE])
 
 
-class _Fold:
+def without_foreign(states: States) -> Iterator[emit.Output]:
+    """Removes what was kept for queries that run no more."""
+    for key in states.foreign:
+        yield emit.Output(topics.WINDOWS, key.encode(), None)
+    states.foreign.clear()
+
+
+class Fold:
     """One query's share of a batch."""
 
-    def __init__(self, stream: str, registered: Registered, states: dict[str, KeyState], batch: emit.Batch) -> None:
-        self._stream, self._registered, self._states, self._batch = stream, registered, states, batch
+    def __init__(self, place: str, registered: Registered, states: dict[str, KeyState], batch: emit.Batch) -> None:
+        self._place, self._registered, self._states, self._batch = place, registered, states, batch
         self._window = registered.query.window
         self._changed: dict[str, Changed] = {}
         self._forgotten: set[str] = set()
 
-    def outputs(self, rows: pa.Table, broken: emit.Broken) -> Iterator[emit.Output]:
-        """Results and states."""
+    def outputs(self, values: Iterable[tuple[int, str, sequences.Numbers]], broken: emit.Broken) -> Iterator[emit.Output]:
+        """Results and states. `values`: time, group (JSON) and numbers of each reading, in the order of the log."""
         query = self._registered.query
         before, after = emit.closed(query, self._batch.top_before), emit.closed(query, self._batch.top)
-        mine = rows.filter(pc.equal(rows["query"], self._registered.id))
-        for t, key, x in zip(*[mine[name].to_pylist() for name in ("t", "key", "x")], strict=True):
-            if before is None or t > before:
+        for t, key, x in values:
+            if before is None or t > before or not self._window.is_sequence:
                 self._add(t, key, x)
         yield from self._withdrawn()
         yield from self._results(broken)
@@ -132,7 +144,7 @@ class _Fold:
         for key in (*self._changed, *gone, *self._forgotten):
             state = self._states.get(key)
             value = None if state is None else orjson.dumps(sequences.dump(state))
-            yield emit.Output(topics.WINDOWS, f"{self._stream}|{self._registered.label}|{key}".encode(), value)
+            yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
 
     def _add(self, t: int, key: str, x: Sequence[float | None]) -> None:
         state = self._states.pop(key, None) or KeyState()
@@ -154,6 +166,9 @@ class _Fold:
         full = {(one.start, group) for group, one in windows if self._window.count and one.readings >= self._window.count}
         table = _table(self._registered, windows)
         for output in finish.results(table, [self._registered], (), self._batch, broken):
+            if not self._window.is_sequence:
+                yield output
+                continue
             start, group = _place(output.key)
             value = output.value
             if (start, group) in full and value is not None:
@@ -208,7 +223,7 @@ def _rows(registered: Registered) -> Iterator[Column]:
         numbers = [column(substitute(number, values), F.col).cast("double") for number in query.numbers]
         row = F.struct(
             F.lit(registered.id).cast("bigint").alias("query"),
-            *_PLACE,
+            *PLACE,
             F.col(query.window.time).alias("t"),
             key_json(keys, F.col).alias("key"),
             (F.array(*numbers) if numbers else F.array().cast("array<double>")).alias("x"),

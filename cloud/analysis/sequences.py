@@ -1,8 +1,9 @@
-"""Sessions and windows by count: which windows a key has open, and which of them a reading changes. Pure: no Kafka, no Spark, no clock.
+"""Windows that are folded beside Spark: which ones a key has open, and which of them a reading changes. Pure: no Kafka, no Spark, no clock.
 
 Session   readings of a key, each less than `gap_ms` after the one before; it ends `gap_ms` after its last one. A reading that comes late,
           but not too late, may be put before, into or between sessions; where it joins two, the later one's row is withdrawn.
 By count  `count` readings of a key in the order of the log, a new window with every `step` of them; final when it is full.
+By time   the windows of other queries, where their readings are joined with a table (join_queries).
 
 The state of a key is small (numbers, no readings) and goes to Kafka in the transaction of the results, so it is as exact as they are.
 """
@@ -52,7 +53,7 @@ class Open:
     start: int
     """Event time of its first reading, ms: of a session the earliest, by count the first in the log."""
     last: int
-    """Latest event time of its readings, ms."""
+    """Latest event time of its readings, ms; of a window by time the last one that it takes."""
     slots: list[Slot]
     readings: int = 0
     number: int = 0
@@ -90,8 +91,20 @@ def add(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Chan
     """Put one reading into its windows."""
     if window.count:
         _count(state, window, t, numbers, changed)
-    else:
+    elif window.gap_ms:
         _join(state, window, t, numbers, changed)
+    else:
+        _put(state, window, t, numbers, changed)
+
+
+def _put(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+    is_open = {one.start: one for one in state.windows}
+    for start, end in window.around(t):
+        if start not in is_open:
+            is_open[start] = Open(start, end - 1, [Slot() for _ in numbers])
+            state.windows.append(is_open[start])
+        is_open[start].add(t, numbers)
+        changed.windows[start] = is_open[start]
 
 
 def _count(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
@@ -124,9 +137,9 @@ def _join(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Ch
 
 
 def close(state: KeyState, window: Window, closed: int | None) -> bool:
-    """Forget sessions that take nothing any more; is anything left?"""
-    if window.gap_ms and closed is not None:
-        state.windows = [one for one in state.windows if one.last + window.gap_ms > closed]
+    """Forget windows that take nothing any more; is anything left?"""
+    if window.ends and closed is not None:
+        state.windows = [one for one in state.windows if one.last + (window.gap_ms or 1) > closed]
     return bool(state.windows) or state.count > 0
 
 

@@ -78,6 +78,14 @@ class Window:
         start_local = begin_of(self.unit, local(time_ms, self.zone))
         return ms_of(start_local), ms_of(after(self.unit, start_local))
 
+    def around(self, time_ms: int) -> list[tuple[int, int]]:
+        """Start and end of each window that a reading of this time is in, the latest first. Not of sessions and windows by count."""
+        start, end = self.latest(time_ms)
+        if self.unit is not None:
+            return [(start, end)]
+        starts = range(start, time_ms - self.size_ms, -self.slide_ms)
+        return [(one, one + self.size_ms) for one in starts]
+
     def over(self, time_ms: int) -> int:
         """The latest time not after `time_ms` at which a window ends: all windows that end there or earlier are over.
 

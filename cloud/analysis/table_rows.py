@@ -1,0 +1,87 @@
+"""What a Kafka record is as rows of a table: a frame of a stream, or what is known of a device. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from edgewake.cloud.analysis.clock_correction import corrected_ms
+from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
+from edgewake.protocol import record, topics
+from edgewake.protocol.frame import Scalar
+from edgewake.protocol.stream import Stream
+
+DEVICES: Final = "devices"
+"""The table of `ew.devices`, where no stream is called so."""
+DEVICE_COLUMNS: Final[Mapping[str, Kind]] = {
+    "state": STRING,
+    "version": STRING,
+    "epoch": NUMBER,
+    "settings_version": NUMBER,
+    "backlog_readings": NUMBER,
+    "lost_readings": NUMBER,
+}
+"""What an agent says of itself (protocol/device.py); a row holds since a bridge received it."""
+_COMMON: Final[Mapping[str, Kind]] = {"device": STRING, "event_time": TIME}
+
+
+class Row(NamedTuple):
+    """A row before anybody asks for some of its columns."""
+
+    since: int
+    columns: Mapping[str, Any]
+
+
+def columns_of(table: str, streams: Mapping[str, Stream]) -> Mapping[str, Kind] | None:
+    """Column → type of a table; None where there is no such stream. `event_time` is since when a row holds."""
+    if table in streams:
+        return {**{name: info.type for name, info in streams[table].fields.items()}, **_COMMON}
+    return {**DEVICE_COLUMNS, **_COMMON} if table == DEVICES else None
+
+
+def topic_of(table: str, columns: Mapping[str, Kind]) -> str:
+    """Where its rows are. A stream may be called `devices`, too; then it has columns of its own."""
+    is_registry = table == DEVICES and columns.keys() <= {*DEVICE_COLUMNS, *_COMMON}
+    return topics.DEVICES if is_registry else topics.stream_topic(table)
+
+
+def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]:
+    """The rows of a record, none of one that cannot be read."""
+    if value is None:
+        return
+    try:
+        if topic == topics.DEVICES:
+            yield from _of_device(key or b"", value)
+        else:
+            yield from _of_frame(value)
+    except (KeyError, TypeError, ValueError):
+        return
+
+
+def _of_frame(value: bytes) -> Iterator[Row]:
+    found = record.decode(value)
+    received_at = found.received_at if found.kept_at is None else found.kept_at
+    for i, t in enumerate(found.frame.t):
+        since = corrected_ms(t, shift=found.shift, received_at=received_at)
+        values = {name: column[i] for name, column in found.frame.fields.items()}
+        yield Row(since, values | {"device": found.device, "event_time": since})
+
+
+def _of_device(key: bytes, value: bytes) -> Iterator[Row]:
+    if key.endswith(b"|status"):
+        body = orjson.loads(value)
+        since = body["received_at"]
+        yield Row(since, {name: body.get(name) for name in DEVICE_COLUMNS} | {"device": body["device"], "event_time": since})
+
+
+_IS: Final[Mapping[Kind, tuple[type, ...]]] = {NUMBER: (int, float), STRING: (str,), BOOLEAN: (bool,), TIME: (int,)}
+
+
+def typed(value: Scalar | None, kind: Kind) -> Scalar | None:
+    """A value of the column's type, else null: what a stream's field is of now may have been another type once."""
+    if kind is None or value is None:
+        return value
+    is_one = isinstance(value, _IS[kind]) and (kind is BOOLEAN or not isinstance(value, bool))
+    return value if is_one else None

@@ -1,0 +1,73 @@
+"""A table that readings are joined with: the rows of each key with the times since when they hold. Pure: no Kafka, no clock.
+
+A row holds from its own event time until that of the next row of its key. So a reading finds the row that held when it was made, whatever
+came since. A row that comes later than the readings it would have been for changes nothing of what was told.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Final
+
+import orjson
+
+from edgewake.protocol.frame import Scalar
+
+KEYS_MAX: Final = 100_000
+"""Keys of a table, some 200 bytes and a row each. Beyond it the one that has had no new row for longest is forgotten, so it has none."""
+VERSIONS_MAX: Final = 32
+"""Rows of a key that are kept, the latest ones: a reading older than all of them has none."""
+_since = itemgetter(0)
+
+
+def key_text(values: Sequence[Scalar | None]) -> str | None:
+    """A key as JSON; None where one of its values is null, for null equals nothing. 1 and 1.0 are the same key."""
+    if any(value is None for value in values):
+        return None
+    return orjson.dumps([float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]).decode()
+
+
+@dataclass
+class Versions:
+    """The rows of all keys of one table."""
+
+    of: dict[str, list[tuple[int, list[Any]]]] = field(default_factory=dict)
+    """Key (JSON) → since when (event time, ms) and the row's values, ascending. The key that changed longest ago is the first."""
+    changed: set[str] = field(default_factory=set)
+    """Keys to be written down, those that are forgotten too."""
+
+    def put(self, key: str, since: int, values: list[Any], *, closed: int | None = None) -> None:
+        """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
+        rows = self.of.pop(key, [])
+        self.of[key] = rows
+        at = bisect_right(rows, since, key=_since)
+        if at and rows[at - 1][0] == since:
+            rows[at - 1] = since, values
+        else:
+            rows.insert(at, (since, values))
+        needless = 0 if closed is None else max(0, bisect_right(rows, closed, key=_since) - 1)
+        del rows[: max(needless, len(rows) - VERSIONS_MAX)]
+        self.changed.add(key)
+        if len(self.of) > KEYS_MAX:
+            oldest = next(iter(self.of))
+            del self.of[oldest]
+            self.changed.add(oldest)
+
+    def at(self, key: str | None, t: int) -> list[Any] | None:
+        """The values that held at this time; None where there were none."""
+        rows = self.of.get(key, ()) if key is not None else ()
+        place = bisect_right(rows, t, key=_since)
+        return rows[place - 1][1] if place else None
+
+    def load(self, key: str, rows: Iterable[tuple[int, list[Any]]]) -> None:
+        """What was written down of a key."""
+        self.of[key] = [(since, values) for since, values in rows]
+
+    def dump(self) -> dict[str, bytes | None]:
+        """Key → its rows as JSON, None where it is forgotten; of the keys that changed since the last time."""
+        found = {key: orjson.dumps(self.of[key]) if key in self.of else None for key in sorted(self.changed)}
+        self.changed.clear()
+        return found
