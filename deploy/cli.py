@@ -24,6 +24,8 @@ HELP: Final = {
     "devices": "List devices, show and forget them.",
     "command": "Ask a device for a command.",
     "config": "Set a device's configuration, and see what it says of it.",
+    "requests": "Show what devices ask for.",
+    "reply": "Answer what a device asks.",
     "streams": "List streams and their fields.",
     "dead-letters": "List refused messages, show them, give them back.",
     "leases": "List the leases of sleeping clients.",
@@ -54,6 +56,7 @@ OWN: Final = (
         for name in ("devices", "streams", "dead-letters", "leases", "ack")
     ),
     *(metadata.EntryPoint(name, f"edgewake.cloud.ops.down_cli:{name}", GROUP) for name in ("command", "config")),
+    *(metadata.EntryPoint(name, f"edgewake.cloud.ops.request_cli:{name}", GROUP) for name in ("requests", "reply")),
     metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
     metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),

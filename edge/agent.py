@@ -24,12 +24,15 @@ from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import INBOX, Inbox
+from edgewake.edge.downlink.requests import CONSUMER as REQUESTS_CONSUMER
+from edgewake.edge.downlink.requests import BookKeeper
 from edgewake.edge.downlink.settings import SettingsFile
 from edgewake.edge.downlink.trial import Trial
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
+from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
 from edgewake.edge.processors.processing import Processing
@@ -44,6 +47,7 @@ from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
+from edgewake.protocol.request import REPLIES
 
 log = logging.getLogger("edgewake.agent")
 
@@ -82,6 +86,7 @@ class Agent:
         self._trial = None if settings is None else self._new_trial(settings)
         self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()), self._trial)
         self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
+        self._requests = BookKeeper(self._events) if config.downlink.requests else None
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
         self._sketching = Sketching(config.sketch, self._events, clock, rng)
@@ -149,10 +154,16 @@ class Agent:
             await group.forget_others()
         for group in (self._actions, self._sketching, self._processing):
             await group.open()
+        if self._requests is None:
+            await forget_others(self._events, REQUESTS_CONSUMER, ())
+        else:
+            await self._requests.open()
         work = {f"action {name}": runner.run for name, runner in self._actions.runners.items()}
         work |= {f"sketch {stream}": sketcher.run for stream, sketcher in self._sketching.sketchers.items()}
         work |= {f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()}
         work |= {f"chain {into}": chain.run for into, chain in self._processing.chains.items()}
+        if self._requests is not None:
+            work["requests"] = self._requests.run
         return [tasks.create_task(_named(name, run()), name=name) for name, run in work.items()]
 
     def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
@@ -207,6 +218,7 @@ class Agent:
             "settings_version": None if self._trial is None else self._trial.version,
             "sketches": self._sketching.counts(),
             "downlink": self._downlink.counts(),
+            "requests": {} if self._requests is None else self._requests.counts(),
         }
 
     def _device_status(self) -> DeviceStatus:
@@ -229,7 +241,7 @@ class Agent:
 
 def _lanes(config: AgentConfig) -> dict[str, Lane]:
     """What comes down and what it is answered with goes before the readings."""
-    return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT}
+    return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT, REPLIES: Lane.URGENT}
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:

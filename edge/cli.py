@@ -9,6 +9,7 @@ import click
 
 from edgewake.edge.command import CONFIG, exits, given, load_config
 from edgewake.edge.log_cli import log_group
+from edgewake.edge.requests_cli import requests
 
 
 @click.group(invoke_without_command=True)
@@ -23,6 +24,7 @@ def agent(context: click.Context, config_file: Path | None, verbose: bool) -> No
 
 
 agent.add_command(log_group)
+agent.add_command(requests)
 
 
 @agent.command("run")

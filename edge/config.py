@@ -33,6 +33,7 @@ from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.names import is_device, is_reserved
 from edgewake.protocol.record import Mode
+from edgewake.protocol.request import REPLIES, REQUESTS
 from edgewake.protocol.sketch import STREAM as SKETCHES
 
 READING_BYTES_MAX: Final = 64 * 1024
@@ -193,6 +194,8 @@ class AgentConfig(Config):
         for stream in self.lanes:
             if is_reserved(stream) or stream == ANSWERS:
                 raise ValueError(f"source or chain: the stream {stream!r} is written by the system: expected another name")
+            if stream == REQUESTS and not (self.downlink.requests and REQUESTS not in self.local_streams):
+                raise ValueError(f"source or chain: {stream!r} asks the cloud: expected `downlink.requests = true`, and that it is sent")
         lanes = {(source.stream, source.lane) for source in self.source}
         if len(lanes) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two lanes")
@@ -229,7 +232,7 @@ class AgentConfig(Config):
     def _chained(self) -> AgentConfig:
         """A chain's input is there before it, so chains go round in no circle."""
         sources = {source.stream for source in self.source}
-        logged = {source.stream for source in self.source if source.mode is Mode.ACK}
+        logged = {source.stream for source in self.source if source.mode is Mode.ACK} | ({REPLIES} if self.downlink.requests else set())
         for chain in self.chain:
             if chain.into in sources | logged:
                 raise ValueError(f"chain: the stream {chain.into!r} that it makes is made by somebody else too")

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from edgewake.protocol import downlink
-from edgewake.protocol.downlink import Answer, Command, DownKind, Settings
+from edgewake.protocol.downlink import Answer, AnyMessage, DownKind
 
 OPEN_MAX: Final = 100
 """Rows of one device that wait for its answer. One more is refused."""
@@ -38,7 +38,7 @@ class DownRow(BaseModel):
     """When the bridge had the answer, ms since 1970 UTC."""
 
     @property
-    def message(self) -> Command | Settings:
+    def message(self) -> AnyMessage:
         """The message. Raises Rejected."""
         return downlink.decode(self.kind, self.payload.encode())
 

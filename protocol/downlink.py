@@ -1,10 +1,11 @@
-"""What the cloud sends to a device: commands and settings, and what the device answers.
+"""What the cloud sends to a device: commands, settings and replies to its requests, and what the device answers.
 
 A message of QoS 1 on `ew/v1/<device>/down/<kind>`, JSON of at most MESSAGE_BYTES_MAX bytes, with MQTT's message expiry interval: the
 seconds for which it is still worth doing, by the cloud's clock when it was sent and counted down by the broker while it waits.
 
     ew/v1/car-07/down/command    {"id":"9f2c…","name":"restart_gps","args":["cold"]}
     ew/v1/car-07/down/settings   {"id":"41aa…","version":7,"text":"uplink.frame_readings_max = 500"}
+    ew/v1/car-07/down/reply      {"id":"reply-r-17","state":"answered","body":"12.4 km"}
 
 The `id` makes it one thing however often it comes: the cloud sends it again until it is answered or over. The device answers once, by a
 reading of the stream `down_answers`, which goes the way of all readings and so is never lost.
@@ -13,12 +14,12 @@ reading of the stream `down_answers`, which goes the way of all readings and so 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import COUNTER_MAX, STRING_CHARS_MAX
+from edgewake.protocol.frame import COUNTER_MAX, STRING_CHARS_MAX, Scalar
 from edgewake.protocol.names import FIELD_PATTERN
 from edgewake.protocol.stream import FieldType
 
@@ -33,6 +34,12 @@ EXPIRES_S_MAX: Final = 30 * 86_400
 OUTPUT_CHARS_MAX: Final = STRING_CHARS_MAX // 2
 """Characters of a command's output, or of an explanation, in its answer."""
 ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$"
+REQUEST_ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,56}$"
+"""Of a device's request: with REPLY_PREFIX it is the id of the reply."""
+REPLY_PREFIX: Final = "reply-"
+"""Begins the ids of replies, and of nothing else."""
+BODY_CHARS_MAX: Final = STRING_CHARS_MAX
+"""Characters of a request's body, and of a reply's."""
 
 ANSWERS: Final = "down_answers"
 """The stream of the answers. Only agents write it, and its fields are given."""
@@ -64,13 +71,14 @@ class DownKind(StrEnum):
 
     COMMAND = "command"
     SETTINGS = "settings"
+    REPLY = "reply"
 
 
 class AnswerState(StrEnum):
     """How it ended on the device."""
 
     DONE = "done"
-    """The command ended with exit code 0; the settings are in use."""
+    """The command ended with exit code 0; the settings are in use; the reply is kept."""
     TRYING = "trying"
     """The settings are in use and watched; how it ends is said by another answer."""
     FAILED = "failed"
@@ -111,10 +119,41 @@ class Settings(Message):
     """TOML: the tables of the agent's configuration that may be changed from afar."""
 
 
-_FORMS: Final[dict[DownKind, type[Message]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings}
+class ReplyState(StrEnum):
+    """How a request ended."""
+
+    ANSWERED = "answered"
+    """By whoever serves it."""
+    REFUSED = "refused"
+    """By whoever serves it, or by the cloud: nobody serves it, it is wrong, or too many wait; `detail` says which."""
+    EXPIRED = "expired"
+    """Nobody answered in time."""
 
 
-def decode(kind: str, payload: bytes) -> Command | Settings:
+class Reply(Message):
+    """What became of a request of this device (`edgewake.protocol.request`)."""
+
+    id: Annotated[str, Field(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")]
+    state: ReplyState
+    body: Annotated[str, Field(max_length=BODY_CHARS_MAX)] = ""
+    detail: Annotated[str, Field(max_length=OUTPUT_CHARS_MAX)] = ""
+    """Why, for people."""
+
+    @property
+    def request(self) -> str:
+        """The id of the request."""
+        return self.id.removeprefix(REPLY_PREFIX)
+
+    def fields(self) -> dict[str, Scalar]:
+        """Of the reading that the device keeps."""
+        return {"id": self.request, "state": self.state.value, "body": self.body, "detail": self.detail}
+
+
+AnyMessage: TypeAlias = Command | Settings | Reply
+_FORMS: Final[dict[DownKind, type[Message]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings, DownKind.REPLY: Reply}
+
+
+def decode(kind: str, payload: bytes) -> AnyMessage:
     """Read a message of this kind. Raises Rejected(topic | oversize | json | shape)."""
     if kind not in _FORMS:
         raise Rejected(RejectReason.TOPIC, f"kind {kind[:64]!r}: expected {' or '.join(_FORMS)}")
@@ -126,7 +165,7 @@ def decode(kind: str, payload: bytes) -> Command | Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         reason = RejectReason.JSON if first["type"] == "json_invalid" else RejectReason.SHAPE
         raise Rejected(reason, f"{'.'.join(map(str, first['loc'])) or kind}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error
-    found: Command | Settings = message
+    found: AnyMessage = message
     return found
 
 

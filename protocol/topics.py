@@ -5,7 +5,7 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/up/<stream>   frames and plain readings, device to cloud
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
-    ew/v1/<device>/down/<kind>   commands and settings, cloud to device (`edgewake.protocol.downlink`)
+    ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device (`edgewake.protocol.downlink`)
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
     ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device may read or write here
 
@@ -21,6 +21,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says) and device|seen (what the cloud saw)
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and device|settings
+    ew.requests *      what devices ask for, and what they are told; key = device|id
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
     ew.repairs *       windows computed again from the log: who asked, what changed; key = id
@@ -56,6 +57,7 @@ BRIDGES: Final = "ew.bridges"
 STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 DOWN: Final = "ew.down"
+REQUESTS: Final = "ew.requests"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
@@ -87,7 +89,7 @@ SEQUENCER_GROUP: Final = "sequencer"
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 
-TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, WINDOWS, *SUMMARIES, REPLAYS)
+TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, REQUESTS, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, WINDOWS, *SUMMARIES, REPLAYS)
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
 SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE})

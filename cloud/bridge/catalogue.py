@@ -19,6 +19,7 @@ from edgewake.protocol.downlink import ANSWER_FIELDS, ANSWERS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.names import is_reserved
+from edgewake.protocol.request import REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, NameKind, Stream, StreamTable, merge, types_of_kinds
 
 STREAM_FIELDS_MAX: Final = 1024
@@ -34,6 +35,8 @@ NEW_STREAMS_PER_S: Final = 5.0
 FIELD_TYPE_RETRY_MS: Final = 30_000
 """Wait of a device whose field has another type than the one seen first: an operator decides, not a second."""
 QUOTA_RETRY_MS: Final = 300_000
+_GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
+"""Streams that the operations API reads: no device decides their fields for others."""
 """Wait of a device that used up a share: until somebody removes a stream."""
 
 
@@ -100,8 +103,8 @@ class Catalogue:
             raise Rejected(RejectReason.NAME, f"{stream!r} is the name of a query: expected another name for a stream")
 
     def _check_types(self, stream: str, row: Stream | None, types: Mapping[str, FieldType]) -> None:
-        if stream == ANSWERS and not types.items() <= ANSWER_FIELDS.items():
-            raise Rejected(RejectReason.FIELD_TYPE, f"stream {stream!r}: expected the fields of an answer, found {types}"[:500])
+        if not types.items() <= _GIVEN.get(stream, types).items():
+            raise Rejected(RejectReason.FIELD_TYPE, f"stream {stream!r}: expected the fields {_GIVEN[stream]}, found {types}"[:500])
         for name, found in types.items():
             info = None if row is None else row.fields.get(name)
             if info is None or info.type is found:

@@ -16,6 +16,7 @@ from edgewake.cloud.ops import (
     login,
     query_routes,
     repair_routes,
+    request_routes,
     stream_routes,
     summary_routes,
     system_routes,
@@ -42,6 +43,7 @@ def make_app(services: Services) -> FastAPI:
     for routes in (
         device_routes,
         down_routes,
+        request_routes,
         stream_routes,
         query_routes,
         repair_routes,

@@ -13,7 +13,7 @@ from edgewake.cloud.web import Problem
 from edgewake.protocol import downlink, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.down_row import OPEN_MAX, DownRow, key_of
-from edgewake.protocol.downlink import Command, DownKind, Settings
+from edgewake.protocol.downlink import REPLY_PREFIX, Command, DownKind, Settings
 from edgewake.protocol.errors import Rejected, Unavailable
 
 log = logging.getLogger("edgewake.ops")
@@ -33,6 +33,8 @@ class DownDesk:
 
     async def command(self, device: str, message_id: str | None, name: str, args: tuple[str, ...], expires_s: int, *, by: str) -> DownRow:
         """Ask for a command; the same id asks for nothing new. Raises Problem, Unavailable."""
+        if message_id is not None and message_id.startswith(REPLY_PREFIX):
+            raise Problem(422, "not_sent", f"id {message_id!r}: what begins with {REPLY_PREFIX!r} is a reply; expected another id")
         body = Command(id=message_id or self._new_id(), name=name, args=args)
         async with self._turn:
             return await self._ask(device, DownKind.COMMAND, body, expires_s, by)

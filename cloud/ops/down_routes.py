@@ -19,6 +19,7 @@ from edgewake.protocol.downlink import (
     Args,
     Command,
     DownKind,
+    Settings,
 )
 from edgewake.protocol.frame import COUNTER_MAX
 from edgewake.protocol.names import FIELD_PATTERN
@@ -88,6 +89,7 @@ def _view(row: DownRow, now_ms: int) -> CommandView | SettingsView:
     message = row.message
     if isinstance(message, Command):
         return CommandView(**facts, **message.model_dump())
+    assert isinstance(message, Settings)
     return SettingsView(**facts, **message.model_dump())
 
 

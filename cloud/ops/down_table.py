@@ -66,13 +66,13 @@ class DownTable:
         return sorted(found, key=lambda item: (item[1].asked_at, item[0]), reverse=True)
 
     def open_of(self, device: str, now_ms: int) -> int:
-        """Rows of a device that wait for its answer."""
-        return sum(row.waits_at(now_ms) for row in self._rows.get(device, {}).values())
+        """Commands and settings of a device that wait for its answer."""
+        return sum(row.waits_at(now_ms) and row.kind is not DownKind.REPLY for row in self._rows.get(device, {}).values())
 
     def to_forget(self, device: str, now_ms: int) -> list[str]:
         """Keys of a device that ended, but the latest ENDED_MAX of each kind: settings are told from what they replaced."""
         keys: list[str] = []
-        for kind in DownKind:
+        for kind in (DownKind.COMMAND, DownKind.SETTINGS):  # replies go with their requests
             ended = [message_id for message_id, row in self.of(device, kind) if not row.waits_at(now_ms)]
             keys += [key_of(device, message_id) for message_id in ended[ENDED_MAX:]]
         return keys

@@ -22,7 +22,7 @@ from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
-from edgewake.cloud.ops.tables import ANSWERS_TOPIC, PARTS_STREAM, Change, TopicOffsets
+from edgewake.cloud.ops.tables import ANSWERS_TOPIC, PARTS_STREAM, REQUESTS_TOPIC, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.errors import Unavailable
 
@@ -36,14 +36,15 @@ TABLES: Final = (
     topics.REPAIRS,
     topics.PREVIEWS,
     topics.DOWN,
+    topics.REQUESTS,
     topics.LEASES,
 )
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
-AWAITED: Final = {PARTS_TOPIC: 500, ANSWERS_TOPIC: 1_000_000}
+AWAITED: Final = {PARTS_TOPIC: 500, ANSWERS_TOPIC: 1_000_000, REQUESTS_TOPIC: 1_000_000}
 """Streams that are there once somebody has published on them, and how many records of each partition are read back at the start: of part
-states a minute; of devices' answers as good as all, for those that came while nobody was here."""
+states a minute; of devices' answers and requests as good as all, for those that came while nobody was here."""
 LOOK_EVERY_S: Final = 5.0
 """Between looks for new topics and their offsets."""
 RETRY_S: Final = (0.2, 5.0)
@@ -110,7 +111,7 @@ class Reader:
             looked_at = float("-inf")
             awaited = dict(AWAITED)
             while not self._stop.is_set():
-                if awaited and time.monotonic() - looked_at > LOOK_EVERY_S:
+                if awaited and not self._unread and time.monotonic() - looked_at > LOOK_EVERY_S:
                     awaited = {topic: behind for topic, behind in awaited.items() if not self._find(consumer, topic, behind)}
                     looked_at = time.monotonic()
                 self._hand_over(self._batch(consumer))
@@ -155,8 +156,8 @@ class Reader:
         key = (message.key() or b"").decode("utf-8", "replace")
         if message.topic() == topics.DEAD:  # its payload may be a MiB and is of no use here
             self._letters.add(message)
-            return Change(topics.DEAD, key, None, message.headers() or (), message.offset())
-        return Change(message.topic(), key, message.value(), (), message.offset())
+            return Change(topics.DEAD, key, None, message.headers() or (), message.offset(), message.partition())
+        return Change(message.topic(), key, message.value(), (), message.offset(), message.partition())
 
     def _apply(self, changes: list[Change]) -> None:
         """Wait until the event loop has them: a table of 100,000 rows is read in batches, with room for others between them."""

@@ -22,6 +22,7 @@ from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.previews import PreviewDesk
 from edgewake.cloud.ops.queries import Registry
 from edgewake.cloud.ops.repairs import RepairDesk
+from edgewake.cloud.ops.request_desk import RequestDesk
 from edgewake.cloud.ops.summary_reads import SummaryReads
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
@@ -62,6 +63,7 @@ class Services:
     repairs: RepairDesk
     previews: PreviewDesk
     down: DownDesk
+    requests: RequestDesk
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup

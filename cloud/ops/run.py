@@ -31,6 +31,8 @@ from edgewake.cloud.ops.previews import PreviewDesk
 from edgewake.cloud.ops.queries import Checked, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.repairs import RepairDesk
+from edgewake.cloud.ops.request_desk import RequestDesk
+from edgewake.cloud.ops.request_table import RequestTable
 from edgewake.cloud.ops.routes import Services
 from edgewake.cloud.ops.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.summary_reads import SummaryReads
@@ -64,6 +66,8 @@ class OpsConfig(config.Config):
     """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by its owner only; read again on change."""
     access_urls: tuple[str, ...] = ()
     """Addresses of access servers as clients reach them; used to tell clients where a query's results can be read."""
+    requests: tuple[str, ...] | None = None
+    """Names of requests of devices that somebody here answers; all others are refused at once. None: every request waits for its answer."""
     data_dir: Path = Path("ops")
     """The store of summaries, which is made anew from Kafka where it is lost."""
     kafka: KafkaConfig = KafkaConfig()
@@ -82,7 +86,7 @@ async def run(settings: OpsConfig) -> None:
     keys = Keys(settings.key_file)
     listener = web.bind(settings.host, settings.port)
     clock = SystemClock()
-    tables, ring = OpsTables(), EventRing(secrets.token_hex(4))
+    tables, ring = OpsTables(requests=RequestTable(served=settings.requests)), EventRing(secrets.token_hex(4))
 
     letters = DeadLetterIndex()
 
@@ -113,6 +117,7 @@ async def run(settings: OpsConfig) -> None:
     store = settings.data_dir / "summaries.db"
     follower, summaries = Follower(settings.kafka, store, clock, random.Random()), SummaryReads(store)
     down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
+    requests = RequestDesk(writer, tables, clock=clock)
     access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
@@ -122,6 +127,7 @@ async def run(settings: OpsConfig) -> None:
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
         down=down,
+        requests=requests,
         editor=editor,
         writer=writer,
         lookup=lookup,
@@ -141,6 +147,7 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(follower.run(), name="summaries"),
                 tasks.create_task(_look(tables, ring, keys, clock), name="look"),
                 tasks.create_task(down.keep_answers(), name="answers"),
+                tasks.create_task(requests.run(reader.ready), name="requests"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
                 tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),

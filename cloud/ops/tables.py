@@ -18,6 +18,7 @@ from edgewake.cloud.ops.device_table import DeviceTable, Event
 from edgewake.cloud.ops.down_table import DownTable
 from edgewake.cloud.ops.name_index import NameIndex
 from edgewake.cloud.ops.rates import StreamRates
+from edgewake.cloud.ops.request_table import RequestTable
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.dead_letter import DeadLetter
@@ -27,10 +28,12 @@ from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.repair import Repair
+from edgewake.protocol.request import REQUESTS
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
 PARTS_STREAM: Final = "part_status"
 ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)
+REQUESTS_TOPIC: Final = topics.stream_topic(REQUESTS)
 PARTS_MAX: Final = 200
 """Parts remembered; a new one beyond it is left out and counted as unreadable."""
 PART_STALE_MS: Final = 10_000
@@ -46,6 +49,7 @@ class Change:
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
     offset: int = 0
+    partition: int = 0
 
 
 class PartView(BaseModel):
@@ -85,6 +89,8 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     down: DownTable = field(default_factory=DownTable)
     """What devices are asked to do."""
+    requests: RequestTable = field(default_factory=RequestTable)
+    """What devices ask for."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
     parts: dict[str, PartView] = field(default_factory=dict)
@@ -130,13 +136,21 @@ class OpsTables:
             case topics.DOWN:
                 self.down.put(change.key, change.value)
                 return ()
-            case _ if change.topic == ANSWERS_TOPIC:
-                self._answers(change)
-                return ()
+            case topics.REQUESTS:
+                return self._request(change)
             case topics.DEAD:
                 return self._dead_letter(change)
             case _:
-                return self._parts(change)
+                return self._of_stream(change)
+
+    def _of_stream(self, change: Change) -> Iterable[Event]:
+        if change.topic == ANSWERS_TOPIC:
+            self._answers(change)
+        elif change.topic == REQUESTS_TOPIC:
+            self._requests(change)
+        else:
+            return self._parts(change)
+        return ()
 
     def _stream(self, change: Change) -> None:
         self.names.apply(change.key, change.value)
@@ -191,6 +205,21 @@ class OpsTables:
         letter = DeadLetter.from_headers(change.headers)
         self.dead[known_reason(letter.reason)] += 1
         yield {"kind": "dead_letter", "offset": change.offset, "device": change.key, **letter.model_dump()}
+
+    def _request(self, change: Change) -> Iterator[Event]:
+        self.requests.put(change.key, change.value)
+        device, _, request_id = change.key.rpartition("|")
+        row = self.requests.get(device, request_id)
+        if row is not None:
+            state = "open" if row.reply is None else row.reply.state.value
+            yield {"kind": "request", "device": device, "id": request_id, "name": row.name, "state": state}
+
+    def _requests(self, change: Change) -> None:
+        for place, reading in enumerate(() if change.value is None else records.readings(records.decode(change.value))):
+            try:
+                self.requests.on_request(reading, change.partition, change.offset, place)
+            except (ValueError, KeyError):
+                self.unreadable += 1
 
     def _answers(self, change: Change) -> None:
         for reading in () if change.value is None else records.readings(records.decode(change.value)):

@@ -49,5 +49,7 @@ class DownlinkConfig(Config):
     settings: bool = False
     """May the cloud set the tables `source`, `chain`, `log` and `uplink` of this configuration? Whoever may, reads every file that the
     agent can read."""
+    requests: bool = False
+    """Does this device ask the cloud? Then a source or chain may make `device_requests`, and `edgewake-agent requests` shows replies."""
     health_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds in which the cloud must have acknowledged a frame under new settings; else those before come back."""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from edgewake.edge.downlink.config import DownlinkConfig
-from edgewake.edge.downlink.inbox import Inbox
+from edgewake.edge.downlink.inbox import Done, Inbox
 from edgewake.edge.downlink.kept import Kept
 from edgewake.protocol import downlink
-from edgewake.protocol.downlink import Answer, AnswerState, Command, DownKind, Settings
+from edgewake.protocol.downlink import Answer, AnswerState, AnyMessage, Command, DownKind, Reply
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.request import REPLIES
 
 if TYPE_CHECKING:
     from edgewake.edge.downlink.trial import Trial
@@ -45,21 +46,27 @@ class Downlink:
             from edgewake.edge.downlink import commands
 
             return commands.refusal(message, self._config.command, was_begun=was_begun)
+        if isinstance(message, Reply):
+            return None if self._config.requests else _answer(kept, AnswerState.REFUSED, "this device asks for nothing")
         if self._trial is None or not self._config.settings:
             return _answer(kept, AnswerState.REFUSED, "this device takes no settings from afar")
         return self._trial.check(message)
 
-    async def _do(self, kept: Kept) -> Answer | None:
+    async def _do(self, kept: Kept) -> Done | None:
         message = _read(kept)
         if isinstance(message, Command):
             from edgewake.edge.downlink import commands
 
-            return await commands.run(message, self._config.command[message.name])
+            return Done(await commands.run(message, self._config.command[message.name]))
+        if isinstance(message, Reply):
+            reading = self.inbox.now().wall_ms, message.fields()
+            return Done(_answer(kept, AnswerState.DONE, ""), {REPLIES: [reading]})
         assert self._trial is not None
-        return await self._trial.apply(message)
+        answer = await self._trial.apply(message)
+        return None if answer is None else Done(answer)
 
 
-def _read(kept: Kept) -> Command | Settings:
+def _read(kept: Kept) -> AnyMessage:
     return downlink.decode(kept.kind, kept.body.encode())
 
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from edgewake.edge.downlink.kept import Kept, Now
 from edgewake.edge.downlink.ledger import Ledger, Step
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
@@ -42,7 +44,18 @@ SUCCESS, QUOTA_EXCEEDED, BAD_PAYLOAD = 0x00, 0x97, 0x99
 
 Check: TypeAlias = Callable[[Kept, bool], Answer | None]
 """An answer where the message is not to be begun. The second argument: was it begun in an earlier life?"""
-Handler: TypeAlias = Callable[[Kept], Awaitable[Answer | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a message."""
+
+    answer: Answer
+    derived: Mapping[str, Sequence[Reading]] = field(default_factory=dict)
+    """Readings that are kept with the answer, in one transaction, by stream."""
+
+
+Handler: TypeAlias = Callable[[Kept], Awaitable[Done | None]]
 """Does a message. None: this life ends now, and the next one is asked again."""
 
 
@@ -157,17 +170,18 @@ class Inbox:
             self._waiting.pop(kept.id, None)
             return
         was_begun = step is Step.BEGUN
-        answer = check(kept, was_begun)
-        if answer is None:
-            if not was_begun:
-                self._ledger.begin(kept.id)
-                await consumer.commit({}, state=self._ledger.encode())
-            answer = await handle(kept)
-        if answer is None:
+        refusal = check(kept, was_begun)
+        if refusal is None and not was_begun:
+            self._ledger.begin(kept.id)
+            await consumer.commit({}, state=self._ledger.encode())
+        done = await handle(kept) if refusal is None else Done(refusal)
+        if done is None:
             await asyncio.Event().wait()  # nothing behind it is touched: the next life begins with it
             return
+        answer = done.answer
         self._ledger.end(kept.id)
-        await consumer.commit({}, state=self._ledger.encode(), derived={ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]})
+        answers = {ANSWERS: [(self.now().wall_ms, dict(answer.fields()))]}
+        await consumer.commit({}, state=self._ledger.encode(), derived={**done.derived, **answers})
         self._waiting.pop(kept.id, None)
         self.counts[answer.state.value] += 1
         log.info("%s %s: %s", kept.kind, kept.id, answer.state, extra={"event": "downlink.answered", "id": kept.id, "state": answer.state})

@@ -15,6 +15,7 @@ from edgewake.protocol.ack import LaterReason
 from edgewake.protocol.downlink import ANSWERS
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Kinds
+from edgewake.protocol.request import REQUESTS
 from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, NameKind, Stream
 
 NUMBERS: Kinds = {"speed": frozenset({float, int, type(None)})}
@@ -324,10 +325,11 @@ def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way(
     learnt(catalogue, STRINGS)
 
 
-def test_the_fields_of_answers_are_given_so_no_device_decides_their_types_for_others() -> None:
+def test_the_fields_of_answers_and_requests_are_given_so_no_device_decides_their_types_for_others() -> None:
     bridge = Catalogue(lambda: 0.0)
-    for wrong in ({"id": frozenset({int})}, {"more": frozenset({str})}):
-        with pytest.raises(Rejected, match="fields of an answer"):
-            bridge.check("hostile", ANSWERS, wrong)
+    for stream in (ANSWERS, REQUESTS):
+        for wrong in ({"id": frozenset({int})}, {"more": frozenset({str})}):
+            with pytest.raises(Rejected, match="expected the fields"):
+                bridge.check("hostile", stream, wrong)
     with pytest.raises(AwaitsCatalogueError):
         bridge.check("car", ANSWERS, {"id": frozenset({str}), "exit_code": frozenset({int, type(None)})})

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
 from edgewake.cloud.ops.down_cli import command, config
+from edgewake.cloud.ops.request_cli import reply, requests
+from edgewake.edge.cli import agent as device_agent
 from edgewake.protocol import topics
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start
+from tests.house.source import ROOT
 from tests.ops.service import KEY, Ops, running
-from tests.services import part
+from tests.services import PATIENCE_S, Process, free_ports, part, port_is_open
 
 BEFORE, AFTER = 40, 200
 """Messages of each device before and after the fault."""
@@ -162,3 +168,66 @@ async def test_a_command_reaches_a_device_that_slept_although_the_bridge_and_the
         listed = api.client.get(path).json()
         assert [(item["name"], item["state"]) for item in listed["items"]] == [("reboot", "refused"), ("note", "done"), ("note", "done")]
     assert effects.read_text() == "first\nsecond\n"
+
+
+def example(directory: Path) -> Path:
+    """The program that serves requests, as docs/downlink.md has it."""
+    text = (ROOT / "docs" / "downlink.md").read_text()
+    (block,) = re.findall(r"```python\n(# serve_routes\.py\n.*?)```", text, re.DOTALL)
+    file = directory / "serve_routes.py"
+    file.write_text(block)
+    return file
+
+
+async def test_a_device_asks_and_hears_once_although_everything_in_between_was_killed(here: World, tmp_path: Path) -> None:
+    """On the real parts: asked on the device, answered in the cloud by the program of the documents while the device is gone."""
+    bridge = here.bridge("b-ask-1")
+    here.sequencer()
+    (port,) = free_ports(1)
+    file = tmp_path / "agent.toml"
+    file.write_text(
+        f'device = "asker"\ndata_dir = "{tmp_path}/agent"\n[mqtt]\nport = {here.broker.port}\n[downlink]\nrequests = true\n'
+        f'[[source]]\ntype = "http_intake"\nstream = "device_requests"\nport = {port}\n'
+    )
+
+    def asks(key: str, name: str) -> None:
+        body = {"id": key, "name": name, "body": "to the depot"}
+        assert httpx.post(f"http://127.0.0.1:{port}/", json=body, timeout=PATIENCE_S).json() == {"taken": 1, "refused": 0}
+
+    def shown(api: Ops) -> dict[str, tuple[str, str | None, bool]]:
+        items = api.client.get("/v1/requests", params={"device": "asker"}).json()["items"]
+        return {one["id"]: (one["state"], one["reply"] or one["detail"], one["delivered_at"] is not None) for one in items}
+
+    with running(here.node.bootstrap, tmp_path, 'requests = ["map", "route"]\n') as api:
+        with part("agent", file, tmp_path / "agent.log") as agent:
+            await until(lambda: port_is_open(port), "it takes requests")
+            asks("r1", "route")
+            asks("r2", "tea")
+            asks("r3", "map")
+            await until(lambda: len(shown(api)) == 3, "all are read")
+            agent.kill()
+        api.process.kill()
+        bridge.kill()
+        start(api.process)
+        start(bridge)
+        await until(lambda: api.client.get("/readyz").status_code == 200, "the API is back")
+        environment = {"OPS": api.url, "KEY": KEY, "PATH": "/usr/bin"}
+        with Process([sys.executable, str(example(tmp_path))], tmp_path / "serve.log", env=environment):
+            await until(lambda: shown(api)["r1"][0] == "answered", "the program answers")
+        options = ["--ops", api.url, "--key", KEY, "--json"]
+        waiting = CliRunner().invoke(requests, [*options, "--state", "open"])
+        assert [(one["id"], one["name"]) for one in json.loads(waiting.stdout)] == [("r3", "map")]
+        assert CliRunner().invoke(reply, [*options, "asker", "r3", "--refuse", "no paper"]).exit_code == 0
+        other = CliRunner().invoke(reply, [*options, "asker", "r3", "a map"])
+        assert (other.exit_code, "and stays so" in other.output) == (1, True), other.output
+        with part("agent", file, tmp_path / "agent.log"):
+            await until(lambda: port_is_open(port), "it takes requests again")
+            asks("r1", "route")  # its program did not hear that it was taken
+            await until(lambda: all(is_delivered for _, _, is_delivered in shown(api).values()), "the device has the replies")
+            assert shown(api) == {
+                "r1": ("answered", "12.4 km to the depot", True),
+                "r2": ("refused", "nobody serves 'tea'; served: map, route", True),
+                "r3": ("refused", "no paper", True),
+            }
+            found = CliRunner().invoke(device_agent, ["requests", "--config", str(file), "r1", "--wait", str(PATIENCE_S)])
+            assert (found.exit_code, json.loads(found.stdout)["body"]) == (0, "12.4 km to the depot"), found.output

@@ -26,13 +26,13 @@ class Ops:
 
 
 @contextmanager
-def running(bootstrap: str, directory: Path) -> Iterator[Ops]:
-    """Start `edgewake ops`, wait until its tables are read, stop it."""
+def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
+    """Start `edgewake ops`, wait until its tables are read, stop it. `more`: lines of its configuration."""
     (port,) = free_ports(1)
     key_file, config = directory / "ops.key", directory / "ops.toml"
     key_file.write_text(KEY + "\n")
     config.write_text(
-        f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n'
+        f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n{more}'
         f'[kafka]\nbootstrap = "{bootstrap}"\n'
     )
     url = f"http://127.0.0.1:{port}"

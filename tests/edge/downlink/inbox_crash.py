@@ -1,9 +1,10 @@
-"""One life of a device's inbox: `python -m tests.edge.downlink.inbox_crash DIR [--kill PLACE NTH] [--hasty | --forgetful]`.
+"""One life of a device's inbox: `python -m tests.edge.downlink.inbox_crash DIR [--kill PLACE NTH] [--hasty | --forgetful | --apart]`.
 
 The cloud sends what was not confirmed to the broker, as often as it takes. Each command adds its id to the file `effects`; the one called
 `die` kills the agent after that. The life ends by kill -9 at the n-th passage of a place in the log's writer or in that command, or, when
-all that is here is done, with all answers as JSON on standard output.
-`--hasty` is a control: the broker is told before the log has it. `--forgetful` is the other one: what is begun is not noted.
+all that is here is done, with all answers and all replies as JSON on standard output.
+`--hasty` is a control: the broker is told before the log has it. `--forgetful` is another one: what is begun is not noted. The third is
+`--apart`: a reply is kept by itself, not together with the note that it is.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ import orjson
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
-from edgewake.edge.downlink.inbox import CONSUMER, INBOX, Inbox
+from edgewake.edge.downlink.inbox import CONSUMER, INBOX, Done, Inbox
+from edgewake.edge.downlink.kept import Kept
 from edgewake.edge.downlink.ledger import Ledger, Step
 from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.request import REPLIES
 
 N = 12
+REPLIES_N = 4
+"""Replies among the commands."""
 DIES = "id-5"
 
 
@@ -46,7 +51,7 @@ class Life:
             "die": CommandConfig(argv=("/bin/sh", "-c", f"{script}; kill -9 {os.getpid()}; sleep 100"), args_max=1),
         }
         self.inbox = Inbox(self.events, clock, boot="boot")
-        self.downlink = Downlink(DownlinkConfig(command=commands), self.inbox)
+        self.downlink = Downlink(DownlinkConfig(command=commands, requests=True), self.inbox)
 
     def _pass(self, place: str) -> None:
         if place == self._place:
@@ -55,13 +60,15 @@ class Life:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     async def run(self) -> list[dict[str, object]]:
-        """Until all is done; the answers of all lives."""
-        check = await self.events.consumer("check", [ANSWERS])
+        """Until all is done; the answers and the replies of all lives."""
+        check = await self.events.consumer("check", [ANSWERS, REPLIES])
         found: list[dict[str, object]] = []
         await self.inbox.open()
         running = asyncio.create_task(self.downlink.run())
         for number in range(N):
             self._send(f"id-{number}")
+            if number < REPLIES_N:
+                self._send(f"reply-{number}")
             await asyncio.sleep(0.002 * (number % 3))
         while not self._is_done():
             await asyncio.sleep(0.005)
@@ -69,7 +76,7 @@ class Life:
         await asyncio.wait({running})
         for item in (await asyncio.to_thread(check.poll)).items:
             assert isinstance(item, Received), item
-            found += [dict(fields) for _, fields in item.readings]
+            found += [{"stream": item.stream, **fields} for _, fields in item.readings]
         await asyncio.to_thread(self.events.close)
         return found
 
@@ -83,6 +90,9 @@ class Life:
             with confirmed.open("a") as file:
                 file.write(key + "\n")
 
+        if key.startswith("reply-"):
+            self.inbox.take("reply", orjson.dumps({"id": key, "state": "answered", "body": key}), 3600, acknowledge)
+            return
         name = "die" if key == DIES else "note"
         self.inbox.take("command", orjson.dumps({"id": key, "name": name, "args": [key]}), 3600, acknowledge)
 
@@ -93,12 +103,24 @@ class Life:
 
 
 TAKE = Inbox.take
+DO = Downlink._do
 
 
 def take_hastily(inbox: Inbox, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
     """The control: confirmed as soon as it is here."""
     acknowledge(0)
     TAKE(inbox, kind, payload, expires_s, lambda _reason: None)
+
+
+async def do_apart(downlink: Downlink, kept: Kept) -> Done | None:
+    """The control: the reply is durable, and that it is kept is not yet."""
+    done = await DO(downlink, kept)
+    if done is not None and done.derived:
+        stream = downlink.inbox._events.stream(REPLIES)
+        await stream.accepted(stream.append(done.derived[REPLIES][0]))
+        downlink.inbox._events._writer._failpoint("apart")
+        return Done(done.answer)
+    return done
 
 
 def main() -> None:
@@ -108,9 +130,12 @@ def main() -> None:
     parser.add_argument("--kill", nargs=2, default=("", "0"), metavar=("PLACE", "NTH"))
     parser.add_argument("--hasty", action="store_true")
     parser.add_argument("--forgetful", action="store_true")
+    parser.add_argument("--apart", action="store_true")
     given = parser.parse_args()
     if given.hasty:
         Inbox.take = take_hastily  # type: ignore[method-assign]
+    if given.apart:
+        Downlink._do = do_apart  # type: ignore[method-assign]
     if given.forgetful:
         encode = Ledger.encode
         Ledger.encode = lambda self: encode(Ledger({k: s for k, s in self._steps.items() if s is Step.DONE}))  # type: ignore[method-assign]

@@ -28,6 +28,8 @@ from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.request import REPLIES
 from tests.edge.downlink import inbox_crash
 from tests.edge.downlink.cloud import answered, publish
 from tests.edge.helpers import opened, put
@@ -222,6 +224,12 @@ def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+def told(output: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """All answers, and all replies that were kept."""
+    found = orjson.loads(output)
+    return [one for one in found if one["stream"] == ANSWERS], [one for one in found if one["stream"] == REPLIES]
+
+
 def effects(directory: Path) -> Counter[str]:
     return Counter((directory / "effects").read_text().split())
 
@@ -232,8 +240,13 @@ def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(t
         assert ended.returncode == -signal.SIGKILL, (place, nth, ended.stderr[-2000:])
     last = life(tmp_path)
     assert last.returncode == 0, last.stderr[-2000:]
-    found = orjson.loads(last.stdout)
+    answers, replies = told(last.stdout)
+    found = [answer for answer in answers if answer["kind"] == "command"]
     assert Counter(answer["id"] for answer in found) == Counter(f"id-{n}" for n in range(inbox_crash.N))
+    assert Counter(answer["id"] for answer in answers) - Counter(answer["id"] for answer in found) == Counter(
+        f"reply-{n}" for n in range(inbox_crash.REPLIES_N)
+    )
+    assert sorted((reply["id"], reply["body"]) for reply in replies) == [(str(n), f"reply-{n}") for n in range(inbox_crash.REPLIES_N)]
     states = {answer["id"]: answer["state"] for answer in found}
     assert states[inbox_crash.DIES] == "interrupted"
     assert set(states.values()) <= {"done", "interrupted"}
@@ -249,7 +262,7 @@ def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
     for _ in range(2):
         last = life(tmp_path, "--hasty")
     assert last.returncode == 0, last.stderr[-2000:]
-    assert len(orjson.loads(last.stdout)) < inbox_crash.N
+    assert len(told(last.stdout)[0]) < inbox_crash.N + inbox_crash.REPLIES_N
 
 
 def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> None:
@@ -257,3 +270,11 @@ def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> 
     for _ in range(2):
         assert life(tmp_path, "--forgetful").returncode == -signal.SIGKILL
     assert effects(tmp_path)[inbox_crash.DIES] == 2
+
+
+def test_a_reply_that_is_not_kept_together_with_the_note_of_it_is_kept_twice(tmp_path: Path) -> None:
+    """The third control."""
+    assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL
+    assert life(tmp_path).returncode == -signal.SIGKILL, "the command `die`"
+    _, replies = told(life(tmp_path).stdout)
+    assert sorted(reply["id"] for reply in replies) == ["0", "0", "1", "2", "3"]

@@ -1,0 +1,146 @@
+"""What this device asked the cloud for, and what it was told: the book of its requests.
+
+A consumer of the log reads what was asked (`device_requests`) and the replies (`ew_replies`); its state is the book, so it survives
+whatever ends the agent. `edgewake-agent requests` reads it from the log, also while the agent runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.consumers import Missed
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.schema import reading
+from edgewake.edge.log.tables import read_consumers
+from edgewake.protocol.request import REPLIES, REQUESTS, request_of
+
+log = logging.getLogger("edgewake.downlink")
+
+CONSUMER: Final = "requests"
+WAITING_MAX: Final = 100
+"""Requests without a reply that are remembered, as many as the cloud takes of a device; the oldest go."""
+ENDED_MAX: Final = 20
+"""Replies that are remembered; the oldest go."""
+BYTES_MAX: Final = 256 * 1024
+"""Bytes of the book: it is written whole with each request and each reply. The oldest replies go, the last one stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One request. Times in ms by the device's clock, 0 where it is not known."""
+
+    id: str
+    name: str = ""
+    asked_at: int = 0
+    expires_s: int = 0
+    state: str = "waiting"
+    """waiting; else answered, refused or expired, as the cloud said."""
+    body: str = ""
+    """Of the reply."""
+    detail: str = ""
+    replied_at: int = 0
+
+
+class Book:
+    """A value: `asked` and `replied` give the next one."""
+
+    def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
+        self.entries = dict(entries or {})
+        """By id, in the order in which something was heard of them."""
+
+    @classmethod
+    def decode(cls, state: bytes | None) -> Book:
+        """What `encode` made; empty where there is none. Raises ValueError, TypeError."""
+        return cls({fields["id"]: Entry(**fields) for fields in orjson.loads(state)} if state else {})
+
+    def encode(self) -> bytes:
+        """For the log."""
+        return orjson.dumps(list(self.entries.values()))
+
+    def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
+        """A reading of REQUESTS. Between the streams is no order: the reply may have been read before."""
+        try:
+            request = request_of(fields)
+        except ValueError as error:
+            log.warning("a request is wrong: %s", error, extra={"event": "requests.wrong"})
+            return self
+        known = self.entries.get(request.id)
+        if known is not None and (known.asked_at or known.state == "waiting"):
+            return self  # the same request again
+        said = {"name": request.name, "asked_at": at, "expires_s": request.expires_s}
+        return self._with(Entry(request.id, **said) if known is None else replace(known, **said))  # type: ignore[arg-type]
+
+    def replied(self, at: int, fields: Mapping[str, Any]) -> Book:
+        """A reading of REPLIES."""
+        said = {name: str(fields.get(name) or "") for name in ("state", "body", "detail")}
+        return self._with(replace(self.entries.get(str(fields["id"]), Entry(str(fields["id"]))), replied_at=at, **said))  # type: ignore[arg-type]
+
+    def _with(self, entry: Entry) -> Book:
+        entries = {key: one for key, one in self.entries.items() if key != entry.id} | {entry.id: entry}
+        waiting = [key for key, one in entries.items() if one.state == "waiting"]
+        ended = [key for key, one in entries.items() if one.state != "waiting"]
+        gone = waiting[: max(0, len(waiting) - WAITING_MAX)] + ended[: max(0, len(ended) - ENDED_MAX)]
+        book = Book({key: one for key, one in entries.items() if key not in gone})
+        left = [key for key in ended if key not in gone]
+        while len(left) > 1 and len(book.encode()) > BYTES_MAX:
+            del book.entries[left.pop(0)]
+        return book
+
+
+class BookKeeper:
+    """Keeps the book."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._book = Book()
+
+    async def open(self) -> Consumer:
+        """Before the first request comes. Raises LogClosedError, sqlite3.Error."""
+        return await self._events.consumer(CONSUMER, [REQUESTS, REPLIES])
+
+    async def run(self) -> None:
+        """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
+        while True:
+            consumer = await self.open()
+            try:
+                self._book = _book(consumer.state)
+                while True:
+                    await self._take(consumer)
+            except LogRenewedError:
+                log.warning("the event log was damaged: requests go on with what was saved", extra={"event": "requests.log_renewed"})
+
+    async def _take(self, consumer: Consumer) -> None:
+        chunk = await consumer.read()
+        for item in chunk.items:
+            if isinstance(item, Missed):
+                log.error("%d requests or replies are missing: %s", item.count, item.reason, extra={"event": "requests.missed"})
+                continue
+            for at, fields in item.readings:
+                self._book = self._book.asked(at, fields) if item.stream == REQUESTS else self._book.replied(at, fields)
+        await consumer.commit(chunk.cursor, state=self._book.encode())
+
+    def counts(self) -> dict[str, int]:
+        """For the status."""
+        waiting = sum(entry.state == "waiting" for entry in self._book.entries.values())
+        return {"waiting": waiting, "ended": len(self._book.entries) - waiting}
+
+
+def kept_in(directory: Path) -> Book:
+    """The book in a device's log, also while the agent runs. Raises LocalError."""
+    with reading(directory) as db:
+        return _book(next((found.state for found in read_consumers(db) if found.name == CONSUMER), None))
+
+
+def _book(state: bytes | None) -> Book:
+    try:
+        return Book.decode(state)
+    except (ValueError, TypeError, KeyError):
+        log.error("the book of requests cannot be read", extra={"event": "requests.no_book"})
+        return Book()
