@@ -1,8 +1,8 @@
 """One source in its cage: what it does wrong harms nobody but itself.
 
-A source that raises, or cannot even be made, is said and started again, later each time; all others, the log and the uplink go on. One that
-has ended stays ended. What blocks does so in a thread of its own (`daemon_thread`), and what floods meets its queue's bound and its policy
-(`intake`).
+A source that raises, or cannot even be made, is said and started again, later each time, and not before the other side wants it
+(`Unavailable` says so); all others, the log and the uplink go on. One that has ended stays ended. What blocks does so in a
+thread of its own (`daemon_thread`), and what floods meets its queue's bound and its policy (`intake`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.source import Source
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.source")
 
@@ -73,6 +74,8 @@ class Supervisor:
         self.failures += 1
         self.error = f"{type(error).__name__}: {error}"
         wait_s = self._backoff.next_s()
+        if isinstance(error, Unavailable):
+            wait_s = max(wait_s, error.retry_after_s)
         log.error(
             "source %s failed: %s; started again in %.0f s", self._name, self.error, wait_s,
             extra={"event": "source.failed", "source": self._name, "failures": self.failures}, exc_info=self.failures == 1,

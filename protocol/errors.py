@@ -34,7 +34,11 @@ class RemoteError(EdgewakeError):
 
 
 class Unavailable(EdgewakeError):
-    """A part that we need is away; retry with back-off."""
+    """A part that we need is away; retry with back-off, and not before `retry_after_s` seconds where it said so."""
+
+    def __init__(self, message: str = "", *, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class RejectReason(StrEnum):

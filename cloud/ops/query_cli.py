@@ -10,8 +10,9 @@ import click
 
 from edgewake.cloud.ops.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.ops.cli_output import print_item, print_items, print_json
+from edgewake.cloud.ops.cli_time import TIME, time_ms
 from edgewake.cloud.ops.query_name import query_name
-from edgewake.cloud.ops.repair_cli import TIME, ask, backfill, repair, repairs, time_ms
+from edgewake.cloud.ops.repair_cli import ask, backfill, repair, repairs
 
 WAIT_S: Final = 60
 """How long `add` waits for a query to run."""

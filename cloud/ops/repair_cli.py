@@ -8,28 +8,13 @@ import click
 
 from edgewake.cloud.ops.api_client import OpsApi, fail, shows
 from edgewake.cloud.ops.cli_output import print_item, print_items
+from edgewake.cloud.ops.cli_time import TIME, time_ms
 from edgewake.cloud.ops.query_name import query_name
 
 WAIT_S: Final = 600
 LOOK_EVERY_S: Final = 0.5
 COLUMNS: Final = ("id", "state", "kind", "asked_by", "begin", "end", "added", "changed", "withdrawn", "unchanged", "unknown", "detail")
-TIME: Final = "a time such as 2026-11-21T08:00:00Z, or milliseconds since 1970"
 _wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), default=WAIT_S, show_default=True, help="Seconds to wait for it.")
-
-
-def time_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """An ISO 8601 time with offset or Z, or ms since 1970 UTC, as ms."""
-    from datetime import datetime
-
-    if value is None or (value.isascii() and value.isdigit()):
-        return None if value is None else int(value)
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: expected {TIME}") from error
-    if moment.tzinfo is None:
-        raise click.BadParameter(f"{value!r} does not say of which zone: expected {TIME}")
-    return int(moment.timestamp() * 1000)
 
 
 @click.command()

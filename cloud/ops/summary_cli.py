@@ -9,30 +9,17 @@ import click
 
 from edgewake.cloud.ops.api_client import OpsApi, api_options
 from edgewake.cloud.ops.cli_output import print_item, print_items, print_json
+from edgewake.cloud.ops.cli_time import TIME, time_ms
 
 SERIES_COLUMNS: Final = ("stream", "field", "devices")
 FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")
-UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
-TIME: Final = "a time such as 2026-11-21T08:00:00Z, milliseconds since 1970, or so long ago: 30m, 6h, 7d"
-
-
-def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    from edgewake.cloud.ops.repair_cli import time_ms
-    from edgewake.protocol.clock import SystemClock
-
-    if value and value[-1] in UNITS_MS and value[:-1].isascii() and value[:-1].isdigit():
-        return max(0, SystemClock().now_ms() - int(value[:-1]) * UNITS_MS[value[-1]])
-    try:
-        return time_ms(_context, _parameter, value)
-    except click.BadParameter as error:
-        raise click.BadParameter(f"{value!r}: expected {TIME}") from error
 
 
 @click.command()
 @click.argument("stream", required=False)
 @click.argument("field", required=False)
-@click.option("--from", "since", callback=_time, help=f"Begin: {TIME}. Default: an hour before the end.")
-@click.option("--to", callback=_time, help="End, in the same way. Default: now.")
+@click.option("--from", "since", callback=time_ms, help=f"Begin: {TIME}. Default: an hour before the end.")
+@click.option("--to", callback=time_ms, help="End, in the same way. Default: now.")
 @click.option("--step", type=click.Choice(["minute", "hour", "day"]), help="A row for each; without it one row of the whole time.")
 @click.option("--devices", default="", help="A declared set of devices; default: all.")
 @click.option("--distinct", is_flag=True, help="How many different values.")
@@ -44,8 +31,8 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--sample", type=click.IntRange(1, 64), help="So many readings, each as likely as any other.")
 @click.option("--with-stream", help="Compare with this stream: which values both have in common.")
 @click.option("--with-field", help="Compare with this field.")
-@click.option("--with-from", callback=_time, help="Compare with the time from here.")
-@click.option("--with-to", callback=_time, help="Compare with the time to here.")
+@click.option("--with-from", callback=time_ms, help="Compare with the time from here.")
+@click.option("--with-to", callback=time_ms, help="Compare with the time to here.")
 @api_options
 def summary(
     make_api: Callable[[], OpsApi], stream: str | None, field: str | None, between: tuple[float, float] | None, **asked: Any

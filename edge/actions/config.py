@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -35,14 +34,10 @@ def _program(command: tuple[str, ...]) -> tuple[str, ...]:
     return command
 
 
-def _url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.username is None
-    except ValueError:
-        is_good = False
-    if not is_good or not url.isascii() or any(char <= " " for char in url):
-        raise ValueError("expected http:// or https://, a host and no user name, in ASCII without spaces")
+def _http(url: str) -> str:
+    from edgewake.edge.sources.http_client import parse_url  # with what it needs only where there is a webhook
+
+    parse_url(url)
     return url
 
 
@@ -84,7 +79,7 @@ class WebhookActionConfig(ActionConfig):
     """The alert is posted to a server, as JSON."""
 
     type: Literal["webhook"]
-    url: Annotated[str, Field(max_length=URL_CHARS_MAX), AfterValidator(_url)]
+    url: Annotated[str, Field(max_length=URL_CHARS_MAX), AfterValidator(_http)]
     """Where to. A redirection is not followed: it counts as failed."""
     ca_file: Path | None = None
     """PEM of the authority that signed the server's certificate; none: those that the system knows."""

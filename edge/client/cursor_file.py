@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgewake.edge import durable_file
 from edgewake.protocol.cursor import TEXT_MAX, stream_hash, stream_hashes
 from edgewake.protocol.errors import ConfigError
 
@@ -54,15 +54,10 @@ class CursorFile:
     def _write(self, text: str) -> None:
         """Replace the file; an empty text shows that it could be done."""
         assert self._path is not None
-        new = self._path.with_name(self._path.name + ".new")
         try:
-            with new.open("w") as out:
-                out.write(text + "\n" if text else "")
-                out.flush()
-                os.fsync(out.fileno())
             if text:
-                new.replace(self._path)
+                durable_file.replace(self._path, (text + "\n").encode("ascii"))
             else:
-                new.unlink()
+                durable_file.check(self._path)
         except OSError as error:
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from error

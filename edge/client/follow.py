@@ -16,7 +16,6 @@ import random
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +24,7 @@ import orjson
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.client.sse import Event, Parser, SseError
+from edgewake.edge.retry_after import retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import Subscription
@@ -206,7 +206,7 @@ class Follower:
             # All servers refuse; or all were asked twice, and those that did not refuse did not answer.
             if len(self._refused) == len(self._servers) or self._attempts >= 2 * len(self._servers):
                 raise FollowError(detail)
-        wait_s = _retry_after_s(response.headers.get("Retry-After", ""), self._clock.now_ms())
+        wait_s = retry_after_s(response.headers.get("Retry-After", ""), self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
         self._not_before_s[server] = self._clock.monotonic_s() + wait_s
         raise httpx.HTTPStatusError(f"{response.status_code} {detail}", request=response.request, response=response)
 
@@ -289,15 +289,6 @@ def _silence_s(heartbeat: str) -> float:
         return max(1.0, HEARTBEATS * float(heartbeat))
     except ValueError:
         return SILENCE_S
-
-
-def _retry_after_s(text: str, now_ms: int) -> float:
-    """Seconds that a Retry-After means (RFC 9110, 10.2.3: seconds or a date); 0 where there is none."""
-    try:
-        seconds = float(text) if text.isdigit() else parsedate_to_datetime(text).timestamp() - now_ms / 1000
-    except (TypeError, ValueError):
-        return 0.0
-    return min(RETRY_AFTER_MAX_S, max(0.0, seconds))
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -11,7 +11,6 @@ The device's own file says what it is: its identity, its broker, its keys, what 
 from __future__ import annotations
 
 import logging
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +19,8 @@ from typing import Any, Final
 
 import orjson
 
+from edgewake.edge import durable_file
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.log.sidecar import sync_directory
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
 
@@ -130,15 +129,8 @@ class SettingsFile:
 
     def write(self, state: SettingsState) -> None:
         """Durably, whole or not at all. Raises OSError."""
-        aside = self._path.with_suffix(".new")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(orjson.dumps(asdict(state)))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self._path)
-        sync_directory(self._path.parent)
+        durable_file.replace(self._path, orjson.dumps(asdict(state)))
 
     def start(self) -> AgentConfig:
         """The configuration of the life that begins now. What cannot be used is given up: a device that cannot be reached is worth less

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from edgewake.edge.durable_file import sync_directory
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.streams import StreamState
 
@@ -210,12 +211,3 @@ class Sidecar:
 def _write_whole(fd: int, data: bytes) -> None:
     if os.write(fd, data) < len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in it durable. Raises OSError."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 request of a source: redirects, headers, time and bytes are bounded, and nothing is read ahead of whoever asks for it.
+"""One HTTP/1.1 request of the agent: redirects, headers, time and bytes are bounded, and nothing is read ahead of whoever asks for it.
 
     async with answer(Request(parse_url("https://example.org/now")), tls) as got:
         async for piece in got.pieces(silence_s=30): …
@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import h11
 
+from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.protocol.errors import RemoteError, Unavailable
 
@@ -30,15 +31,18 @@ ANSWER_S: Final = 30.0
 """Seconds until the head of an answer is there."""
 REDIRECT: Final = frozenset({301, 302, 303, 307, 308})
 USER_AGENT: Final = "edgewake-agent"
+RETRY_AFTER_MAX_S: Final = 3600.0
+"""Seconds that a server's Retry-After counts at most: one that says a year by mistake is asked again within the hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GET. `headers`: name → value, sent as they are; `secret`: those that no other host gets."""
+    """`headers`: name → value, sent as they are; `secret`: those that no other host gets. Without a `body` it is a GET, else a POST."""
 
     url: SplitResult
     headers: tuple[tuple[str, str], ...] = ()
     secret: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
 
 
 def parse_url(text: str, *schemes: str) -> SplitResult:
@@ -118,13 +122,19 @@ class Answer:
         return bytes(parts)
 
 
+def not_as_wanted(request: Request, got: Answer, now_ms: int, more: str = "") -> Unavailable:
+    """The error of an answer that is not what was asked for; it tells how long the server asks to wait (Retry-After)."""
+    wait_s = retry_after_s(got.headers.get("retry-after", ""), now_ms, max_s=RETRY_AFTER_MAX_S)
+    return Unavailable(f"{request.url.geturl()}: HTTP {got.status}{more}", retry_after_s=wait_s)
+
+
 @asynccontextmanager
 async def answer(request: Request, tls: ssl.SSLContext | None) -> AsyncIterator[Answer]:
     """Ask, follow redirects, and give what is no redirect. `tls`: for https. Raises Unavailable, RemoteError."""
     for _ in range(REDIRECTS_MAX + 1):
         url = request.url
         async with connected(url.hostname or "", port_of(url), tls=tls if url.scheme == "https" else None) as (reader, writer):
-            got = await _ask(request, reader, writer)
+            got = await ask(request, reader, writer)
             location = got.headers.get("location")
             if got.status not in REDIRECT or location is None:
                 if got.headers.get("content-encoding", "identity") != "identity":
@@ -135,15 +145,19 @@ async def answer(request: Request, tls: ssl.SSLContext | None) -> AsyncIterator[
     raise RemoteError(f"{request.url.geturl()}: more than {REDIRECTS_MAX} redirects")
 
 
-async def _ask(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+async def ask(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+    """Ask once, on a connection that was made for this. Raises Unavailable, RemoteError."""
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
     headers = [("Host", host_of(request.url)), ("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connection", "close")]
+    headers += [] if request.body is None else [("Content-Length", str(len(request.body)))]
     encoded = [(name.encode(), value.encode()) for name, value in (*headers, *request.headers, *request.secret)]
     try:
-        head = protocol.send(h11.Request(method="GET", target=target_of(request.url), headers=encoded))
+        method = "GET" if request.body is None else "POST"
+        sent = protocol.send(h11.Request(method=method, target=target_of(request.url), headers=encoded)) or b""
     except h11.LocalProtocolError as error:
         raise RemoteError(f"{request.url.geturl()}: a header that cannot be sent: {error}") from error
-    writer.write((head or b"") + (protocol.send(h11.EndOfMessage()) or b""))
+    sent += protocol.send(h11.Data(request.body)) or b"" if request.body else b""
+    writer.write(sent + (protocol.send(h11.EndOfMessage()) or b""))
     try:
         async with asyncio.timeout(ANSWER_S):
             await writer.drain()

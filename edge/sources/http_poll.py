@@ -1,7 +1,8 @@
 """Asks a web server at intervals and takes the JSON that it answers: an object, a list of objects, lines, or a list inside an object.
 
 An answer with an ETag is asked for only when it has changed; the tag is kept in the log with the readings, so nothing is taken twice across
-restarts. Without one every answer counts. A server that does not answer well is asked again after the back-off of every source.
+restarts. Without one every answer counts. A server that does not answer well is asked again after the back-off of every source, and not
+before it wants to be (Retry-After).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pydantic import Field
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceContext
-from edgewake.edge.sources.http_client import answer
+from edgewake.edge.sources.http_client import answer, not_as_wanted
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebConfig
-from edgewake.protocol.errors import Rejected, Unavailable
+from edgewake.protocol.errors import Rejected
 
 ANSWER_S: Final = 60.0
 """Seconds for the body of an answer."""
@@ -59,11 +60,12 @@ class HttpPoll:
 
     async def _ask(self, intake: Intake) -> None:
         known = [("If-None-Match", self._tag)] if self._tag else []
-        async with answer(self._config.request(("Accept", "application/json"), *known), self._tls) as got:
+        request = self._config.request(("Accept", "application/json"), *known)
+        async with answer(request, self._tls) as got:
             if got.status == 304:
                 return
             if got.status != 200:
-                raise Unavailable(f"{self._config.url}: HTTP {got.status}")
+                raise not_as_wanted(request, got, self._clock.now_ms())
             document = await got.body(bytes_max=self._config.answer_bytes_max, time_s=ANSWER_S)
             tag = usable_tag(got.headers.get("etag", ""))
         try:

@@ -16,10 +16,10 @@ from edgewake.edge.client.sse import Event, Parser
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.config import Policy, SourceContext
-from edgewake.edge.sources.http_client import answer
+from edgewake.edge.sources.http_client import answer, not_as_wanted
 from edgewake.edge.sources.items import checked, found
 from edgewake.edge.sources.web import WebConfig
-from edgewake.protocol.errors import Rejected, Unavailable
+from edgewake.protocol.errors import Rejected
 
 log = logging.getLogger("edgewake.source")
 
@@ -76,7 +76,7 @@ class SsePull:
                 return False
             kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
             if got.status != 200 or kind != "text/event-stream":
-                raise Unavailable(f"{self._config.url}: HTTP {got.status}, {kind or 'no content type'}")
+                raise not_as_wanted(request, got, self._clock.now_ms(), f", {kind or 'no content type'}")
             parser = Parser(self._id)
             async for piece in got.pieces(silence_s=self._config.silence_s):
                 events = parser.feed(piece)

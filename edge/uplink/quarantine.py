@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from edgewake.edge import durable_file
 from edgewake.edge.log.work import OutFrame
 
 QUARANTINE_NAME: Final = "quarantine"
@@ -42,11 +43,7 @@ class Quarantine:
         data = orjson.dumps(header) + b"\n" + frame.payload
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(len(data))
-        fd = os.open(self._directory / f"{key.stream}.{key.epoch}.{key.frame}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        durable_file.replace(self._directory / f"{key.stream}.{key.epoch}.{key.frame}", data)
 
     def _make_room(self, size: int) -> None:
         found = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(self._directory))

@@ -1,8 +1,7 @@
 """The uplink: frames of the log to the broker, acknowledgements of the cloud to the log. The asyncio shell around `uplink_session`.
 
 Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's acknowledgement came, and by nothing else.
-Every attempt carries content type, response topic, correlation data and `sent_at`. One-way readings wait in a bounded queue for the
-connection and go out with QoS 0, as plain JSON objects.
+Every attempt carries content type, response topic, correlation data and `sent_at`.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import mqtt5
-import orjson
 
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.inbox import Inbox
@@ -26,8 +23,11 @@ from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect
 from edgewake.edge.uplink import puback
 from edgewake.edge.uplink.goodput import Goodput
+from edgewake.edge.uplink.one_way import OneWay
+from edgewake.edge.uplink.presence import Presence
 from edgewake.edge.uplink.puback import Puback
 from edgewake.edge.uplink.quarantine import Quarantine
+from edgewake.edge.uplink.refused import Refused
 from edgewake.edge.uplink.route import Route
 from edgewake.edge.uplink.schedule import Cap, Hours, closed_lanes
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
@@ -36,7 +36,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
-from edgewake.protocol.device import DeviceState, DeviceStatus
+from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
@@ -68,7 +68,6 @@ class Uplink:
         self._config = config
         self._events = events
         self._clock = clock
-        self._status = status
         self._inbox = inbox
         self._down_topic = topics.down(config.device, "")
         addresses = (config.mqtt, *config.fallback)
@@ -78,33 +77,24 @@ class Uplink:
         self._time_floor = TimeFloor()
         self._cap = Cap(config.uplink.bytes_per_s_max)
         self._hours = {lane: tuple(map(Hours.parse, of)) for lane, of in config.uplink.hours.items()}
-        self._will_qos = mqtt5.QoS.AT_LEAST_ONCE
         self._goodput = Goodput()
         self._packet_bytes_max = PACKET_BYTES_MAX
         """The largest packet that the broker takes, as far as it let us know by disconnecting."""
-        self._quarantine = Quarantine(config.data_dir)
-        self._refused: deque[tuple[OutFrame, RejectReason, str]] = deque()
-        """Taken out of the session and not yet out of the log; at most a window of them."""
         self.session = UplinkSession(
             ack_timeout_s=config.uplink.ack_timeout_s, ack_timeout_max_s=config.uplink.ack_timeout_max_s, lane=events.lane
         )
+        self._presence = Presence(config.device, clock, status, interval_s=config.uplink.status_interval_s)
+        self.refused = Refused(self.session, events, Quarantine(config.data_dir), clock)
+        self.one_way = OneWay(config.uplink.one_way_queue_max)
         self._link: MqttLink | None = None
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
-        self._one_way: deque[tuple[str, bytes]] = deque()
-        """At most `one_way_queue_max` readings; the oldest goes first."""
         self._asks_puback = config.uplink.qos == 1
         self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
-        self._status_due_s = 0.0
-        self._connected_at = 0
         self.acked = 0
         """Frames that the cloud acknowledged, since the start."""
         self.rejected = 0
         """Frames that the cloud refused for ever."""
-        self.quarantined = 0
-        """Frames that can never get through to it."""
-        self.one_way_sent = 0
-        self.one_way_dropped = 0
 
     # in
 
@@ -114,12 +104,8 @@ class Uplink:
         self._pump()
 
     def send_one_way(self, stream: str, readings: Sequence[Reading]) -> None:
-        """Readings that may be lost. At the bound the oldest go, counted."""
-        for t, fields in readings:
-            if len(self._one_way) >= self._config.uplink.one_way_queue_max:
-                self._one_way.popleft()
-                self.one_way_dropped += 1
-            self._one_way.append((stream, orjson.dumps({"t": t, **fields})))
+        """Readings that may be lost."""
+        self.one_way.add(stream, readings)
         self._pump()
 
     # life
@@ -210,9 +196,7 @@ class Uplink:
             if tls is not None and (why := self._time_floor.opened(link.certificate, self._clock.now_ms())) is not None:
                 raise Unavailable(why)
             self.session.move(UplinkEvent.CONNECTED)
-            self._connected_at = self._clock.now_ms()
-            last = DeviceStatus(device=self._config.device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
-            will = mqtt5.Will(topics.status(self._config.device), payload=_json(last), qos=self._will_qos)
+            will = self._presence.will()
             keepalive_s = self._config.uplink.keepalive_s
             asked_s = self._goodput.keepalive_s(keepalive_s, self.session.largest)
             self._goodput.connected()
@@ -226,7 +210,7 @@ class Uplink:
                 log.warning("the broker lets nothing come down: %s", refused, extra={"event": "downlink.not_subscribed"})
             self.session.move(UplinkEvent.SUBSCRIBED)
         except WillRefused:
-            self._will_qos = mqtt5.QoS.AT_MOST_ONCE
+            self._presence.will_qos = mqtt5.QoS.AT_MOST_ONCE
             link.cut("not opened")
             raise
         except BaseException:
@@ -251,32 +235,31 @@ class Uplink:
 
     async def _stream(self, link: MqttLink) -> None:
         """Until the connection is gone or everything is drained."""
-        self._status_due_s = 0.0
         drain_until_s: float | None = None
         link.lost.add_done_callback(lambda _why: self._wake.set())
         while not link.lost.done():
             now_s = self._clock.monotonic_s()
-            await self._quarantine_refused()
+            await self.refused.keep()
             self._keep_hours()
             if (why := self._time_floor.look(self._clock.now_ms())) is not None:
                 link.cut(why)
                 break
             self._route.look_for_home(lambda: link.cut("home answers again"))
-            self._publish_status(link, now_s)
+            self._presence.say(link, now_s, has_room=bool(self._room()), confirmed=self._asks_puback)
             self._pump()
             if self.session.state is UplinkState.DRAINING:
                 drain_until_s = drain_until_s or now_s + self._config.uplink.drain_s
                 if self._all_sent() or now_s >= drain_until_s:
-                    await self._goodbye(link)
+                    await self._presence.goodbye(link)
                     return
             self._wake.clear()
             await self._until_due(now_s, drain_until_s)
 
     def _all_sent(self) -> bool:
-        return not len(self.session) and not self._one_way and not self._refused and self._events.all_framed
+        return not len(self.session) and not len(self.one_way) and not len(self.refused) and self._events.all_framed
 
     async def _until_due(self, now_s: float, drain_until_s: float | None) -> None:
-        times = [self._status_due_s, now_s + TICK_S, drain_until_s]
+        times = [self._presence.due_s, now_s + TICK_S, drain_until_s]
         if self._room():  # without room nothing can be done about it, and `_pump` is called when there is some
             times.append(self.session.next_due_s())
         times.append(self._cap.due_s(now_s))
@@ -286,20 +269,6 @@ class Uplink:
                 await self._wake.wait()
         except TimeoutError:
             pass
-
-    def _publish_status(self, link: MqttLink, now_s: float) -> None:
-        if now_s >= self._status_due_s:
-            self._status_due_s = now_s + self._config.uplink.status_interval_s
-            if self._room():  # a link that is full has better things to carry
-                status = self._status().model_copy(update={"connected_at": self._connected_at})
-                link.publish(topics.status(self._config.device), _json(status), confirmed=self._asks_puback)
-
-    async def _goodbye(self, link: MqttLink) -> None:
-        offline = DeviceStatus(
-            device=self._config.device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms(), connected_at=self._connected_at
-        )
-        link.publish(topics.status(self._config.device), _json(offline), confirmed=False)
-        await link.close()
 
     # frames
 
@@ -326,10 +295,10 @@ class Uplink:
             self._cap.spent(len(frame.payload) + FRAME_OVERHEAD_BYTES, now_s)
             if not self._room():
                 break
-        while self._one_way and link.is_writable and self._cap.due_s(now_s) is None:
-            stream, payload = self._one_way.popleft()
-            self._cap.spent(len(payload) + FRAME_OVERHEAD_BYTES, now_s)
-            self._publish_one_way(link, stream, payload)
+        self.one_way.send(
+            lambda: link.is_writable and self._cap.due_s(now_s) is None,
+            lambda stream, payload: self._publish_one_way(link, stream, payload, now_s),
+        )
 
     def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
         return link.publish(
@@ -342,14 +311,10 @@ class Uplink:
             user_properties=[(SENT_AT, str(self._clock.now_ms()))],
         )
 
-    def _publish_one_way(self, link: MqttLink, stream: str, payload: bytes) -> None:
+    def _publish_one_way(self, link: MqttLink, stream: str, payload: bytes, now_s: float) -> None:
+        self._cap.spent(len(payload) + FRAME_OVERHEAD_BYTES, now_s)
         sent_at = [(SENT_AT, str(self._clock.now_ms()))]
-        try:
-            link.publish(topics.up(self._config.device, stream), payload, confirmed=False, user_properties=sent_at)
-        except TooLarge:
-            self.one_way_dropped += 1
-        else:
-            self.one_way_sent += 1
+        link.publish(topics.up(self._config.device, stream), payload, confirmed=False, user_properties=sent_at)
 
     def _on_puback(self, packet_id: int, reason: int) -> None:
         paused = self.session.paused_streams
@@ -382,27 +347,8 @@ class Uplink:
             log.info("lanes that wait for their hours: %s", ", ".join(sorted(closed)) or "none", extra={"event": "uplink.hours"})
 
     def _refuse(self, frame: OutFrame, reason: RejectReason, why: str) -> None:
-        """It will never get through: out of the session now, out of the log when its bytes are in quarantine."""
-        if self.session.refuse(frame.key, reason, why) is not None:
-            self._refused.append((frame, reason, why))
+        if self.refused.add(frame, reason, why):
             self._wake.set()
-
-    async def _quarantine_refused(self) -> None:
-        """The bytes first, the gap in their place second."""
-        while self._refused:
-            frame, reason, why = self._refused[0]
-            key = frame.key
-            try:
-                await asyncio.to_thread(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms())
-            except OSError as error:
-                log.error("frame %s cannot be kept in quarantine: %s", key, error, extra={"event": "uplink.quarantine_failed"})
-            self._refused.popleft()
-            self._events.free(key, reason)
-            self.quarantined += 1
-            log.error(
-                "frame %s/%d/%d with %d readings cannot be sent and was taken out: %s", key.stream, key.epoch, key.frame, frame.count, why,
-                extra={"event": "uplink.quarantined", "stream": key.stream, "readings": frame.count, "reason": reason.value},
-            )  # fmt: skip
 
     def _on_message(self, link: MqttLink, packet: mqtt5.PublishPacket) -> bool:
         if packet.topic == self._ack_topic:
@@ -469,11 +415,7 @@ class Uplink:
             "resent_frames": self.session.resent,
             "postponed_frames": self.session.postponed,
             "refused_by_broker": self.session.refused_by_broker,
-            "quarantined_frames": self.quarantined,
-            "one_way_sent": self.one_way_sent,
-            "one_way_dropped": self.one_way_dropped,
+            "quarantined_frames": self.refused.quarantined,
+            "one_way_sent": self.one_way.sent,
+            "one_way_dropped": self.one_way.dropped,
         }
-
-
-def _json(status: DeviceStatus) -> bytes:
-    return status.model_dump_json(exclude_none=True).encode()

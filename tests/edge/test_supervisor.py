@@ -14,6 +14,19 @@ from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import Unavailable
+
+
+class Asking:
+    """Is asked to wait an hour, then ends."""
+
+    policy = Policy.DROP_NEWEST
+    was_asked = False
+
+    async def run(self, intake: Intake) -> None:
+        if not self.was_asked:
+            self.was_asked = True
+            raise Unavailable("HTTP 503", retry_after_s=3600)
 
 
 class Failing:
@@ -44,6 +57,12 @@ async def test_a_source_that_fails_is_started_again_later_each_time_and_goes_on_
     assert taken == [(1, {"n": 1})]
     assert (one.state, one.failures, one.error) == (SourceState.ENDED, 8, "OSError: the stick is gone")
     assert 60 < clock.monotonic_s() < 8 * RESTART_MAX_S, "1 + 2 + 4 + … s, jittered"
+
+
+async def test_a_source_that_is_asked_to_wait_is_started_again_no_earlier() -> None:
+    clock = FakeClock()
+    await supervised(Asking(), [], clock).run()
+    assert 3600 <= clock.monotonic_s() < 3600 + RESTART_MAX_S
 
 
 async def test_a_source_that_cannot_be_made_is_asked_again() -> None:

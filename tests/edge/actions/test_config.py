@@ -31,7 +31,7 @@ MESSAGE: dict[str, Any] = {"type": "mqtt"}
         (HOOK | {"url": "http:///path"}, "a host"),
         (HOOK | {"url": "http://host/a b"}, "without spaces"),
         (HOOK | {"url": "http://host/\r\nX: y"}, "without spaces"),
-        (HOOK | {"url": "http://host:99999/"}, "http:// or https://"),
+        (HOOK | {"url": "http://host:99999/"}, "Port out of range"),
         (MESSAGE | {"topic": "a/#"}, "without # and +"),
         (MESSAGE | {"topic": "$SYS/x"}, "no $ first"),
         (MESSAGE | {"topic": ""}, "1-256 characters"),

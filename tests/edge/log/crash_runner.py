@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgewake.edge.config import LogConfig, UplinkConfig
-from edgewake.edge.log import writer as log_writer
+from edgewake.edge.log import disk
 from edgewake.edge.log.consumer import Consumer
 from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog, FrameKey, OutFrame
@@ -272,7 +272,7 @@ def main() -> None:
     parser.add_argument("--mode", type=LogMode, default=LogMode.HML)
     options = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    log_writer.CHECKPOINT_BYTES = 64 * 1024  # type: ignore[misc]
+    disk.CHECKPOINT_BYTES = 64 * 1024  # type: ignore[misc]
     rng = random.Random(7)
     cloud, killed, by_place, life = Cloud(), 0, Counter[str](), 0
     while killed < options.kills:

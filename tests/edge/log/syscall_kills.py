@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.log import writer as log_writer
+from edgewake.edge.log import disk
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 
 CALLS: Final = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename", "write", "openat", "fcntl")
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--accept-before-commit", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    log_writer.CHECKPOINT_BYTES = 64 * 1024  # type: ignore[misc]
+    disk.CHECKPOINT_BYTES = 64 * 1024  # type: ignore[misc]
     options.directory.mkdir(parents=True, exist_ok=True)
     deaths = Deaths(options.directory / "log", control=options.accept_before_commit)
     if options.sample:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.sources.http_client import Request, parse_url, redirected
+from edgewake.edge.sources.http_client import RETRY_AFTER_MAX_S, Request, answer, not_as_wanted, parse_url, redirected
 from edgewake.edge.sources.http_poll import HttpPollConfig, usable_tag
 from edgewake.edge.sources.items import ITEMS_MAX, found
 from edgewake.protocol.errors import Rejected, RemoteError
 from tests.edge.sources.cage import Handler, answered, caged, head_of, served
+
+EIGHT_MS = 1_794_988_800_000
+"""2026-11-18T08:00:00Z."""
 
 
 def config(port: int, path: str = "/", **more: object) -> HttpPollConfig:
@@ -140,3 +143,22 @@ def test_where_the_readings_are() -> None:
     for document, path in ((b"{", ""), (b'{"x":1}', "x.y"), (b'{"x":1}', "y"), (b"[1]", "x")):
         with pytest.raises(Rejected):
             found(document, path)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("120", 120), ("Wed, 18 Nov 2026 08:02:00 GMT", 120), ("9" * 400, RETRY_AFTER_MAX_S), ("soon", 0), ("-5", 0), ("²", 0)],
+)
+async def test_a_server_that_asks_to_wait_is_understood(said: str, seconds: float) -> None:
+    async with served(always(answered(b"", f"Retry-After: {said}", status="503 Busy"))) as port:
+        request = Request(parse_url(f"http://127.0.0.1:{port}/"))
+        async with answer(request, None) as got:
+            error = not_as_wanted(request, got, EIGHT_MS)
+    assert (str(error), error.retry_after_s) == (f"http://127.0.0.1:{port}/: HTTP 503", seconds)
+
+
+async def test_a_server_that_asks_to_wait_is_not_asked_again_meanwhile(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    busy = always(answered(b"", "Retry-After: 1800", status="429 Too Many Requests"))
+    async with served(busy) as port, caged(tmp_path, config(port)) as one:
+        await one.failed("HTTP 429")
+        await one.until(lambda: "HTTP 429; started again in 1800 s" in caplog.text, "it waits")

@@ -70,7 +70,7 @@ async def test_frames_are_cut_to_what_the_broker_takes_and_a_single_larger_readi
             await peer.until(lambda: ns_of(peer, "dev-1", "big") == [*range(25), 26])
             assert peer.kept.gaps("dev-1", "big") == [("rejected", 1)]
             await drained(one)
-            assert one.uplink.quarantined == 1
+            assert one.uplink.refused.quarantined == 1
     (kept,) = (tmp_path / "log" / "quarantine").iterdir()
     header, _, payload = kept.read_bytes().partition(b"\n")
     said = json_of(header)
@@ -89,7 +89,7 @@ async def test_a_limit_that_the_broker_does_not_tell_is_learned_from_its_disconn
         await put(one, "alarm", {"n": 1})
         await broker.until(lambda: broker.ups("alarm"))
         await drained(one)
-        assert one.uplink.quarantined == 1
+        assert one.uplink.refused.quarantined == 1
         assert len(broker.connects) == 2
 
 
@@ -126,7 +126,7 @@ async def test_a_broker_that_takes_next_to_nothing_is_not_used(tmp_path: Path) -
         await one.put(range(3))
         await broker.until(lambda: len(broker.connects) >= 2)
         assert broker.publishes == []
-        assert one.uplink.quarantined == 0
+        assert one.uplink.refused.quarantined == 0
 
 
 async def test_a_broker_that_answers_pings_and_confirms_nothing_is_given_up(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_what_the_broker_refuses_for_good_is_taken_out_and_the_rest_flows(
         await put(one, "speed", {"v": "poison"})
         await put(one, "speed", {"v": "good"})
         await drained(one)
-        assert one.uplink.quarantined == 1
+        assert one.uplink.refused.quarantined == 1
         await broker.until(lambda: any(b'"gap"' in packet.payload for packet in broker.ups("speed")))
         payloads = [packet.payload for packet in broker.ups("speed")]
         assert sum(b"poison" in payload for payload in payloads) == 1
@@ -175,7 +175,7 @@ async def test_a_quota_of_the_broker_makes_the_stream_wait_and_nothing_is_lost(t
         await one.put(range(3))
         await drained(one)
         assert refused == 2, "the fault did not fire"
-        assert one.uplink.quarantined == 0
+        assert one.uplink.refused.quarantined == 0
         assert len({packet.payload for packet in broker.ups("speed")}) <= 2
 
 

@@ -246,7 +246,7 @@ async def test_one_way_readings_wait_in_a_bounded_queue_that_drops_its_oldest(tm
     (port,) = free_ports(1)
     async with running(tmp_path, port, "up-11", one_way_queue_max=10) as one:
         one.uplink.send_one_way("fast", [reading(n) for n in range(25)])
-        assert one.uplink.one_way_dropped == 15
+        assert one.uplink.one_way.dropped == 15
 
 
 async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosquitto) -> None:

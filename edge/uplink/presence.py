@@ -1,0 +1,56 @@
+"""What the device says of itself: that it is there, now and then; that it goes; and, by the broker, that it went without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mqtt5
+
+from edgewake.edge.mqtt_link import MqttLink
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.device import DeviceState, DeviceStatus
+
+
+class Presence:
+    """The messages on the device's status topic."""
+
+    def __init__(self, device: str, clock: Clock, status: Callable[[], DeviceStatus], *, interval_s: float) -> None:
+        self._device = device
+        self._topic = topics.status(device)
+        self._clock = clock
+        self._status = status
+        self._interval_s = interval_s
+        self._connected_at = 0
+        self.will_qos = mqtt5.QoS.AT_LEAST_ONCE
+        """Less where the broker allows no more."""
+        self.due_s = 0.0
+        """When the next one is to be said, monotonic."""
+
+    def will(self) -> mqtt5.Will:
+        """For a connection that begins now."""
+        self._connected_at = self._clock.now_ms()
+        self.due_s = 0.0
+        last = DeviceStatus(device=self._device, state=DeviceState.OFFLINE, connected_at=self._connected_at)
+        return mqtt5.Will(self._topic, payload=_json(last), qos=self.will_qos)
+
+    def say(self, link: MqttLink, now_s: float, *, has_room: bool, confirmed: bool) -> None:
+        """If it is due. A link that is full has better things to carry: then it is left out."""
+        if now_s < self.due_s:
+            return
+        self.due_s = now_s + self._interval_s
+        if has_room:
+            status = self._status().model_copy(update={"connected_at": self._connected_at})
+            link.publish(self._topic, _json(status), confirmed=confirmed)
+
+    async def goodbye(self, link: MqttLink) -> None:
+        """Say it, and close."""
+        offline = DeviceStatus(
+            device=self._device, state=DeviceState.OFFLINE, sent_at=self._clock.now_ms(), connected_at=self._connected_at
+        )
+        link.publish(self._topic, _json(offline), confirmed=False)
+        await link.close()
+
+
+def _json(status: DeviceStatus) -> bytes:
+    return status.model_dump_json(exclude_none=True).encode()
