@@ -4,7 +4,8 @@
     make soak SECONDS=120     the same in two minutes and a little: kills and uploads of state come thirty times as often
 
 Real agents, broker, bridges, Kafka, sequencer, Spark and access servers. The ledger judges as in the story. A table has a row for each
-look; the end says whether files and memory still grew in the second half. Exit code 1 if the verdict is not clean.
+look; the end says whether files and memory still grew in the second half. Exit code 1 if the verdict is not clean, or files or memory are
+beyond their bounds (looks.py).
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Final
 
 import httpx
-import psutil
 
 from edgewake.simulators.clients import Follower
 from edgewake.simulators.ledger import Ledger
 from tests.story.feeder import Feeder
+from tests.story.looks import PARTS, Look, look
 from tests.story.system import OPS_KEY, System
 from tests.story.test_story import QUERY, SQL, STREAM, WINDOW_MS, Notes
 
@@ -42,53 +42,13 @@ LOOKS: Final = 30
 MAINTENANCE_S: Final = 60
 """From one upload of the state to the next, in an hour; a shorter soak has them as many times."""
 DRAIN_S: Final = 600.0
-PARTS: Final = ("analysis", "kafka", "sequencer", "access-1", "bridge-1", "agent-a")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What was seen at one moment."""
-
-    at_s: float
-    checkpoint_files: int
-    checkpoint_mib: float
-    lake_files: int
-    lag: int | None
-    """Offsets of the query; None while the API does not know."""
-    rss_mib: dict[str, float]
-    """Part → of it and its children; parts that are dead at the moment are left out."""
-
-    def line(self) -> str:
-        """A row of the table."""
-        parts = "".join(f"{self.rss_mib[name]:>11.0f}" if name in self.rss_mib else f"{'-':>11}" for name in PARTS)
-        lag = "-" if self.lag is None else str(self.lag)
-        return f"{self.at_s:>7.0f} {self.checkpoint_files:>6} {self.checkpoint_mib:>7.1f} {self.lake_files:>6} {lag:>7}{parts}"
-
-
 HEAD: Final = f"{'s':>7} {'files':>6} {'MiB':>7} {'lake':>6} {'lag':>7}" + "".join(f"{name:>11}" for name in PARTS)
 
 
-def rss_mib(pid: int) -> float:
-    """Of a process and its children."""
-    total = 0
-    try:
-        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-            total += process.memory_info().rss
-    except psutil.NoSuchProcess:
-        pass
-    return total / 2**20
-
-
-def sizes(folder: Path) -> list[int]:
-    """Bytes of each file in it. A file may go while it is looked at."""
-    found = []
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file():
-                found.append(path.stat().st_size)
-        except FileNotFoundError:
-            continue
-    return found
+def row(at_s: float, look: Look, lag: int | None) -> str:
+    """A row of the table. `lag`: offsets of the query; None while the API does not know."""
+    parts = "".join(f"{look.rss_mib[name]:>11.0f}" if name in look.rss_mib else f"{'-':>11}" for name in PARTS)
+    return f"{at_s:>7.0f} {look.files:>6} {look.checkpoint_mib:>7.1f} {look.lake_files:>6} {'-' if lag is None else lag:>7}{parts}"
 
 
 class Soak:
@@ -106,18 +66,9 @@ class Soak:
 
     async def look(self) -> None:
         """Write a row down."""
-        checkpoints = sizes(self.system.directory / "analysis" / "checkpoints")
-        rss = {name: rss_mib(self.system.pid(name)) for name in PARTS}
-        look = Look(
-            at_s=time.monotonic() - self._began_s,
-            checkpoint_files=len(checkpoints),
-            checkpoint_mib=sum(checkpoints) / 2**20,
-            lake_files=len(sizes(self.system.directory / "analysis" / "lake")),
-            lag=await self._lag(),
-            rss_mib={name: mib for name, mib in rss.items() if mib},
-        )
-        self.looks.append(look)
-        print(look.line(), flush=True)
+        found = look(self.system)
+        self.looks.append(found)
+        print(row(time.monotonic() - self._began_s, found, await self._lag()), flush=True)
 
     async def _lag(self) -> int | None:
         try:
@@ -192,16 +143,18 @@ class Soak:
         verdict = self.ledger.judge(raw_clients=names, window_clients=names, window_ms=WINDOW_MS)
         middle = len(self.looks) // 2
         first, second = self.looks[:middle], self.looks[middle:]
-        for what, of in (("checkpoint files", lambda one: one.checkpoint_files), ("lake files", lambda one: one.lake_files)):
+        for what, of in (("checkpoint files", lambda one: one.files), ("lake files", lambda one: one.lake_files)):
             print(f"most {what}: {max(map(of, first))} in the first half, {max(map(of, second))} in the second")
         for name in PARTS:
             halves = [max((one.rss_mib.get(name, 0.0) for one in half), default=0.0) for half in (first, second)]
             print(f"most memory of {name}: {halves[0]:.0f} MiB in the first half, {halves[1]:.0f} in the second")
+        too_much = [found.too_much() for found in self.looks if found.too_much()]
+        print(f"beyond its bound: {too_much[-1] if too_much else 'nothing'}")
         print("restarts: " + ", ".join(f"{name} {count}" for name, count in self.kills.items()))
         print("flows again after: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.back_s))
         print(f"readings put in {len(self.ledger.readings)}, results shown {len(self.ledger.windows[names[0]])}")
         print(f"verdict: {'clean' if verdict.clean else 'NOT CLEAN'}\n{verdict}")
-        return verdict.clean
+        return verdict.clean and not too_much
 
 
 async def soak(folder: Path, seconds: int) -> bool:

@@ -24,6 +24,7 @@ from edgewake.simulators.faults import Fault
 from edgewake.simulators.ledger import Delivery, Ledger, Reading, ReportedGap, WindowRow
 from tests.push.receiver import receiving
 from tests.story.feeder import Feeder
+from tests.story.looks import Look, batches, look
 from tests.story.system import OPS_KEY, System
 
 AGENTS = ("agent-a", "agent-b", "agent-c")
@@ -40,6 +41,10 @@ SLOW_PAUSE_S = 0.5
 BEHIND = 200
 """Readings that a slow client must once have been behind the steady ones, else it was not slow."""
 RECOVERY_S = 240.0
+ANALYSIS = "maintenance_s = 1\ncalm_trigger_ms = 1000\n"
+"""A batch a second, and a turn of Spark's maintenance with each: what takes ten minutes otherwise happens in half a minute."""
+BATCHES_MIN = 20
+"""Batches that the lane has done in the end: after ten Spark uploads its first snapshot of the state."""
 SQL = f"""-- name: {QUERY}
 -- description: What the story's ledger can add up by itself.
 -- lateness: 5 minutes
@@ -120,6 +125,7 @@ class Story:
         self.feeder = Feeder(self.ledger, {agent: system.input_file(agent) for agent in AGENTS}, per_second=PER_SECOND)
         self.witness = self.crowd.all[0].name
         self.faults: list[Fault] = []
+        self.looks: list[Look] = []
         self.most_behind = 0
         self.cut_off: list[tuple[Follower, int]] = []
         """Clients whose server was killed, with how often they had connected before."""
@@ -216,7 +222,13 @@ class Story:
             await self.crowd.take_turns(turn)
             await (self.kill_the_push_proxy() if victims == ("push",) else self.kill_and_restart(victims))
             assert not feeding.done()
+            self.looks.append(look(self.system))
         assert (await self.queries())[QUERY] == "running"
+        lane = self.system.directory / "analysis" / "checkpoints" / STREAM / "plain"
+        await self.system.until(
+            lambda: batches(lane) >= BATCHES_MIN and list(lane.rglob("*.zip")), "snapshots replace changes of the state"
+        )
+        self.looks.append(look(self.system))
         self.feeder.stop()
         await feeding
         self.crowd.wake_all()
@@ -229,7 +241,7 @@ class Story:
 
 
 async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tmp_path: Path):
-    async with System(tmp_path, agents=AGENTS, stream=STREAM) as system:
+    async with System(tmp_path, agents=AGENTS, stream=STREAM, analysis=ANALYSIS) as system:
         system.register(QUERY, SQL)
         story = Story(system)
         await story.run()
@@ -238,6 +250,7 @@ async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tm
     )
     assert verdict.clean, str(verdict)
     assert_the_judge_is_awake(story)
+    assert [found.too_much() for found in story.looks if found.too_much()] == [], "files or memory"
     assert not any(story.ledger.gaps.values()), "nothing was lost, so nobody may be told of a loss"
     assert [fault.target for fault in story.faults] == [victim for victims in VICTIMS for victim in victims]
     assert [wake_up["streams"] for wake_up in story.wake_ups] == [[STREAM]]
