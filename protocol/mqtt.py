@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import mqtt5
 
+from edgewake.protocol import varint
 from edgewake.protocol.errors import RemoteError
 
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
@@ -101,7 +102,7 @@ class PacketReader:
 def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
     """What can be read of a publish from its first bytes (section 3.3)."""
     try:
-        packet, _ = mqtt5.read(memoryview(bytes([first]) + _varint(len(body)) + body))
+        packet, _ = mqtt5.read(memoryview(bytes([first]) + varint.encode(len(body)) + body))
     except (ValueError, IndexError):
         packet = None
     if isinstance(packet, mqtt5.PublishPacket):
@@ -111,16 +112,6 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
     if len(body) < topic_end + 2 or packet_id == 0:
         raise RemoteError(f"not MQTT 5: {why}")
     return Unreadable(body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why)
-
-
-def _varint(value: int) -> bytes:
-    """A variable byte integer (section 1.5.5)."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:

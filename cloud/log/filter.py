@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 from edgewake.cloud.log.filter_cost import TEXT_CHARS_MAX, check_cost, nodes_of, own_cost
@@ -113,28 +113,17 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
 # Logic: only True, False and None come out.
 
 
-def _and(*parts: Evaluate) -> Evaluate:
+def _decided_by(decisive: bool, *parts: Evaluate) -> Evaluate:
+    """AND is decided by the first False, OR by the first True; else one that is neither True nor False makes it NULL."""
+    undecided = not decisive
+
     def run(event: Event) -> bool | None:
-        result: bool | None = True
+        result: bool | None = undecided
         for part in parts:
-            value = part(event)
-            if value is False:
-                return False
-            if value is not True:
-                result = None
-        return result
-
-    return run
-
-
-def _or(*parts: Evaluate) -> Evaluate:
-    def run(event: Event) -> bool | None:
-        result: bool | None = False
-        for part in parts:
-            value = part(event)
-            if value is True:
-                return True
-            if value is not False:
+            value: object = part(event)
+            if value is decisive:
+                return not undecided
+            if value is not undecided:
                 result = None
         return result
 
@@ -285,8 +274,8 @@ def _compile_like(name: str, value: Evaluate, literals: Sequence[Node]) -> Evalu
 _WITH_PATTERN: Final = frozenset({"like", "ilike", "not_like", "not_ilike"})
 
 _COMPILERS: Final[Mapping[str, Callable[..., Evaluate]]] = {
-    "and": _and,
-    "or": _or,
+    "and": partial(_decided_by, False),
+    "or": partial(_decided_by, True),
     "not": _unary(_negated),
     "is": _is,
     "in": _in,
