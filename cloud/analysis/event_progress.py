@@ -43,6 +43,6 @@ def progress(before: int | None, tops: Mapping[int, int], behind: Collection[int
 def progress_in_silence(before: int, tops: Mapping[int, int], silent_ms: int, queries: Iterable[Query]) -> int:
     """Event time in ms when nothing is left to read and nothing came for `silent_ms`."""
     latest = max(tops.values(), default=before)
-    ends = (query.window.latest(latest)[1] + query.lateness_ms for query in queries if query.window.ends)
+    ends = (query.window.latest(latest)[1] + query.lateness_ms for query in queries if query.window.waits)
     all_final = max(ends, default=before)
     return max(before, min(latest + silent_ms, all_final))

@@ -193,7 +193,7 @@ class _Joined:
         self._key = [(at[ours], kind) for ours, kind in ((ours, dict(join.columns)[theirs]) for ours, theirs in join.keys)]
         self._where = None if join.where is None else evaluated(join.where, at)
         self._groups: list[tuple[str, Evaluated]] = [(key.name, evaluated(key.expression, at)) for key in query.keys]
-        self._numbers = [evaluated(number, at) for number in query.numbers]
+        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers)]
         self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
 
     def rows(self, mine: pa.Table) -> Iterator[tuple[int, str, list[float | None], dict[str, Any]]]:

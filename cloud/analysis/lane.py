@@ -30,7 +30,7 @@ from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
-from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, read_states
+from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
@@ -56,6 +56,8 @@ CAUSES_MAX: Final = 10
 """Depth to which the causes of an error are followed."""
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
+ABSENCE_LOOK_MS: Final = 500
+"""Event time, ms, from one look at all keys to the next while a stream is silent: whom absence is to be told of."""
 NOTE_TIMEOUT_S: Final = 1.0
 """How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
 
@@ -136,6 +138,7 @@ class Lane:
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
         self._tables: TableFollower | None = None
+        self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
@@ -423,9 +426,8 @@ class Lane:
             return
         queries = [registered.query for registered in self.job.queries]
         top = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
-        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=top)
-        announced = list(emit.watermarks(self.job.queries, step))
-        if not announced:
+        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=top, states=self._states)
+        if not self._is_news(step):
             return
         assert self._transactions is not None
         assert self._ends is not None
@@ -433,10 +435,20 @@ class Lane:
         if left is None or any(left.values()):
             return
         after = record.model_copy(update={"revision": step.revision, "top": top})
-        outputs = [*announced, *self._progress(after, 0.0, left)]
+        absences = self.job.in_silence(step) if isinstance(self.job, SequenceJob) else ()
+        outputs = [*absences, *emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
         self._tell_spark()
+
+    def _is_news(self, step: emit.Batch) -> bool:
+        """Does anything become of event time having come so far?"""
+        if any(emit.watermarks(self.job.queries, step)):
+            return True
+        if step.top is None or not isinstance(self.job, SequenceJob) or step.top - self._absences_to < ABSENCE_LOOK_MS:
+            return False
+        self._absences_to = step.top
+        return self._states is not None and has_absences(self._states, self.job.queries, step.top)
 
     def _silent_s(self) -> float:
         return self.clock.monotonic_s() - self._last_batch_s

@@ -52,7 +52,7 @@ _HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone")
 
 
 _OTHER_DIALECTS: Final = {
-    r"\bMATCH_RECOGNIZE\b": "; MATCH_RECOGNIZE: patterns are not available, count what matters with count_if in a short window",
+    r"\bMATCH_RECOGNIZE\b": "; MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second condition), device",
     r"\bTABLE\s*\(": "; windows are written FROM stream GROUP BY window(event_time, '1 minute')",
 }
 """What others write and is no Spark SQL (a pattern) → what to write here."""

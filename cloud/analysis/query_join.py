@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Query, TableJoin
 from edgewake.cloud.analysis.table_rows import DEVICES, columns_of
+from edgewake.cloud.analysis.windows import Rule
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import Stream
 
@@ -107,6 +108,8 @@ class JoinReader:
                 raise QueryError("UNPIVOT: not with JOIN; name the fields in SELECT")
             if any((query.moments, query.extremes, query.distinct, query.quantiles, query.tops)):
                 raise QueryError("JOIN: a joined query has count, count_if, sum, avg, min and max of numbers")
+            if query.window.rule is Rule.ABSENCE:
+                raise QueryError("JOIN: not with absence_window; join its results")
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
                 raise QueryError(f"JOIN: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")

@@ -107,6 +107,8 @@ class Query:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     """Rows of a window that are told, of all its groups."""
+    conditions: tuple[Expression, ...] = ()
+    """What decides a pattern's windows."""
     numbers: tuple[Expression, ...] = ()
     moments: tuple[Expression, ...] = ()
     extremes: tuple[Extreme, ...] = ()
@@ -173,7 +175,17 @@ class Query:
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
         rows = [output.expression for output in self.outputs] if self.is_rows else []
-        return [*rows, *where, *(key.expression for key in self.keys), *self.numbers, *self.moments, *extremes, *self.quantiles, *texts]
+        return [
+            *rows,
+            *where,
+            *(key.expression for key in self.keys),
+            *self.conditions,
+            *self.numbers,
+            *self.moments,
+            *extremes,
+            *self.quantiles,
+            *texts,
+        ]
 
 
 @dataclass(frozen=True, slots=True)

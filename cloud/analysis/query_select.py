@@ -17,6 +17,7 @@ from edgewake.cloud.analysis.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_join import JoinReader, plain_name
+from edgewake.cloud.analysis.query_patterns import conditions
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
 from edgewake.cloud.analysis.query_windows import NO_WINDOW, calendar, is_calendar, is_window, one_window, window
 from edgewake.cloud.analysis.windows import ALL, Window
@@ -43,7 +44,7 @@ _CLAUSES: Final = {
     "qualify": "QUALIFY: not supported; use HAVING, or ORDER BY … LIMIT n for the first of each window",
     "windows": "WINDOW: not supported; windows of time are written in GROUP BY",
     "offset": "OFFSET: not supported; LIMIT n gives the first n rows of each window",
-    "match": "MATCH_RECOGNIZE: patterns are not available; count what matters with count_if in a short window",
+    "match": "MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second condition), device",
 }
 
 
@@ -96,6 +97,7 @@ class SelectReader:
         self._scope = Scope(self._types, {"device": STRING, **times, **self._unpivot_kinds(), **self._join.kinds}, faults, zone)
         self._join.check_keys(self._scope)
         self._slots = Slots(self._scope)
+        self._conditions: list[Expression] = []
         self._keys: list[Key] = []
         self._key_nodes: list[tuple[exp.Expr, str, Kind]] = []
         self._aliases: dict[str, Typed] = {}
@@ -142,6 +144,7 @@ class SelectReader:
             having=having,
             order=tuple(order),
             limit=limit,
+            conditions=tuple(self._conditions),
             numbers=tuple(slots.numbers),
             moments=tuple(slots.moments),
             extremes=tuple(slots.extremes),
@@ -151,16 +154,18 @@ class SelectReader:
         )
 
     def _check_sequence(self) -> None:
-        """Sessions and windows by count have counts, sums, means, minima and maxima of each key, and every row is told."""
+        """What the readings of a key decide has counts, sums, means, minima and maxima, and every row is told."""
         for clause in ("having", "order", "limit"):
             node = self._select.args.get(clause)
             with self._faults.within(node):
                 if node is not None:
-                    raise QueryError(f"{clause.upper()}: not with sessions and windows by count; filter their results with where=")
+                    raise QueryError(
+                        f"{clause.upper()}: not with sessions, windows by count and patterns; filter their results with where="
+                    )
         slots = self._slots
         with self._faults.within(self._select):
             if any((slots.moments, slots.extremes, slots.distinct, slots.quantiles, slots.tops)):
-                raise QueryError("SELECT: sessions and windows by count have count, count_if, sum, avg, min and max of numbers")
+                raise QueryError("SELECT: sessions, windows by count and patterns have count, count_if, sum, avg, min and max of numbers")
 
     def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
         pivots = table.args.get("pivots") or []
@@ -240,6 +245,7 @@ class SelectReader:
             node = one_window(windows)
             with self._faults.within(node):
                 found = window(node) if is_window(node) else calendar(self._named(node), self._zone)
+            self._conditions = [self._condition(one, self._scope, "GROUP BY") for one in conditions(node)]
             if not is_window(node):
                 self._key_nodes.append((self._named(node), "window_start", TIME))
         return found, [node for node in nodes if node not in windows]
@@ -255,14 +261,14 @@ class SelectReader:
 
     def _where(self) -> Expression | None:
         where = self._select.args.get("where")
-        return None if where is None else self._condition(where, self._scope, "WHERE")
+        return None if where is None else self._condition(where.this, self._scope, "WHERE")
 
     def _having(self) -> Expression | None:
         having = self._select.args.get("having")
-        return None if having is None else self._condition(having, self._over_results("HAVING", aliases=True), "HAVING")
+        return None if having is None else self._condition(having.this, self._over_results("HAVING", aliases=True), "HAVING")
 
     def _condition(self, clause: exp.Expr, scope: Scope, name: str) -> Expression:
-        expression, kind = translate(clause.this, scope, name)
+        expression, kind = translate(clause, scope, name)
         with self._faults.within(clause):
             if kind not in (None, BOOLEAN):
                 raise QueryError(f"{name}: expected a condition, found a {kind}")

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from sqlglot import exp
 
 from edgewake.cloud.analysis.expressions import TIMES, sql_of, trunc_unit
+from edgewake.cloud.analysis.query_patterns import PATTERNS, pattern
 from edgewake.cloud.analysis.windows import CALENDAR_UNITS, Window
 from edgewake.protocol.errors import QueryError
 
@@ -60,7 +61,7 @@ def zone_of(text: str) -> str:
 
 def is_window(node: exp.Expr) -> bool:
     """Is it a function that makes windows?"""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("window", "tumble", "hop", *_SEQUENCES, *_OTHERS)
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("window", "tumble", "hop", *_SEQUENCES, *PATTERNS, *_OTHERS)
 
 
 def is_calendar(node: exp.Expr | None) -> bool:
@@ -85,6 +86,8 @@ def window(node: exp.Expr) -> Window:
     name, arguments = str(node.this).lower(), node.expressions
     if name in _OTHERS:
         raise QueryError(f"GROUP BY {name}: {_OTHERS[name]}")
+    if name in PATTERNS:
+        return pattern(node, _length)
     if name == "count_window":
         return _by_count(node, arguments)
     if name == "session_window":

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, finish, late, sequences
+from edgewake.cloud.analysis import emit, finish, late, patterns, sequences
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.decode import decode, readings
@@ -26,6 +26,7 @@ from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
 from edgewake.cloud.analysis.tags import key_json, variants, where_of
+from edgewake.cloud.analysis.windows import Rule
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import result, topics
@@ -74,6 +75,16 @@ def kept_rows(config: KafkaConfig, place: str) -> dict[str, bytes]:
     return rows
 
 
+def has_absences(states: States, queries: Sequence[Registered], top: int | None) -> bool:
+    """Would any be told with event time at `top`? Looks at every key of queries with absences."""
+    for registered in queries:
+        query = registered.query
+        passed = None if top is None else top - query.lateness_ms
+        if any(patterns.is_absent(state, query.window, passed) for state in states.of[registered.label].values()):
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceJob:
     """All queries of one stream with sessions or windows by count (see pipeline.Job)."""
@@ -102,6 +113,13 @@ class SequenceJob:
         yield from without_foreign(batch.states)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
+    def in_silence(self, batch: emit.Batch) -> Iterator[emit.Output]:
+        """Absences to be told though no reading came. `batch.states` changes with it, so the outputs must be written."""
+        assert isinstance(batch.states, States)
+        for registered in self.queries:
+            if registered.query.window.rule is Rule.ABSENCE:
+                yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), {})
+
     def committed(self, rows: pa.Table, revision: int) -> None:
         """See Job: results are nowhere but in Kafka."""
 
@@ -127,6 +145,7 @@ class Fold:
         self._place, self._registered, self._states, self._batch = place, registered, states, batch
         self._window = registered.query.window
         self._changed: dict[str, Changed] = {}
+        self._new: set[str] = set()
         self._forgotten: set[str] = set()
 
     def outputs(self, values: Iterable[tuple[int, str, sequences.Numbers]], broken: emit.Broken) -> Iterator[emit.Output]:
@@ -136,20 +155,34 @@ class Fold:
         for t, key, x in values:
             if before is None or t > before or not self._window.is_sequence:
                 self._add(t, key, x)
+        passed = None if self._batch.top is None else self._batch.top - query.lateness_ms
+        for key, state in self._states.items() if self._window.rule is Rule.ABSENCE else ():
+            if patterns.is_absent(state, self._window, passed):
+                patterns.raise_absence(state, self._changed.setdefault(key, Changed()))
         yield from self._withdrawn()
         yield from self._results(broken)
         gone = [key for key, state in self._states.items() if not sequences.close(state, self._window, after)]
         for key in gone:
             del self._states[key]
-        for key in (*self._changed, *gone, *self._forgotten):
-            state = self._states.get(key)
-            value = None if state is None else orjson.dumps(sequences.dump(state))
+        for key in dict.fromkeys((*self._changed, *gone, *self._forgotten)):
+            kept = self._states.get(key)
+            if kept is None and key in self._new:  # it came and went within the batch: nothing is written of it
+                continue
+            value = None if kept is None else orjson.dumps(sequences.dump(kept))
             yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
 
     def _add(self, t: int, key: str, x: Sequence[float | None]) -> None:
+        if key not in self._states:
+            self._new.add(key)
         state = self._states.pop(key, None) or KeyState()
         self._states[key] = state
-        sequences.add(state, self._window, t, x, self._changed.setdefault(key, Changed()))
+        changed = self._changed.setdefault(key, Changed())
+        if self._window.rule is None:
+            sequences.add(state, self._window, t, x, changed)
+        else:
+            conditions = len(self._registered.query.conditions)
+            met = [None if value is None else value > 0 for value in x[:conditions]]
+            patterns.add(state, self._window, t, met, x[conditions:], changed)
         if len(self._states) > sequences.KEYS_MAX:
             oldest = next(iter(self._states))
             del self._states[oldest]
@@ -163,7 +196,11 @@ class Fold:
 
     def _results(self, broken: emit.Broken) -> Iterator[emit.Output]:
         windows = [(self._group(key, one), one) for key, changed in self._changed.items() for one in changed.windows.values()]
-        full = {(one.start, group) for group, one in windows if self._window.count and one.readings >= self._window.count}
+        over = {
+            (changed.windows[place].start, self._group(key, changed.windows[place]))
+            for key, changed in self._changed.items()
+            for place in changed.over
+        }
         table = _table(self._registered, windows)
         for output in finish.results(table, [self._registered], (), self._batch, broken):
             if not self._window.is_sequence:
@@ -171,7 +208,7 @@ class Fold:
                 continue
             start, group = _place(output.key)
             value = output.value
-            if (start, group) in full and value is not None:
+            if (start, group) in over and value is not None:
                 head, _, tail = value.rpartition(b'"final":false')
                 value = head + b'"final":true' + tail
             yield output._replace(key=result.result_key(start, 0, group), value=value)
@@ -220,7 +257,7 @@ def _rows(registered: Registered) -> Iterator[Column]:
     query = registered.query
     for values in variants(query):
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
-        numbers = [column(substitute(number, values), F.col).cast("double") for number in query.numbers]
+        numbers = [column(substitute(number, values), F.col).cast("double") for number in (*query.conditions, *query.numbers)]
         row = F.struct(
             F.lit(registered.id).cast("bigint").alias("query"),
             *PLACE,

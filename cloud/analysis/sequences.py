@@ -75,6 +75,8 @@ class KeyState:
     """Sessions by time, windows by count by number."""
     count: int = 0
     """Readings of the key so far; of windows by count."""
+    rule: Any = None
+    """What a pattern knows of the key beside its windows (patterns.py), as JSON; None: nothing."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,8 @@ class Changed:
     """Start, or number → the window as it stands."""
     withdrawn: set[int] = field(default_factory=set)
     """Starts of sessions that are none any more."""
+    over: set[int] = field(default_factory=set)
+    """Those of `windows` that take nothing any more, whatever event time does."""
 
 
 def add(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
@@ -114,6 +118,8 @@ def _count(state: KeyState, window: Window, t: int, numbers: Numbers, changed: C
     for one in state.windows:
         one.add(t, numbers)
         changed.windows[one.number] = one
+        if one.readings == window.count:
+            changed.over.add(one.number)
     state.windows = [one for one in state.windows if one.readings < window.count]
 
 
@@ -149,11 +155,11 @@ def dump(state: KeyState) -> list[Any]:
         [one.start, one.last, one.readings, one.number, [[slot.count, slot.sum, slot.min, slot.max] for slot in one.slots]]
         for one in state.windows
     ]
-    return [state.count, windows]
+    return [state.count, windows, state.rule]
 
 
 def load(value: Iterable[Any]) -> KeyState:
     """The reverse of `dump`; ValueError or TypeError where it is none."""
-    count, windows = value
+    count, windows, *rule = value
     made = [Open(start, last, [Slot(*slot) for slot in slots], readings, number) for start, last, readings, number, slots in windows]
-    return KeyState(made, count)
+    return KeyState(made, count, *rule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from edgewake.cloud.analysis.evaluate import begin_of, local, ms_of
@@ -13,6 +14,14 @@ CALENDAR_UNITS: Final = ("day", "week", "month", "quarter", "year")
 ALL_TIME_MS: Final = 253_402_300_800_000
 """Where the window ends that never does: the beginning of the year 10000. Milliseconds up to it are exact in a double."""
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+
+
+class Rule(StrEnum):
+    """What begins and ends a window that conditions decide (patterns.py)."""
+
+    THRESHOLD = "threshold"
+    SUCCESSION = "succession"
+    ABSENCE = "absence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +49,27 @@ class Window:
     """Readings of a window by count. 0 of other windows."""
     step: int = 0
     """With every so many readings a window by count begins."""
+    rule: Rule | None = None
+    """Of a window that conditions decide."""
+    for_ms: float = 0
+    """How long a threshold's condition must hold."""
+    within_ms: int = 0
+    """How long a succession may take, and after how long of nothing an absence is one."""
 
     @property
     def is_sequence(self) -> bool:
-        """Do the readings of a key decide where it begins and ends: a session, or a window by count?"""
-        return self.gap_ms > 0 or self.count > 0
+        """Do the readings of a key decide where it begins and ends: a session, a window by count, or a pattern?"""
+        return self.gap_ms > 0 or self.count > 0 or self.rule is not None
 
     @property
     def ends(self) -> bool:
         """Does event time end it?"""
-        return not self.is_all and self.count == 0
+        return not self.is_all and self.count == 0 and self.rule is None
+
+    @property
+    def waits(self) -> bool:
+        """Does something become of it when event time goes on without a reading?"""
+        return self.ends or self.rule is Rule.ABSENCE
 
     @property
     def is_all(self) -> bool:
@@ -70,7 +90,7 @@ class Window:
         """Start and end of the window that began last at this time."""
         if self.unit is None:
             if self.is_sequence:
-                return time_ms, time_ms + self.gap_ms
+                return time_ms, time_ms + (self.gap_ms or self.within_ms)
             start = time_ms - (time_ms - self.offset_ms) % self.slide_ms
             return start, start + self.size_ms
         if self.is_all:

@@ -10,10 +10,13 @@ waiting begins anew.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import RuleConfig
 from edgewake.edge.processors.expression import compiled
 from edgewake.edge.processors.processor import Remark, State, Stepped
+from edgewake.protocol.threshold import IDLE, Held, step
 
 
 class Rule:
@@ -25,29 +28,22 @@ class Rule:
         self._clear = None if config.clear is None else compiled(config.clear)
         self._for_ms = config.for_s * 1000
         self._for_count = config.for_count
-        self.initial: State = {"active": False, "since": None, "count": 0}
+        self.initial: State = asdict(IDLE)
 
     def step(self, state: State, reading: Reading) -> Stepped:
         is_decided = self._clear if state["active"] and self._clear is not None else self._when
         found = is_decided(reading)
         if not isinstance(found, bool):
             return Stepped(state, (), (Remark.UNKNOWN,))
-        if state["active"]:
-            is_over = found if self._clear is not None else not found
-            return Stepped(self.initial, (self._alert(reading, active=False, since=state["since"]),)) if is_over else Stepped(state)
-        return self._held(state, reading) if found else Stepped(self.initial)
+        before = Held(**state)
+        held, is_backwards = step(
+            before, reading[0], is_met=found is not (before.active and self._clear is None), for_ms=self._for_ms, for_count=self._for_count
+        )
+        alerts: tuple[Reading, ...] = ()
+        if held.active != before.active:
+            alerts = (self._alert(reading, active=held.active, since=held.since if held.active else before.since),)
+        return Stepped(asdict(held), alerts, (Remark.BACKWARDS,) if is_backwards else ())
 
-    def _held(self, state: State, reading: Reading) -> Stepped:
-        t, _ = reading
-        since, count = state["since"], state["count"] + 1
-        remarks: tuple[str, ...] = ()
-        if since is None or t < since:
-            remarks = () if since is None else (Remark.BACKWARDS,)
-            since, count = t, 1
-        if t - since < self._for_ms or count < self._for_count:
-            return Stepped({"active": False, "since": since, "count": count}, (), remarks)
-        return Stepped({"active": True, "since": since, "count": count}, (self._alert(reading, active=True, since=since),), remarks)
-
-    def _alert(self, reading: Reading, *, active: bool, since: int) -> Reading:
+    def _alert(self, reading: Reading, *, active: bool, since: int | None) -> Reading:
         t, fields = reading
         return t, {**fields, "rule": self._name, "active": active, "since_ms": since}

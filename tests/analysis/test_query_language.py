@@ -109,7 +109,7 @@ REFUSED = {
     ),
     "MATCH_RECOGNIZE": (
         f"SELECT * {V} MATCH_RECOGNIZE (PARTITION BY device ORDER BY event_time MEASURES A.event_time AS t PATTERN (A) DEFINE A AS 1)",
-        "count_if in a short window",
+        "GROUP BY pattern_window(",
     ),
     "window_time with a reserved name": (f"SELECT window_time(window) AS t, count(*) AS n {V} {W}", "give it another with AS"),
     "collect_set": (f"SELECT collect_set(street) AS streets {V} {W}", "use approx_top_k(x, k)"),
