@@ -23,6 +23,7 @@ from edgewake.edge.actions.runner import Actions
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
+from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.downlink.requests import CONSUMER as REQUESTS_CONSUMER
 from edgewake.edge.downlink.requests import BookKeeper
@@ -85,7 +86,10 @@ class Agent:
         self._answers = self._events.stream(ANSWERS)
         self._trial = None if settings is None else self._new_trial(settings)
         self._downlink = Downlink(config.downlink, Inbox(self._events, clock, boot=boot_id()), self._trial)
-        self._uplink = Uplink(config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox)
+        self._feeds = Feeds()
+        self._uplink = Uplink(
+            config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox, feeds=self._feeds
+        )
         self._requests = BookKeeper(self._events) if config.downlink.requests else None
         self._sources: dict[str, Supervisor] = {}
         self._processing = Processing(config.chain, self._events)
@@ -172,7 +176,7 @@ class Agent:
         sink = LogSink(stream) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
         intake = Intake(name, sink, Policy.BLOCK, self._clock)
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
-        context = SourceContext(self._config.device, self._clock, self._events.position)
+        context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
         source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")

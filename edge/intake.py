@@ -58,7 +58,7 @@ class Sink(Protocol):
     async def durable(self) -> None:
         """Wait until all that was put so far survives a crash, as far as the mode of the stream and of the log promises it."""
 
-    def lose(self, count: int, reason: LossReason) -> None:
+    def lose(self, count: int, reason: str) -> None:
         """Say that readings were lost."""
 
 
@@ -80,7 +80,7 @@ class LogSink:
     async def durable(self) -> None:
         await self._stream.durable()
 
-    def lose(self, count: int, reason: LossReason) -> None:
+    def lose(self, count: int, reason: str) -> None:
         self._stream.lose(count, reason)
 
 
@@ -102,7 +102,7 @@ class OneWaySink:
     async def durable(self) -> None:
         pass
 
-    def lose(self, count: int, reason: LossReason) -> None:
+    def lose(self, count: int, reason: str) -> None:
         """The stream may lose readings; the status counts them."""
 
 
@@ -188,6 +188,10 @@ class Intake:
                 "%s: refused (%s): %s", self.name, reason.value, detail,
                 extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
             )  # fmt: skip
+
+    def lost(self, count: int, reason: str) -> None:
+        """Say that readings which this source was to bring are lost for good."""
+        self._sink.lose(count, reason)
 
     async def put(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
         """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound."""

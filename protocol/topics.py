@@ -6,6 +6,7 @@ MQTT (`<device>` is the client id):
     ew/v1/<device>/ack           end-to-end acknowledgements, cloud to device, one in a message
     ew/v1/<device>/acks          the same, several in a message: what agents ask for
     ew/v1/<device>/down/<kind>   commands, settings and replies, cloud to device (`edgewake.protocol.downlink`)
+    ew/v1/<device>/req/feed      questions for what others sent; the answer is down/feed (`edgewake.protocol.feed`)
     ew/v1/<device>/status        birth, periodic status and last will of an agent (JSON, DeviceStatus)
     ew/bridges/<installation>/<bridge>   beats and last will of a bridge, for its like; no device may read or write here
 
@@ -44,6 +45,7 @@ from edgewake.protocol.names import is_device, is_stream
 
 ROOT: Final = "ew/v1"
 UP_FILTER: Final = f"{ROOT}/+/up/+"
+FEED_FILTER: Final = f"{ROOT}/+/req/feed"
 STATUS_FILTER: Final = f"{ROOT}/+/status"
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
@@ -137,6 +139,17 @@ def status(device: str) -> str:
 def bridge(installation: str, name: str) -> str:
     """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the installation."""
     return f"{BRIDGE_PREFIX}{installation}/{name}"
+
+
+def feed(device: str) -> str:
+    """MQTT topic of a device's questions for feeds."""
+    return f"{ROOT}/{device}/req/feed"
+
+
+def parse_feed(topic: str) -> str | None:
+    """The device that asks; None where it is another topic."""
+    parts = topic.split("/")
+    return parts[2] if len(parts) == 5 and parts[3:] == ["req", "feed"] and is_device(parts[2]) else None
 
 
 def belongs_to(topic: str, device: str) -> bool:

@@ -29,6 +29,7 @@ from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.bridge.feeds import Feeds
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
@@ -43,6 +44,8 @@ from edgewake.protocol import topics
 from edgewake.protocol.ack import Later
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.feed import KIND as FEED
+from edgewake.protocol.feed import FeedChunk
 from edgewake.protocol.mqtt import Unreadable
 
 log = logging.getLogger("edgewake.bridge")
@@ -51,6 +54,8 @@ PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a latency."""
 IDLE_S: Final = 0.1
 """The same while nothing is in flight."""
+CHUNK_LIFE_S: Final = 60
+"""Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
 
@@ -102,6 +107,7 @@ class Bridge:
             backoff=Backoff(rng),
             clock=clock,
         )
+        self.feeds = Feeds(config.feed, self._send_chunk, rng)
         self.watch = Watch(
             config.name,
             installation=config.kafka.installation,
@@ -138,6 +144,9 @@ class Bridge:
         if packet.topic.startswith(topics.BRIDGE_PREFIX):
             self.watch.on_beat(packet.head if isinstance(packet, Unreadable) else packet.payload)
             return
+        if (device := topics.parse_feed(packet.topic)) is not None:
+            self._on_feed(ledger, packet, device)
+            return
         fingerprint = hash(packet.head if isinstance(packet, Unreadable) else packet.payload)
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
@@ -145,6 +154,21 @@ class Bridge:
         else:
             self._accept(ledger, packet, fingerprint)
         self._work.set()
+
+    def _on_feed(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str) -> None:
+        """A device asks for what others sent. Nothing of it is kept here; who asks with QoS 1 gets its PUBACK all the same."""
+        if packet.packet_id is not None:
+            delivery = Delivery(packet.packet_id, None, None, 0, self._clock.monotonic_s(), hash(packet.topic))
+            ledger.add(delivery)
+            delivery.is_left_out = True
+        if isinstance(packet, mqtt5.PublishPacket):
+            self.feeds.on_ask(device, packet.payload)
+        self._work.set()
+
+    def _send_chunk(self, device: str, chunk: FeedChunk) -> None:
+        """What the broker does not take now is lost, and asked for again."""
+        payload = chunk.model_dump_json(exclude_defaults=True).encode()
+        self.source.publish(topics.down(device, FEED), payload, expires_s=CHUNK_LIFE_S)
 
     def _accept(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
         received_at = self._clock.now_ms()
@@ -328,6 +352,7 @@ class Bridge:
             self.step()
             await asyncio.sleep(PUMP_S)
         self.step()
+        await self.feeds.close()
         self.watch.farewell()
         self.source.disconnect()
 
@@ -340,7 +365,7 @@ def client_id(installation: str, bridge: str) -> str:
 def filters(installation: str) -> Sequence[str]:
     """What a bridge subscribes to. The bridges of an installation share the messages among them; those of another one get them, too."""
     shared = f"$share/bridge-{installation}/"
-    return shared + topics.UP_FILTER, shared + topics.STATUS_FILTER, topics.bridge(installation, "+")
+    return shared + topics.UP_FILTER, shared + topics.STATUS_FILTER, shared + topics.FEED_FILTER, topics.bridge(installation, "+")
 
 
 def _pubacks(ledger: AckLedger) -> list[bytes]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
@@ -39,6 +40,8 @@ class BridgeConfig(Config):
     """[mqtt]"""
     kafka: KafkaConfig = KafkaConfig()
     """[kafka]"""
+    feed: FeedConfig = FeedConfig()
+    """[feed]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"

@@ -24,6 +24,7 @@ from edgewake.protocol.config import Config
 from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
+    from edgewake.edge.downlink.feeds import Feeds
     from edgewake.edge.sources.source import Source
 
 GROUP: Final = "edgewake.sources"
@@ -39,6 +40,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "serial_lines": "edgewake.edge.sources.serial_lines:SerialLinesConfig",
     "mqtt_subscribe": "edgewake.edge.sources.mqtt_subscribe:MqttSubscribeConfig",
     "modbus_tcp": "edgewake.edge.sources.modbus_tcp:ModbusTcpConfig",
+    "subscription": "edgewake.edge.sources.subscription:SubscriptionConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these names."""
 
@@ -58,6 +60,8 @@ class SourceContext:
     clock: Clock
     position: Callable[[str], str | None]
     """How far the source of this name had read when its last readings were accepted; None: never read. Does not block."""
+    feeds: Feeds | None = None
+    """The way to streams of others; None: there is none."""
 
 
 class SourceConfig(Config):

@@ -15,6 +15,7 @@ from typing import Final
 import mqtt5
 
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log.codec import Reading
@@ -38,6 +39,7 @@ from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
+from edgewake.protocol.feed import KIND as FEED
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
 log = logging.getLogger("edgewake.uplink")
@@ -63,12 +65,16 @@ class Uplink:
         rng: random.Random,
         status: Callable[[], DeviceStatus],
         inbox: Inbox | None = None,
+        feeds: Feeds | None = None,
     ) -> None:
-        """`inbox` gets what the cloud sends beside its answers."""
+        """`inbox` gets what the cloud sends beside its answers, `feeds` what others sent to the cloud."""
         self._config = config
         self._events = events
         self._clock = clock
         self._inbox = inbox
+        self._feeds = feeds
+        if feeds is not None:
+            feeds.send = self._ask_feed
         self._down_topic = topics.down(config.device, "")
         addresses = (config.mqtt, *config.fallback)
         for address in addresses:
@@ -162,6 +168,8 @@ class Uplink:
         self._link = link
         link.on_writable = self._pump
         self._events.start_sending(self._frame_bytes(link))
+        if self._feeds is not None:
+            self._feeds.connected()
         try:
             await self._stream(link)
         finally:
@@ -350,11 +358,26 @@ class Uplink:
         if self.refused.add(frame, reason, why):
             self._wake.set()
 
+    def _ask_feed(self, payload: bytes) -> bool:
+        """A question that may be lost; False where there is no connection for it now."""
+        link = self._link
+        if link is None or not link.is_writable:
+            return False
+        try:
+            link.publish(topics.feed(self._config.device), payload, confirmed=False)
+        except TooLarge as error:
+            log.error("a question for a feed: %s", error, extra={"event": "feed.too_large"})
+            return False
+        return True
+
     def _on_message(self, link: MqttLink, packet: mqtt5.PublishPacket) -> bool:
         if packet.topic == self._ack_topic:
             self._on_answers(packet)
         elif self._inbox is not None and packet.topic.startswith(self._down_topic):
             kind = packet.topic.removeprefix(self._down_topic)
+            if kind == FEED and self._feeds is not None:
+                self._feeds.take(packet.payload, lambda reason: link.acknowledge(packet, reason))
+                return True
             self._inbox.take(kind, packet.payload, packet.message_expiry_interval, lambda reason: link.acknowledge(packet, reason))
             return True
         return False

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from edgewake.cloud.ops.down_cli import command, config
 from edgewake.cloud.ops.request_cli import reply, requests
 from edgewake.edge.cli import agent as device_agent
-from edgewake.protocol import topics
+from edgewake.protocol import record, topics
+from tests.access.world import key_file, server
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start
 from tests.house.source import ROOT
@@ -231,3 +232,39 @@ async def test_a_device_asks_and_hears_once_although_everything_in_between_was_k
             }
             found = CliRunner().invoke(device_agent, ["requests", "--config", str(file), "r1", "--wait", str(PATIENCE_S)])
             assert (found.exit_code, json.loads(found.stdout)["body"]) == (0, "12.4 km to the depot"), found.output
+
+
+async def test_a_device_follows_another_one_and_goes_on_where_it_was_killed(here: World, tmp_path: Path) -> None:
+    """On the real parts; what the follower keeps it sends on, so the cloud shows what it has: each reading once, in order."""
+    with server(tmp_path, here.config, key_file(tmp_path)) as access:
+        bridge = here.bridge("b-feed-1", feed=f'{{ access_urls = ["{access.url}"], streams = ["lead"] }}')
+        here.sequencer()
+        file = tmp_path / "agent.toml"
+        follow = '[[source]]\ntype = "subscription"\nbegin = "earliest"\n'
+        file.write_text(
+            f'device = "follower"\ndata_dir = "{tmp_path}/agent"\n[mqtt]\nport = {here.broker.port}\n'
+            f'{follow}stream = "echo"\nfollow = ["lead"]\nwhere = "speed > 100"\n{follow}stream = "forbidden"\nfollow = ["down_answers"]\n'
+        )
+        leader = Device(here, "leader", "lead")
+        await leader.send(100)
+        for last in (400, 700):
+            agent = part("agent", file, tmp_path / "agent.log")
+            with agent:
+                await until(lambda: shown_by(here), "something came")
+                await leader.send(last)
+                agent.kill()
+            bridge.kill()
+            start(bridge)
+        with part("agent", file, tmp_path / "agent.log") as agent:
+            wanted = [float(n) for n in range(101, 1401)]
+            await until(lambda: len(shown_by(here)) >= len(wanted), "all came")
+            assert shown_by(here) == wanted
+            assert "not for devices: down_answers" in agent.output()
+
+
+def shown_by(world: World) -> list[float]:
+    """What the follower sent of the leader's readings, as the cloud has it."""
+    messages = read(world.config, topics.stream_topic("echo"), device="follower")
+    readings = [one for message in messages for one in record.readings(record.decode(message.value()))]
+    assert {one["of_device"] for one in readings} <= {"leader"}
+    return [one["speed"] for one in readings]

@@ -38,6 +38,7 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
     with Client(site, "dev-a") as device:
         assert device.publish("ew/v1/dev-a/up/weather") in TAKEN
         assert device.publish("ew/v1/dev-a/status") in TAKEN
+        assert device.publish("ew/v1/dev-a/req/feed") in TAKEN
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,9 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
     [
         "ew/v1/dev-b/up/weather",
         "ew/v1/dev-b/status",
+        "ew/v1/dev-b/req/feed",
+        "ew/v1/dev-a/req/other",
+        "ew/v1/dev-a/down/feed",
         "ew/v1/dev-a/ack",
         "ew/v1/dev-b/ack",
         "ew/v1/dev-a/down/command",
@@ -62,7 +66,7 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
 
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
     with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "$share/x/ew/v1/+/up/+", "ew/bridges/+/+"):
+        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "ew/v1/+/req/feed", "$share/x/ew/v1/+/up/+", "ew/bridges/+/+"):
             device.subscribe(topic)
         bridge.publish("ew/bridges/edgewake/bridge-1")
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
@@ -107,9 +111,11 @@ def test_a_bridge_cannot_pretend_to_be_a_device(site: Site) -> None:
 def test_a_new_bridge_needs_no_change_of_the_rules(site: Site) -> None:
     with Client(site, "bridge-17", "bridges") as bridge, Client(site, "dev-a") as device:
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
+        bridge.subscribe("$share/bridges/ew/v1/+/req/feed")
         assert device.publish("ew/v1/dev-a/up/weather") == SUCCESS
+        assert device.publish("ew/v1/dev-a/req/feed") == SUCCESS
         assert bridge.publish("ew/v1/dev-a/ack") in TAKEN
-        wait_until(lambda: bridge.topics, "it hears the device")
+        wait_until(lambda: set(bridge.topics) == {"ew/v1/dev-a/up/weather", "ew/v1/dev-a/req/feed"}, "it hears the device")
 
 
 def test_a_bridge_takes_over_the_session_of_another_and_hears_what_the_broker_confirmed_to_devices(site: Site) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import no_failpoint
@@ -57,7 +58,13 @@ class Caged:
 
 @asynccontextmanager
 async def caged(
-    directory: Path, config: SourceConfig, *, failpoint: Callable[[str], None] = no_failpoint, device: str = "d1", answering: bool = True
+    directory: Path,
+    config: SourceConfig,
+    *,
+    failpoint: Callable[[str], None] = no_failpoint,
+    device: str = "d1",
+    answering: bool = True,
+    feeds: Feeds | None = None,
 ) -> AsyncIterator[Caged]:
     """Run a source; at the end it is cancelled and the log closed. Not `answering`: the log keeps everything."""
     sent = Sent()
@@ -68,7 +75,7 @@ async def caged(
     events.start_sending()
     clock = SystemClock()
     intake = Intake("caged", LogSink(events.stream(config.stream, bytes_max=config.queue_bytes_max)), Policy.BLOCK, clock)
-    context = SourceContext(device, clock, events.position)
+    context = SourceContext(device, clock, events.position, feeds)
     supervisor = Supervisor(
         "caged", lambda: config.source(context), intake, clock, Backoff(0.01, 0.05, random.Random(1)), policy=config.policy
     )

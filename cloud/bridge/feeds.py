@@ -1,0 +1,159 @@
+"""Feeds of devices: a question comes by MQTT, an access server is asked, and a chunk goes down. Keeps nothing but who is waiting.
+
+The access servers do what is hard: cursors that last, filters, gaps, many readers at one place. A question that is lost with a bridge is
+asked again by the device. Which streams devices may follow is configured; none, where nothing is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pydantic import Field
+
+from edgewake.cloud.bridge.sse_chunk import RETRY_S, Gathering
+from edgewake.protocol.config import Config
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.feed import FEEDS_MAX, WAIT_S, FeedAsk, FeedChunk, decode
+
+if TYPE_CHECKING:
+    import httpx
+
+log = logging.getLogger("edgewake.bridge")
+
+LINGER_S: Final = 0.02
+"""Seconds that a chunk with something in it waits for more: what comes together goes together."""
+CONNECT_S: Final = 5.0
+REFUSED_RETRY_S: Final = 300.0
+"""A question that is wrong, or not allowed, is wrong for a while."""
+ALL: Final = "*"
+
+
+class FeedConfig(Config):
+    """What devices may follow through this bridge."""
+
+    access_urls: tuple[str, ...] = ()
+    """Addresses of access servers, e.g. ["http://127.0.0.1:8700"]; one of them is asked for each chunk."""
+    streams: tuple[str, ...] = ()
+    """Streams and queries that every device may follow; "*" for all. None by default: what a device sends is nobody else's affair."""
+    waiting_max: int = Field(default=1000, ge=1)
+    """Questions that wait for their chunk, some 100 KB each. One more is not answered, and asked again by its device."""
+
+
+Send: TypeAlias = Callable[[str, FeedChunk], object]
+"""To a device; may be lost."""
+
+
+class Feeds:
+    """All that is asked through one bridge."""
+
+    def __init__(self, config: FeedConfig, send: Send, rng: random.Random) -> None:
+        self._config = config
+        self._send = send
+        self._rng = rng
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """By device and feed: at most `waiting_max`, and FEEDS_MAX of each device."""
+        self._client: httpx.AsyncClient | None = None
+        self.left_out = 0
+
+    def on_ask(self, device: str, payload: bytes) -> None:
+        """A question. The newer one of the same feed counts."""
+        try:
+            ask = decode(FeedAsk, payload)
+        except Rejected as error:
+            self.left_out += 1
+            log.debug("a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device})
+            return
+        key = device, ask.feed
+        older = self._tasks.pop(key, None)
+        if older is not None:
+            older.cancel()
+        elif len(self._tasks) >= self._config.waiting_max or sum(of == device for of, _ in self._tasks) >= FEEDS_MAX:
+            self.left_out += 1
+            return
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(self._answer(device, ask))
+        task.add_done_callback(lambda done: self._ended(key, done))
+
+    def _ended(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a feed failed", exc_info=error, extra={"event": "feed.failed"})
+
+    async def close(self) -> None:
+        """Answer nobody any more."""
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _answer(self, device: str, ask: FeedAsk) -> None:
+        refused = self._refusal(ask)
+        chunk = await self._gathered(ask) if refused is None else _error(ask, refused, REFUSED_RETRY_S)
+        self._send(device, chunk)
+
+    def _refusal(self, ask: FeedAsk) -> str | None:
+        if not self._config.access_urls:
+            return "this installation feeds no devices"
+        allowed = self._config.streams
+        denied = [] if ALL in allowed else sorted(set(ask.streams) - set(allowed))
+        return f"not for devices: {', '.join(denied)}"[:1000] if denied else None
+
+    async def _gathered(self, ask: FeedAsk) -> FeedChunk:
+        import httpx
+
+        self._client = self._client or httpx.AsyncClient(
+            timeout=httpx.Timeout(CONNECT_S, read=WAIT_S + CONNECT_S, pool=None), limits=httpx.Limits()
+        )
+        url = self._rng.choice(self._config.access_urls).rstrip("/") + "/v1/events"
+        words = {"stream": list(ask.streams), "where": ask.where, "select": ask.select, "from": ask.begin}
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": ask.after} if ask.after else {})
+        try:
+            request = self._client.build_request(
+                "GET", url, params={name: word for name, word in words.items() if word is not None}, headers=headers
+            )
+            answer = await self._client.send(request, stream=True)
+            try:
+                return await self._read(ask, answer)
+            finally:
+                await answer.aclose()
+        except httpx.HTTPError as error:
+            return _error(ask, f"no access server: {error or type(error).__name__}", RETRY_S)
+
+    async def _read(self, ask: FeedAsk, answer: httpx.Response) -> FeedChunk:
+        if answer.status_code != 200:
+            detail = _detail(await answer.aread())
+            is_wrong = 400 <= answer.status_code < 500 and answer.status_code != 429
+            return _error(ask, f"HTTP {answer.status_code}: {detail}", REFUSED_RETRY_S if is_wrong else RETRY_S)
+        gathering = Gathering(ask)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(WAIT_S) as patience:
+                async for line in answer.aiter_lines():
+                    before = gathering.has_something
+                    gathering.line(line)
+                    if gathering.is_full:
+                        break
+                    if gathering.has_something and not before:
+                        patience.reschedule(loop.time() + LINGER_S)
+        except TimeoutError:
+            pass
+        return gathering.chunk()
+
+
+def _error(ask: FeedAsk, why: str, retry_s: float) -> FeedChunk:
+    return FeedChunk(feed=ask.feed, after=ask.after, error=why[:1000], retry_s=retry_s)
+
+
+def _detail(body: bytes) -> str:
+    import orjson
+
+    try:
+        found: dict[str, Any] = orjson.loads(body)
+        return str(found["detail"])[:500]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace")

@@ -1,0 +1,71 @@
+"""A chunk of a feed, gathered from the lines of an event stream of an access server. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from edgewake.protocol.downlink import MESSAGE_BYTES_MAX
+from edgewake.protocol.feed import CHUNK_BYTES, FeedAsk, FeedChunk
+
+ROOM_BYTES: Final = MESSAGE_BYTES_MAX - 16 * 1024
+"""Bytes of events that a chunk may have at most: the rest is for gaps, cursors and names."""
+GAPS_MAX: Final = 64
+"""Gaps in a chunk: one for each partition that was left behind. More are joined into the last one."""
+RETRY_S: Final = 5.0
+"""A stream that ends with a problem is asked for again after that."""
+
+
+class Gathering:
+    """Lines in, a chunk out. An event too large for a message is a gap."""
+
+    def __init__(self, ask: FeedAsk) -> None:
+        self._ask = ask
+        self._cursor = ask.after
+        self._events: list[dict[str, Any]] = []
+        self._gaps: list[dict[str, Any]] = []
+        self._bytes = 0
+        self._error = ""
+        self._block: dict[str, str] = {}
+
+    @property
+    def has_something(self) -> bool:
+        """Is there anything that the device should know soon? Its first cursor is: it says where the feed began."""
+        return bool(self._events or self._gaps or self._error) or (not self._ask.after and self._cursor != "")
+
+    @property
+    def is_full(self) -> bool:
+        """No more into this chunk."""
+        return self._bytes >= CHUNK_BYTES or len(self._gaps) >= GAPS_MAX or self._error != ""
+
+    def line(self, line: str) -> None:
+        """One line, without its end. What comes when it is full is left for the next chunk."""
+        if line:
+            name, _, value = line.partition(":")
+            self._block[name] = value.removeprefix(" ")
+            return
+        block, self._block = self._block, {}
+        if "data" in block and not self.is_full:
+            self._take(block.get("event", ""), block["data"], block.get("id"))
+
+    def _take(self, kind: str, data: str, cursor: str | None) -> None:
+        if kind == "":
+            if len(data) > ROOM_BYTES - CHUNK_BYTES:
+                self._gaps.append({"reason": "too_large", "lost": 1})
+            else:
+                self._events.append(orjson.loads(data))
+                self._bytes += len(data)
+        elif kind == "gap":
+            self._gaps.append({name: value for name, value in orjson.loads(data).items() if name in ("reason", "lost", "stream", "count")})
+        elif kind == "problem":
+            self._error = str(orjson.loads(data).get("detail", ""))[:1000] or "the stream ended"
+        self._cursor = cursor or self._cursor
+
+    def chunk(self) -> FeedChunk:
+        """What was gathered; an error only where there is nothing else."""
+        error = "" if self._events or self._gaps else self._error
+        return FeedChunk(
+            feed=self._ask.feed, after=self._ask.after, cursor=self._cursor, events=tuple(self._events), gaps=tuple(self._gaps),
+            error=error, retry_s=RETRY_S if error else 0.0,
+        )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Where questions for feeds leave and chunks arrive: between the sources that follow and the connection. Keeps nothing.
+
+A chunk is confirmed to the broker by the source that asked for it, when it is durable. One that nobody waits for was asked for twice, or
+before the connection was lost, and is confirmed and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from edgewake.protocol.downlink import EXPIRES_S_MAX
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.feed import WAIT_S, FeedAsk, FeedChunk, decode
+
+log = logging.getLogger("edgewake.downlink")
+
+ANSWER_S: Final = 2 * WAIT_S
+"""Seconds after which a question is asked again: it, or its answer, was lost."""
+OFFLINE_S: Final = 5.0
+"""The same where there is no connection; a new one is told at once."""
+SUCCESS, BAD_PAYLOAD = 0x00, 0x99
+"""Reason codes of a PUBACK."""
+assert EXPIRES_S_MAX > ANSWER_S
+
+Acknowledge = Callable[[int], None]
+Got = tuple[FeedChunk, Acknowledge]
+
+
+class Feeds:
+    """All of one device."""
+
+    def __init__(self) -> None:
+        self.send: Callable[[bytes], bool] = lambda _payload: False
+        """Publishes a question; False: there is no connection."""
+        self._waiting: dict[str, tuple[str, asyncio.Future[Got | None]]] = {}
+        """By feed: the cursor that was asked with, and who waits."""
+
+    async def ask(self, ask: FeedAsk) -> Got | None:
+        """The chunk and its confirmation; None: it did not come, ask again."""
+        got: asyncio.Future[Got | None] = asyncio.get_running_loop().create_future()
+        self._waiting[ask.feed] = ask.after, got
+        is_sent = self.send(ask.model_dump_json(exclude_none=True).encode())
+        try:
+            async with asyncio.timeout(ANSWER_S if is_sent else OFFLINE_S):
+                return await got
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting.pop(ask.feed, None)
+
+    def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
+        """A chunk came."""
+        try:
+            chunk = decode(FeedChunk, payload)
+        except Rejected as error:
+            log.warning("a chunk of a feed is refused: %s", error, extra={"event": "feed.refused"})
+            acknowledge(BAD_PAYLOAD)
+            return
+        after, got = self._waiting.get(chunk.feed, ("", None))
+        if got is None or got.done() or after != chunk.after:
+            acknowledge(SUCCESS)
+            return
+        got.set_result((chunk, acknowledge))
+
+    def connected(self) -> None:
+        """There is a connection now: what was asked on the one before is asked again."""
+        for _, got in self._waiting.values():
+            if not got.done():
+                got.set_result(None)

@@ -1,0 +1,113 @@
+"""Follows streams and results of others, by way of this device's own MQTT connection (`edgewake.protocol.feed`).
+
+Events and cursor are kept in one transaction, so a device that was killed, slept, or was cut off goes on where it stopped: nothing comes
+twice, and what the cloud no longer keeps is a gap of this stream. The envelope's names are not free for fields: an event's own device is
+`of_device` here, and so on (SHOWN).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from edgewake.edge.downlink.feeds import SUCCESS, Feeds
+from edgewake.edge.intake import Intake
+from edgewake.edge.processors.config import StreamName
+from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.items import checked
+from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk
+from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX
+from edgewake.protocol.names import RESERVED_FIELDS
+
+log = logging.getLogger("edgewake.source")
+
+SHOWN: Final = ("stream", "device", "query", "revision", "final", "window_start", "window_end")
+"""What of an event's envelope is kept, each as a field of_…; the rest says how it travelled."""
+LOST: Final = "not_kept"
+"""Reason of the gap that says what the cloud no longer had."""
+
+Filter = Annotated[str, Field(min_length=1, max_length=FILTER_CHARS_MAX)]
+
+
+class SubscriptionConfig(SourceConfig):
+    """Streams and results of others, from the cloud."""
+
+    type: Literal["subscription"]
+    follow: Annotated[tuple[StreamName, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)]
+    """Streams and queries, as far as the bridges let devices follow them (`feed.streams`)."""
+    where: Filter | None = None
+    """Condition, as the access servers take it; none: everything."""
+    select: Filter | None = None
+    """Fields and expressions; none: all."""
+    begin: Literal["earliest", "latest"] = "latest"
+    """At the oldest event that is kept, or at the next one to come. Only at the first time; afterwards it goes on where it was."""
+
+    def source(self, context: SourceContext) -> Subscription:
+        return Subscription(self, context)
+
+    def owns(self) -> str:
+        return f"the feed {self.stream}"
+
+
+class Subscription:
+    """The source."""
+
+    policy = Policy.BLOCK
+
+    def __init__(self, config: SubscriptionConfig, context: SourceContext) -> None:
+        """Raises ConfigError."""
+        if context.feeds is None:
+            raise ConfigError("a subscription needs the agent's connection")
+        self._feeds: Feeds = context.feeds
+        self._config = config
+        self._clock = context.clock
+        asked = "\0".join([*config.follow, config.where or "", config.select or ""])
+        self.position_name = f"subscription:{config.stream}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        """Where its cursor is kept: another condition is another feed."""
+        self._after = context.position(self.position_name) or ""
+
+    async def run(self, intake: Intake) -> None:
+        while True:
+            config = self._config
+            ask = FeedAsk(
+                feed=config.stream, streams=config.follow, where=config.where, select=config.select, begin=config.begin, after=self._after
+            )  # fmt: skip
+            got = await self._feeds.ask(ask)
+            if got is not None:
+                chunk, acknowledge = got
+                await self._take(intake, chunk)
+                acknowledge(SUCCESS)
+                await self._clock.sleep(chunk.retry_s)
+
+    async def _take(self, intake: Intake, chunk: FeedChunk) -> None:
+        if chunk.error:
+            log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
+            return
+        for gap in chunk.gaps:
+            log.error("feed %s: a gap: %s", chunk.feed, gap, extra={"event": "feed.gap", "stream": chunk.feed})
+        readings = await checked(intake, [reading_of(event) for event in chunk.events])
+        if readings or chunk.gaps or not self._after:  # a cursor alone is worth no write: without it the same is asked for again
+            await intake.put(readings, position=(self.position_name, chunk.cursor))
+            await intake.durable()
+        if chunk.gaps:
+            intake.lost(sum(lost_in(gap) for gap in chunk.gaps), LOST)
+        self._after = chunk.cursor
+
+
+def reading_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event as a reading of this device's own. Its time is the event's; of a result the end of its window; else now."""
+    fields = {name: value for name, value in event.items() if name not in RESERVED_FIELDS}
+    fields |= {f"of_{name}": event[name] for name in SHOWN if event.get(name) is not None}
+    t = event.get("t", event.get("window_end"))
+    return fields | ({"t": t} if isinstance(t, int) and not isinstance(t, bool) else {})
+
+
+def lost_in(gap: Mapping[str, Any]) -> int:
+    """Readings that a gap says are lost; one where nobody can count them."""
+    lost = gap.get("lost", gap.get("count"))
+    return lost if isinstance(lost, int) and lost > 0 else 1

@@ -1,0 +1,152 @@
+"""Following others: events and cursor are kept together, a chunk is confirmed when it is durable, and what comes twice is taken once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from edgewake.edge.downlink.feeds import BAD_PAYLOAD, SUCCESS, Feeds
+from edgewake.edge.sources.config import SourceContext
+from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig, lost_in, reading_of
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.feed import ASK_BYTES_MAX, FeedAsk, FeedChunk, decode
+from tests.edge.helpers import frame_of
+from tests.edge.sources.cage import Caged, caged
+
+
+def config(**more: object) -> SubscriptionConfig:
+    return SubscriptionConfig(type="subscription", stream="s", follow=("speed",), begin="earliest", **more)  # type: ignore[arg-type]
+
+
+class Cloud:
+    """Has events 1 to `last` and answers every question twice, with seven of them; the cursor is the number of the last one."""
+
+    def __init__(self, last: int) -> None:
+        self.feeds = Feeds()
+        self.feeds.send = self._send
+        self.last = last
+        self.asked: list[str] = []
+        self.confirmed: list[int] = []
+        self.at_confirmation: Callable[[str], None] = lambda _cursor: None
+        self.gaps: tuple[dict[str, Any], ...] = ()
+
+    def _send(self, payload: bytes) -> bool:
+        ask = decode(FeedAsk, payload)
+        self.asked.append(ask.after)
+        begin = int(ask.after or 0)
+        if begin >= self.last:
+            return True  # an answer without events would come later
+        numbers = range(begin + 1, min(begin + 7, self.last) + 1)
+        events = tuple({"n": n, "device": "other", "stream": "speed", "seq": n, "t": 1000 + n} for n in numbers)
+        chunk = FeedChunk(feed=ask.feed, after=ask.after, cursor=str(numbers[-1]), events=events, gaps=self.gaps)
+        self.gaps = ()
+        for _ in range(2):
+            self.take(chunk)
+        return True
+
+    def take(self, chunk: FeedChunk) -> None:
+        """A message comes."""
+
+        def confirm(reason: int) -> None:
+            self.at_confirmation(chunk.cursor)
+            self.confirmed.append(reason)
+
+        self.feeds.take(chunk.model_dump_json().encode(), confirm)
+
+
+async def test_it_goes_on_where_the_log_says_and_takes_nothing_twice(tmp_path: Path) -> None:
+    """Control: a feed that asks for something else has no cursor yet, and begins at the beginning."""
+    cloud = Cloud(40)
+    for last in (10, 25, 40):
+        cloud.last = last
+        async with caged(tmp_path, config(), answering=False, feeds=cloud.feeds) as one:
+            await one.until(lambda: len(one.column("n")) >= cloud.last, "all events")
+            await one.until(lambda: cloud.asked[-1] == str(cloud.last), "the question for more")
+            assert one.column("n") == list(range(1, last + 1))
+            assert set(one.column("of_device")) == {"other"}
+            assert one.times()[:2] == [1001, 1002]
+    assert cloud.asked == ["", "7", "10", "10", "17", "24", "25", "25", "32", "39", "40"]
+    assert set(cloud.confirmed) == {SUCCESS}
+    assert len(cloud.confirmed) == 2 * (len(cloud.asked) - 3)
+    async with caged(tmp_path, config(where="n > 0"), answering=False, feeds=cloud.feeds) as one:
+        await one.until(lambda: len(cloud.asked) > 11, "a question")
+    assert cloud.asked[11] == ""
+
+
+async def test_a_chunk_is_confirmed_when_it_and_its_cursor_are_durable(tmp_path: Path) -> None:
+    cloud, reached = Cloud(3), list[str]()
+    seen: list[tuple[bool, str]] = []
+    cloud.at_confirmation = lambda cursor: seen.append(("committed" in reached, cursor))
+    async with caged(tmp_path, config(), failpoint=reached.append, feeds=cloud.feeds) as one:
+        reached.clear()
+        await one.until(lambda: len(seen) == 2, "both are confirmed")
+    assert sorted(seen) == [(False, "3"), (True, "3")], "the repetition at once, the one that is waited for when it is durable"
+
+
+async def test_what_is_no_longer_kept_is_a_gap_with_its_count(tmp_path: Path) -> None:
+    cloud = Cloud(3)
+    cloud.gaps = ({"reason": "retention", "lost": 90}, {"reason": "epoch", "lost": None})
+
+    def gaps(one: Caged) -> list[tuple[str, int]]:
+        found = [frame_of(out).gap for out in one.sent]
+        return [(gap.reason, gap.count) for gap in found if gap is not None]
+
+    async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
+        await one.until(lambda: gaps(one), "the gap is said")
+        assert gaps(one) == [("not_kept", 91)]
+
+
+async def test_hostile_chunks_are_refused_and_an_error_is_waited_out(tmp_path: Path) -> None:
+    cloud = Cloud(0)
+    async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
+        await one.until(lambda: cloud.asked, "it asks")
+        for payload in (b"", b"{", b"\xff" * 70_000, b'{"feed":"s"}', b'{"feed":"../s","after":""}'):
+            cloud.feeds.take(payload, cloud.confirmed.append)
+        assert cloud.confirmed == [BAD_PAYLOAD] * 5
+        cloud.take(FeedChunk(feed="other", after=""))
+        assert cloud.confirmed[5:] == [SUCCESS], "nobody waits for it"
+        cloud.last = 3
+        cloud.take(FeedChunk(feed="s", after="", error="no access server", retry_s=0.01))
+        await one.until(lambda: len(one.column("n")) == 3, "it asked again")
+
+
+async def test_a_new_connection_makes_it_ask_again_at_once(tmp_path: Path) -> None:
+    cloud = Cloud(0)
+    async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
+        await one.until(lambda: len(cloud.asked) == 1, "it asks")
+        cloud.feeds.connected()
+        await one.until(lambda: len(cloud.asked) == 2, "it asks again")
+
+
+def test_an_event_keeps_its_fields_and_of_its_envelope_who_it_is_of() -> None:
+    event = {"stream": "a", "device": "d", "epoch": 1, "seq": 2, "t": 3, "mode": "ack", "received_at": 4, "speed": 5.5, "final": None}
+    assert reading_of(event) == {"t": 3, "speed": 5.5, "of_stream": "a", "of_device": "d"}
+    result = {"query": "q", "revision": 2, "final": True, "window_start": 0, "window_end": 60_000, "mean": 7}
+    assert reading_of(result) == {
+        "t": 60_000, "mean": 7, "of_query": "q", "of_revision": 2, "of_final": True, "of_window_start": 0, "of_window_end": 60_000,
+    }  # fmt: skip
+    assert reading_of({"t": True, "x": 1}) == {"x": 1}
+    assert [lost_in(gap) for gap in ({"lost": 5}, {"lost": None}, {"count": 3}, {"lost": -1}, {"lost": "5"})] == [5, 1, 3, 1, 1]
+
+
+def test_questions_are_bounded() -> None:
+    ask = FeedAsk(feed="s", streams=("speed",))
+    assert decode(FeedAsk, ask.model_dump_json().encode()) == ask
+    for wrong in ({"streams": []}, {"streams": ["x"] * 17}, {"where": "x" * 5000}, {"after": "a\nb"}, {"feed": "a/b"}):
+        with pytest.raises(Rejected):
+            decode(FeedAsk, orjson.dumps(ask.model_dump() | wrong))
+    with pytest.raises(Rejected, match="16384"):
+        decode(FeedAsk, b" " * (ASK_BYTES_MAX + 1))
+
+
+def test_another_condition_is_another_feed() -> None:
+    names = {
+        Subscription(config(**more), SourceContext("d", SystemClock(), lambda _name: None, Feeds())).position_name
+        for more in ({}, {"where": "n > 1"}, {"select": "n"})
+    }
+    assert len(names) == 3
