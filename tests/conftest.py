@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,9 +42,12 @@ STARTERS = (
 
 
 def _starts_services(item: pytest.Item) -> bool:
-    if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-        return True
-    used = [(getattr(value, "__module__", ""), name) for name, value in vars(item.module).items()]  # type: ignore[attr-defined]
+    return not SERVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or _uses_starters(item.module)  # type: ignore[attr-defined]
+
+
+@cache
+def _uses_starters(module: ModuleType) -> bool:
+    used = [(getattr(value, "__module__", ""), name) for name, value in vars(module).items()]
     return any(module == origin and (names is None or name in names) for module, name in used for origin, names in STARTERS)
 
 
@@ -54,6 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("services")
             with_services.add(_file(item))
     items.sort(key=lambda item: rank(_file(item), with_services))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the collector of garbage need not look through its million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _file(item: pytest.Item) -> str:
