@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs quick test-pythons test-faults lint types format bad-weather soak truth arm64 bench lock clean
+.PHONY: help demo test behaviour needs quick test-pythons test-faults test-examples lint types format bad-weather soak truth arm64 bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -37,6 +37,9 @@ test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons
 
 test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, power loss
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/log/test_damage.py tests/edge/log/test_faults.py
+
+test-examples: $(VENV)/installed-test ## test every property of hypothesis with ten times the examples of `make test`
+	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

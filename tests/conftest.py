@@ -11,22 +11,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
-from tests import class_archives
+from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
-from tests.services import QUICK, Kafka, Mosquitto, run_kafka, run_mosquitto
+from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 from tests.sharing_out import BundleScheduling, rank
 
 for _name, _value in class_archives.environment().items():
     os.environ.setdefault(_name, _value)
 
-# A busy machine makes no example slow: what must be fast is measured by the benchmarks.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("any machine"), max_examples=25)
-settings.load_profile("quick" if os.environ.get(QUICK) else "any machine")
+examples.load_profile()
 
 
 SERVICE_FIXTURES = frozenset({"kafka", "mosquitto", "own_kafka", "own_broker", "broker", "page_kafka", "spark", "browser", "spark_jars"})

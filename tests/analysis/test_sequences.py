@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, add, clos
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from tests.examples import examples
 
 SESSION = Window(size_ms=1, slide_ms=1, gap_ms=10)
 Told = dict[int, tuple[int, int, float]]
@@ -60,7 +61,7 @@ def test_sessions_are_those_of_all_readings_in_whatever_order_they_come(times: l
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 7), st.integers(1, 7))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(times: list[int], count: int, step: int) -> None:
     count = max(count, step)
     state, told = fold(Window(size_ms=1, slide_ms=1, count=count, step=step), times)

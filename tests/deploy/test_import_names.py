@@ -47,7 +47,8 @@ def _foreign_wheel(folder: Path, name: str) -> Path:
 def test_ours_works_beside_distributions_that_own_our_folders_names(wheel: Path, tmp_path: Path, ours_first: bool):
     foreign = [_foreign_wheel(tmp_path, name) for name in FOLDERS]
     site = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    uv = str(Path(sys.executable).with_name("uv"))
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-index", "--link-mode=copy", "--target", str(site)]
     for paths in [[wheel], foreign] if ours_first else [foreign, [wheel]]:
         subprocess.run([*install, *map(str, paths)], check=True, capture_output=True, text=True)
     done = subprocess.run(

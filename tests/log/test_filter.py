@@ -16,6 +16,7 @@ from edgewake.cloud.log.filter_cost import COST_MAX, TEXT_CHARS_MAX, cost
 from edgewake.cloud.log.filter_partial import rules_out
 from edgewake.cloud.log.filter_syntax import parse_where
 from edgewake.protocol.errors import FilterError
+from tests.examples import examples
 
 NUMBERS = ("a", "b")
 STRINGS = ("s", "u")
@@ -78,13 +79,13 @@ def by_sqlite(connection: sqlite3.Connection, where: str, row: dict[str, Any]) -
 
 
 @given(condition, rows)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_condition_passes_the_rows_that_sqlite_passes(reference: sqlite3.Connection, where: str, row: dict[str, Any]) -> None:
     assert compile_where(where).passes(row) is by_sqlite(reference, where, row)
 
 
 @given(st.text("()'\"`;-*/=<>!,.%_ andornotliketinbetween0123456789x\n\0é", max_size=120))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_any_text_is_compiled_or_refused_and_nothing_else(text: str) -> None:
     with contextlib.suppress(FilterError):
         compile_where(text).passes({"x": 1})
@@ -170,7 +171,7 @@ def nested(shape: str, depth: int) -> str:
 
 
 @given(condition, rows)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_cost_bounds_the_steps_that_are_executed(where: str, row: dict[str, Any]) -> None:
     tree = parse_where(where)
     steps: list[int] = []
@@ -257,7 +258,7 @@ def test_a_gap_is_hidden_only_where_what_was_lost_cannot_have_passed(where: str,
 
 
 @given(condition, rows, st.sets(st.sampled_from(NUMBERS + STRINGS)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_ruled_out_by_some_fields_never_passes_with_all(where: str, row: dict[str, Any], known: set[str]) -> None:
     complete = {name: row.get(name) for name in NUMBERS + STRINGS}
     if rules_out(parse_where(where), {name: complete[name] for name in known}):

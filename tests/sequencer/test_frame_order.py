@@ -17,6 +17,7 @@ from edgewake.cloud.sequencer.changes import REPLAY_RECORDS
 from edgewake.cloud.sequencer.frame_order import FrameOrder
 from edgewake.cloud.sequencer.holes import HOLES_MAX
 from edgewake.protocol.record import Discipline, Placement
+from tests.examples import examples
 from tests.sequencer.order import START_MS, Order
 from tests.services import QUICK
 
@@ -124,7 +125,7 @@ class AnyLife(RuleBasedStateMachine):
                 assert {number for number, late in came if late} <= stated[line]
 
 
-AnyLife.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+AnyLife.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestAnyLife = AnyLife.TestCase
 
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from edgewake.edge.sources.follower import QUIET_S, FilePositions, Follower
 from edgewake.edge.sources.rotation import Follow, Known, Seen, is_rotated_name, plan
+from tests.examples import examples
 
 CONTENT = {1: b"first file, first line\n" * 40, 2: b"second file\n" * 40, 3: b"third file\n" * 40}
 """By inode."""
@@ -189,4 +190,4 @@ class Rotations(RuleBasedStateMachine):
 
 
 TestRotations = Rotations.TestCase
-TestRotations.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestRotations.settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)

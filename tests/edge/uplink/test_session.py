@@ -18,6 +18,7 @@ from edgewake.edge.uplink.puback import Puback, meaning
 from edgewake.edge.uplink.session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
+from tests.examples import examples
 
 KEPT = Ack(AckToken(0, 1))
 LATER = Later(LaterReason.FIELD_TYPE, 5_000)
@@ -492,4 +493,4 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSessions.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
