@@ -24,6 +24,7 @@ TEXTS: Final[Mapping[int, str]] = {
     421: "The request names a host that is not this server's.",
     422: "A value is not as expected; `errors` says where.",
     429: "A limit is reached; try again after Retry-After.",
+    501: "A library that is needed is not installed.",
     503: "Something that is needed is away, or a limit is reached; try again after Retry-After.",
 }
 PROBLEM: Final[Mapping[str, Any]] = {

@@ -20,6 +20,7 @@ HELP: Final = {
     "tail": "Follow a stream or a query in the terminal.",
     "status": "Show how the whole system is.",
     "query": "Register, check, list and remove continuous queries.",
+    "sql": "Ask past and present by SQL.",
     "summary": "Show what a field of a stream held, with bounds.",
     "devices": "List devices, show and forget them.",
     "command": "Ask a device for a command.",
@@ -37,6 +38,7 @@ HELP: Final = {
     "simulate": "Run a simulated fleet.",
     "bridge": "Take frames from MQTT into Kafka.",
     "sequencer": "Put each device's frames in order, each once.",
+    "lake": "Keep readings and results as Parquet.",
     "analysis": "Run the continuous queries (Spark).",
     "access": "Serve streams and results over HTTP.",
     "push": "Hold leases of sleeping clients and wake them.",
@@ -50,6 +52,8 @@ OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
     metadata.EntryPoint("status", "edgewake.cloud.ops.status_cli:status", GROUP),
+    metadata.EntryPoint("sql", "edgewake.cloud.ops.sql_cli:sql", GROUP),
+    metadata.EntryPoint("lake", "edgewake.cloud.lake.cli:lake", GROUP),
     metadata.EntryPoint("summary", "edgewake.cloud.ops.summary_cli:summary", GROUP),
     *(
         metadata.EntryPoint(name, f"edgewake.cloud.ops.listing_cli:{name.replace('-', '_')}", GROUP)
@@ -67,6 +71,7 @@ NEEDED: Final = {
     "client": ("aiomqtt", "httpx", "rich"),
     "cloud": ("confluent_kafka", "fastapi"),
     "analysis": ("pyspark",),
+    "lake": ("duckdb", "pyarrow"),
     "simulators": ("rich",),
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
@@ -130,7 +135,7 @@ def _is_ours(error: ModuleNotFoundError) -> bool:
 
 
 def _extra_of(value: str) -> str:
-    for folder in ("client", "analysis"):
+    for folder in ("client", "analysis", "lake"):
         if value.split(".")[2:3] == [folder]:
             return folder
     package = _package_of(value)

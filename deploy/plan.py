@@ -13,7 +13,7 @@ import mqtt5
 from edgewake.deploy.part import Floor, Part
 from edgewake.protocol.errors import ConfigError
 
-SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "access", "push", "ops", "agent", "simulators")
+SERVICES: Final = ("mosquitto", "kafka", "bridge", "sequencer", "analysis", "lake", "access", "push", "ops", "agent", "simulators")
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
 VEHICLES: Final = 20
@@ -53,7 +53,7 @@ class Ports:
 
     def metrics(self, service: str) -> int:
         """Of the parts that serve nothing else."""
-        return self.base + 30 + ("bridge", "sequencer", "analysis").index(service)
+        return self.base + 30 + ("bridge", "sequencer", "analysis", "lake").index(service)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """The parts, in the order in which they are started."""
         accesses = [f"access-{i + 1}" for i in range(self.access_servers)]
-        names = ["mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", *accesses, "push-1", "ops", "agent", "simulators"]
+        names = ["mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", *accesses, "push-1", "ops", "agent", "simulators"]
         return tuple(name for name in names if self._is_wanted(name))
 
     @property
@@ -132,6 +132,7 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
         "bridge-1": [ports.metrics("bridge")],
         "sequencer-1": [ports.metrics("sequencer")],
         "analysis": [ports.metrics("analysis")],
+        "lake": [ports.metrics("lake")],
         "push-1": [ports.push],
         "ops": [ports.ops],
     } | {f"access-{i + 1}": [ports.access(i)] for i in range(plan.access_servers)}
@@ -153,6 +154,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "metrics_port": ports.metrics("analysis"),
             "kafka": kafka,
         },
+        "lake": {"data_dir": str(plan.data / "lake"), "metrics_port": ports.metrics("lake"), "kafka": kafka},
         "push-1": {
             "name": "push-1",
             "host": "127.0.0.1",
@@ -166,6 +168,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "host": "127.0.0.1",
             "port": ports.ops,
             "data_dir": str(plan.data / "ops"),
+            "lake_dir": str(plan.data / "lake"),
             "key_file": str(plan.ops_key_file),
             "access_urls": accesses,
             "kafka": kafka,
@@ -199,6 +202,7 @@ _FLOORS: Final = {
     "bridge": Floor.BRIDGE,
     "sequencer": Floor.SEQUENCER,
     "analysis": Floor.ANALYSIS,
+    "lake": Floor.SERVER,
     "access": Floor.SERVER,
     "push": Floor.SERVER,
     "ops": Floor.SERVER,

@@ -52,6 +52,15 @@ def topic_id(client: AdminClient, topic: str) -> str:
     return str(description.topic_id)
 
 
+def topic_ids(client: AdminClient, names: Iterable[str]) -> dict[str, str]:
+    """The topics' ids in Kafka (KIP-516): another one means that a topic was deleted and made anew. Raises Unavailable."""
+    try:
+        asked = client.describe_topics(TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S)
+        return {name: str(future.result().topic_id) for name, future in asked.items()}
+    except KafkaException as error:
+        raise Unavailable(f"Kafka's topics: {error.args[0].str()}") from error
+
+
 def topic_configs(client: AdminClient, topic: str) -> Mapping[str, str]:
     """A topic's settings as the broker has them. Raises Unavailable."""
     return topic_configs_of(client, [topic]).get(topic, {})

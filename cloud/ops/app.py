@@ -17,6 +17,7 @@ from edgewake.cloud.ops import (
     query_routes,
     repair_routes,
     request_routes,
+    sql_routes,
     stream_routes,
     summary_routes,
     system_routes,
@@ -50,6 +51,7 @@ def make_app(services: Services) -> FastAPI:
         letter_routes,
         ack_routes,
         summary_routes,
+        sql_routes,
         system_routes,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)

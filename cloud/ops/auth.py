@@ -27,8 +27,8 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json
 PAGES: Final = frozenset({"/", "/docs"})
 """What people open: without a session they are led to the login."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session"})
-"""Changes that concern nobody but who asks; the role `read` suffices."""
+OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session", "/v1/sql"})
+"""Questions, and changes that concern nobody but who asks; the role `read` suffices."""
 LOGGED_CHARS_MAX: Final = 200
 """Characters of a path in the audit log."""
 

@@ -12,6 +12,7 @@ from fastapi import Path, Query
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
+from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
@@ -75,6 +76,7 @@ class Services:
     metrics: CollectorRegistry
     ready: asyncio.Event
     summaries: SummaryReads
+    asking: Asking
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

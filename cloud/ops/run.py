@@ -16,6 +16,7 @@ from pydantic import Field
 
 from edgewake.cloud import web
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.auth import Access
 from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
@@ -70,6 +71,8 @@ class OpsConfig(config.Config):
     """Names of requests of devices that somebody here answers; all others are refused at once. None: every request waits for its answer."""
     data_dir: Path = Path("ops")
     """The store of summaries, which is made anew from Kafka where it is lost."""
+    lake_dir: Path = Path("lake")
+    """Where `edgewake lake` writes, for `POST /v1/sql`; where nothing is there, SQL is answered from Kafka alone."""
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -139,6 +142,7 @@ async def run(settings: OpsConfig) -> None:
         metrics=metrics,
         ready=reader.ready,
         summaries=summaries,
+        asking=Asking(settings.lake_dir, settings.kafka),
     )
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -20,7 +20,7 @@ def plan(**more: object) -> Plan:
 
 def test_every_service_is_planned_once() -> None:
     assert plan().names == (
-        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "access-1", "push-1", "ops", "agent", "simulators"
+        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1", "push-1", "ops", "agent", "simulators"
     )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def test_the_ports_are_the_promised_ones() -> None:
     wanted = {name: port for port, name in sorted(ports_wanted(plan(access_servers=2)).items(), reverse=True)}
     assert wanted == {
         "access-1": 8700, "access-2": 8701, "ops": 8702, "push-1": 8703, "mosquitto": 8710, "kafka": 8720,
-        "bridge-1": 8730, "sequencer-1": 8731, "analysis": 8732,
+        "bridge-1": 8730, "sequencer-1": 8731, "analysis": 8732, "lake": 8733,
     }  # fmt: skip
 
 
@@ -59,7 +59,8 @@ def test_every_part_with_a_configuration_is_told_of_its_file() -> None:
     for name in configs(many, None):
         assert commands[name][-2:] == ("--config", str(config_file(many, name)))
     assert {config_file(many, name).name for name in configs(many, None)} == {
-        "bridge.toml", "sequencer.toml", "analysis.toml", "access-1.toml", "access-2.toml", "push.toml", "ops.toml", "agent.toml"
+        "bridge.toml", "sequencer.toml", "analysis.toml", "lake.toml", "access-1.toml", "access-2.toml", "push.toml", "ops.toml",
+        "agent.toml",
     }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
     key_file, config = directory / "ops.key", directory / "ops.toml"
     key_file.write_text(KEY + "\n")
     config.write_text(
+        f'lake_dir = "{directory / "lake"}"\n'
         f'port = {port}\ndata_dir = "{directory / "data"}"\nkey_file = "{key_file}"\naccess_urls = ["{ACCESS}/"]\n{more}'
         f'[kafka]\nbootstrap = "{bootstrap}"\n'
     )

@@ -1,0 +1,194 @@
+"""Answers one question in this process, which is a child of its own (asking.py): past and present in one query, each row once.
+
+The past is what the manifest names at one moment, the present what Kafka has after the places that stand in the same moment's manifest.
+"""
+
+from __future__ import annotations
+
+import decimal
+import difflib
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_counts
+from edgewake.cloud.lake import present as presents
+from edgewake.cloud.lake.checks import fault_of, place, tables_of
+from edgewake.cloud.lake.manifest import Contents, File, contents, kept_topics
+from edgewake.cloud.lake.present import Present
+from edgewake.cloud.lake.question import Question
+from edgewake.cloud.lake.shape import BASE, Fields, Kind, columns, expressions, quoted
+from edgewake.cloud.lake.sources import Source, newest, sources_of
+from edgewake.protocol.errors import QueryError, QueryFault
+
+MEMORY: Final = 512 << 20
+"""Bytes that DuckDB may use; it is given no disk to spill to."""
+BYTES_MAX: Final = 16 << 20
+"""Bytes of an answer's rows; a longer one is cut."""
+THREADS: Final = 2
+_FETCH: Final = 500
+_SAFE_INT: Final = 1 << 63
+_WORDS: Final = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+class Job(BaseModel):
+    """What the child is told."""
+
+    model_config = ConfigDict(frozen=True)
+
+    question: Question
+    lake_dir: Path
+    kafka: KafkaConfig
+
+
+def answer(job: Job) -> dict[str, Any]:
+    """Columns, rows as JSON text, and what they stand on. Raises QueryError, Unavailable, KafkaException."""
+    begun_s = time.monotonic()
+    question = job.question
+    db = duckdb.connect(config={"memory_limit": f"{MEMORY >> 20}MiB", "threads": THREADS, "errors_as_json": True})
+    named = tables_of(db, question.sql)
+    past, present, sources = _gather(job, named)
+    for name, source in sources.items():
+        bind(db, name, source, [file for file in past.files if file.topic == source.topic], present, job.lake_dir)
+    close(db, [str(job.lake_dir / file.path) for file in past.files])
+    timer = threading.Timer(max(0.01, question.seconds - (time.monotonic() - begun_s)), db.interrupt)
+    timer.start()
+    try:
+        shown = db.execute(question.sql)
+        names = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
+        rows, is_cut = _rows(shown, question.rows)
+    except duckdb.InterruptException as error:
+        raise QueryError(f"not done within {question.seconds:g} s: ask for less, or for more seconds") from error
+    except duckdb.OutOfMemoryException as error:
+        raise MemoryError from error
+    except duckdb.Error as error:
+        raise fault_of(question.sql, error) from error
+    finally:
+        timer.cancel()
+    return {
+        "columns": names,
+        "rows": orjson.Fragment(b"[" + b",".join(rows) + b"]"),
+        "is_cut": is_cut,
+        "past": {"files": len(past.files), "rows": sum(file.rows for file in past.files), "lost_records": past.gaps + present.lost},
+        "present": {"rows": present.rows, "records_left": present.left},
+        "seconds": round(time.monotonic() - begun_s, 3),
+    }
+
+
+def _gather(job: Job, named: Mapping[str, int | None]) -> tuple[Contents, Present, dict[str, Source]]:
+    """Past and present of the streams and queries that are named."""
+    if not named:
+        return Contents([], {}, 0), Present(), {}
+    counts = partition_counts(clients.admin(job.kafka))
+    there = newest(sources_of({*counts, *kept_topics(job.lake_dir)}).values())
+    for name, at in named.items():
+        if name not in there and at is not None:
+            near = ", ".join(difflib.get_close_matches(name, there, n=3))
+            hint = f"; did you mean {near}?" if near else ""
+            raise QueryError(QueryFault(f"no stream or query is named {name[:80]!r}{hint}", *place(job.question.sql, at)))
+    sources = {name: there[name] for name in named if name in there}
+    # First the manifest: what is moved into the lake after that is read from Kafka, where it still is.
+    past = contents(job.lake_dir, [source.topic for source in sources.values()])
+    return past, presents.read(job.kafka, sources.values(), counts, past.places, seconds=job.question.seconds / 2), sources
+
+
+def bind(db: duckdb.DuckDBPyConnection, name: str, source: Source, files: Sequence[File], present: Present, folder: Path) -> None:
+    """Make a view of the source's rows, with a name as the user writes it."""
+    gathered = present.gathered.get(source.topic)
+    tables = [] if gathered is None else gathered.tables
+    shown = columns(source.kind, [*(file.fields for file in files), *(rows.fields for rows in tables)])
+    base = list(BASE[source.kind])
+    parts = []
+    for fields, paths in _by_fields(files):
+        listed = ", ".join(_text(str(folder / path)) for path in paths)
+        of_fields = expressions(source.kind, shown, fields)
+        parts.append(f"SELECT {_list(base, of_fields)} FROM read_parquet([{listed}], hive_partitioning = false)")  # noqa: S608  (quoted)
+    for number, rows in enumerate(tables):
+        db.register("arrow_rows", rows.table())
+        kept = quoted(f"present {name} {number}")
+        db.execute(f"CREATE TABLE {kept} AS FROM arrow_rows")
+        db.unregister("arrow_rows")
+        parts.append(f"SELECT {_list(base, expressions(source.kind, shown, rows.fields))} FROM {kept}")  # noqa: S608  (quoted)
+    if not parts:
+        of_types = [f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()]
+        parts.append(f"SELECT {', '.join(of_types)} WHERE false")
+    rows_of = " UNION ALL ".join(parts)
+    db.execute(f"CREATE VIEW {quoted(name)} AS {_truth(rows_of, shown_names={column.name for column in shown}, kind=source.kind)}")
+
+
+def _truth(rows: str, *, shown_names: set[str], kind: Kind) -> str:
+    """Of a query's rows only the last revision of each, without those that are none any more."""
+    if kind is Kind.STREAM:
+        return rows
+    last = f'FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY "@key" ORDER BY "@offset" DESC) = 1'
+    return f"FROM ({last}) WHERE withdrawn IS NOT TRUE" if "withdrawn" in shown_names else last
+
+
+def _list(base: Iterable[str], of_fields: Iterable[str]) -> str:
+    return ", ".join([*map(quoted, base), *of_fields])
+
+
+def _by_fields(files: Iterable[File]) -> Iterator[tuple[Fields, list[str]]]:
+    """Files of the same fields together."""
+    groups: dict[tuple[Any, ...], list[File]] = defaultdict(list)
+    for file in files:
+        groups[tuple(sorted(file.fields.items()))].append(file)
+    for group in groups.values():
+        yield group[0].fields, [file.path for file in group]
+
+
+def close(db: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
+    """From now on: these files, nothing else of the machine, and no setting."""
+    db.execute(f"SET allowed_paths = [{', '.join(map(_text, paths))}]")
+    for setting in ("temp_directory = ''", "python_enable_replacements = false", "autoload_known_extensions = false",
+                    "autoinstall_known_extensions = false", "allow_community_extensions = false", "allow_persistent_secrets = false",
+                    "enable_external_access = false", "lock_configuration = true"):  # fmt: skip
+        db.execute(f"SET {setting}")
+
+
+def _rows(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes], bool]:
+    """Rows as JSON lists, and whether there are more."""
+    found: list[bytes] = []
+    size = 0
+    while batch := shown.fetchmany(_FETCH):
+        for row in batch:
+            text = orjson.dumps([_plain(value) for value in row], default=str, option=_WORDS)
+            size += len(text)
+            if len(found) == rows_max or size > BYTES_MAX:
+                return found, True
+            found.append(text)
+    return found, False
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it: a number that is none is null, one beyond 64 bits is text, bytes are hexadecimal."""
+    match value:
+        case bool() | str() | float() | None:
+            return value
+        case int():
+            return value if -_SAFE_INT <= value < _SAFE_INT else str(value)
+        case decimal.Decimal():
+            return float(value)
+        case bytes():
+            return value.hex()
+        case timedelta():
+            return value.total_seconds()
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

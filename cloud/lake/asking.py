@@ -1,0 +1,79 @@
+"""Asks a question in a child of its own, a few at once, each killed when its time is over. This process needs no DuckDB."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol.errors import LocalError, QueryError, QueryFault, Unavailable
+
+AT_ONCE_MAX: Final = 2
+"""Children at a time; each may have a gigabyte of memory (child.MEMORY_MAX) and two threads."""
+WAITING_MAX: Final = 8
+"""Questions under way or waiting; one more is answered at once that there are too many."""
+START_S: Final = 10.0
+"""What a child has beside the question's time: to start and to read the present, on a busy machine."""
+_THRIFTY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+"""Memory that is set aside and not used would count against the child's bound: a gigabyte by default."""
+_CHILD: Final = (sys.executable, "-P", "-m", "edgewake.cloud.lake.child")
+
+
+class Asking:
+    """Questions to the lake. `close` is not needed: a child ends with its question."""
+
+    def __init__(self, lake_dir: Path, kafka: KafkaConfig) -> None:
+        self._lake_dir = lake_dir.absolute()
+        self._kafka = kafka
+        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+        self._waiting = 0
+
+    async def ask(self, question: dict[str, Any]) -> bytes:
+        """The answer as JSON. Raises QueryError where it is refused, Unavailable, and LocalError where the child fails."""
+        if self._waiting >= WAITING_MAX:
+            raise Unavailable(f"{WAITING_MAX} questions are under way, no more")
+        self._waiting += 1
+        try:
+            async with self._turns:
+                return await self._in_child(question)
+        finally:
+            self._waiting -= 1
+
+    async def _in_child(self, question: dict[str, Any]) -> bytes:
+        job = {"question": question, "lake_dir": str(self._lake_dir), "kafka": self._kafka.model_dump(mode="json")}
+        pipe = asyncio.subprocess.PIPE
+        child = await asyncio.create_subprocess_exec(*_CHILD, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **_THRIFTY})
+        try:
+            async with asyncio.timeout(question["seconds"] + START_S):
+                out, problem = await child.communicate(orjson.dumps(job))
+        except TimeoutError:
+            raise QueryError(f"not done within {question['seconds']:g} s: ask for less, or for more seconds") from None
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        if child.returncode:
+            raise _failed(child.returncode, problem.decode("utf-8", "replace"))
+        return _told(out)
+
+
+def _failed(code: int, problem: str) -> Exception:
+    """A child that ended without an answer: it came to a bound of the kernel's, or lacks a library."""
+    if "ModuleNotFoundError" in problem:
+        return LocalError(f"SQL needs more libraries: pip install 'edgewake[lake]' ({problem.strip().splitlines()[-1]})")
+    if code < 0 or "bad_alloc" in problem or "MemoryError" in problem:
+        return QueryError("needs more memory than a question may have: ask for less")
+    return LocalError(f"the question's process ended with {code}: {problem.strip().splitlines()[-1] if problem.strip() else 'no word'}")
+
+
+def _told(out: bytes) -> bytes:
+    if out.startswith(b'{"refused":'):
+        raise QueryError(QueryFault(**orjson.loads(out)["refused"]))
+    if out.startswith(b'{"unavailable":'):
+        raise Unavailable(orjson.loads(out)["unavailable"])
+    return out

@@ -1,0 +1,121 @@
+"""Which columns a table has whose files differ. Pure.
+
+A file has the columns of BASE and those of its fields; a field that is not in a file is null in its rows. A field whose type an operator
+changed is two columns: the newest type has the field's name, an older one is told apart as `name@type`. Names of Parquet and SQL do not
+tell capitals apart, those of fields do: of fields that differ by that alone, or that are named like a column of BASE, later ones in the
+alphabet are `name@2`, `name@3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What a topic holds."""
+
+    STREAM = "stream"
+    QUERY = "query"
+
+
+class ColumnType(StrEnum):
+    """Type of a field's column. A number is a 64-bit float; json is the text of a list or an object."""
+
+    NUMBER = "number"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    JSON = "json"
+
+
+Fields = Mapping[str, ColumnType]
+"""The fields of a file."""
+
+SQL_TYPES: Final[Mapping[ColumnType, str]] = {
+    ColumnType.NUMBER: "DOUBLE",
+    ColumnType.STRING: "VARCHAR",
+    ColumnType.BOOLEAN: "BOOLEAN",
+    ColumnType.JSON: "JSON",
+}
+BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
+    Kind.STREAM: {
+        "device": "VARCHAR",
+        "t": "TIMESTAMP",
+        "received_at": "TIMESTAMP",
+        "epoch": "BIGINT",
+        "seq": "BIGINT",
+        "@partition": "INTEGER",
+        "@offset": "BIGINT",
+    },
+    Kind.QUERY: {
+        "window_start": "TIMESTAMP",
+        "window_end": "TIMESTAMP",
+        "revision": "BIGINT",
+        "final": "BOOLEAN",
+        "@key": "VARCHAR",
+        "@partition": "INTEGER",
+        "@offset": "BIGINT",
+    },
+}
+"""What every row has, with its type in SQL. Times are UTC. `@`: where the row stands in Kafka; no field has such a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table that a user sees."""
+
+    name: str
+    field: str
+    type: ColumnType
+
+
+def physical(kind: Kind, fields: Iterable[str]) -> dict[str, str]:
+    """Field → the column of a file with these fields."""
+    taken = {name.casefold() for name in BASE[kind]}
+    found: dict[str, str] = {}
+    for name in sorted(fields):
+        found[name] = _free(name, taken)
+        taken.add(found[name].casefold())
+    return found
+
+
+def columns(kind: Kind, shapes: Sequence[Fields]) -> list[Column]:
+    """The table's columns, of files from the oldest to the newest."""
+    newest: dict[str, ColumnType] = {}
+    for shape in shapes:
+        newest |= shape
+    plain = physical(kind, newest)
+    older = {(name, type_) for shape in shapes for name, type_ in shape.items() if newest[name] is not type_}
+    return [Column(plain[name], name, type_) for name, type_ in sorted(newest.items())] + [
+        Column(f"{plain[name]}@{type_}", name, type_) for name, type_ in sorted(older)
+    ]
+
+
+def expressions(kind: Kind, table: Iterable[Column], fields: Fields) -> list[str]:
+    """What to select from a file with these fields, for the columns of the table."""
+    of_file = physical(kind, fields)
+    return [
+        f"{quoted(of_file[column.field]) if fields.get(column.field) is column.type else 'NULL'}::{SQL_TYPES[column.type]}"
+        f" AS {quoted(column.name)}"
+        for column in table
+    ]
+
+
+def agrees(known: Fields, more: Fields) -> bool:
+    """May they stand in one file: has no field two types?"""
+    return all(known.get(name, type_) is type_ for name, type_ in more.items())
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _free(name: str, taken: set[str]) -> str:
+    found, number = name, 1
+    while found.casefold() in taken:
+        number += 1
+        found = f"{name}@{number}"
+    return found

@@ -1,0 +1,52 @@
+"""What the lake takes from Kafka. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from edgewake.cloud.lake.shape import Kind
+from edgewake.protocol import result, topics
+from edgewake.protocol.names import is_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A topic whose rows are kept."""
+
+    topic: str
+    kind: Kind
+    name: str
+    """Stream or query."""
+
+
+def source_of(topic: str) -> Source | None:
+    """None where it holds no readings and no results."""
+    if (parsed := topics.parse_query_topic(topic)) is not None:
+        return Source(topic, Kind.QUERY, parsed[0])
+    name = topic.removeprefix(topics.STREAM_PREFIX)
+    return Source(topic, Kind.STREAM, name) if name != topic and is_stream(name) else None
+
+
+def sources_of(found: Iterable[str], *, only: Collection[str] = (), leave_out: Collection[str] = ()) -> dict[str, Source]:
+    """Topic → what is kept of it. `only`: names; none: all."""
+    all_ = {topic: source for topic in found if (source := source_of(topic)) is not None}
+    return {topic: one for topic, one in all_.items() if one.name not in leave_out and (not only or one.name in only)}
+
+
+def newest(found: Iterable[Source]) -> dict[str, Source]:
+    """Name → the topic that it stands for: of a query's registrations the last one, before a stream of that name."""
+    ranked: dict[str, tuple[int, Source]] = {}
+    for source in found:
+        parsed = topics.parse_query_topic(source.topic)
+        rank = parsed[1] if parsed is not None else -1
+        if source.name not in ranked or rank > ranked[source.name][0]:
+            ranked[source.name] = (rank, source)
+    return {name: source for name, (_, source) in ranked.items()}
+
+
+def is_row(message: Message) -> bool:
+    """Does it hold readings or a result, and not a watermark?"""
+    return all(name != result.KIND_HEADER or value != result.KIND_WATERMARK for name, value in message.headers() or ())

@@ -1,0 +1,239 @@
+"""Writes the lake: follows every stream and every query's results, and puts what came into Parquet every so often.
+
+Order: files durable, then named in the manifest together with the places that they reach (manifest.py). What is gathered and not yet
+written is in memory only, and is read from Kafka again after a crash. At a full disk nothing is lost: it says so, forgets what it gathered
+and tries again from the manifest's places, for as long as Kafka keeps the records.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import sqlite3
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from edgewake.cloud.analysis.failpoint import reach
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
+from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.cloud.lake import upkeep
+from edgewake.cloud.lake.config import LakeConfig
+from edgewake.cloud.lake.files import Disk
+from edgewake.cloud.lake.gather import Foreign, Gathered
+from edgewake.cloud.lake.manifest import GRACE_S, Fenced, File, Gap, Manifest, Partition, Place
+from edgewake.cloud.lake.metrics import LakeMetrics
+from edgewake.cloud.lake.sources import Source, is_row, sources_of
+from edgewake.cloud.retry import Backoff
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+log = logging.getLogger("edgewake.lake")
+
+ROWS_MAX: Final = 200_000
+"""Rows that are gathered before they are written; some 200 bytes each in memory."""
+BYTES_MAX: Final = 32 << 20
+"""Bytes of records that are gathered before they are written: rows may be wide."""
+BATCH: Final = 500
+"""Records taken from Kafka's client at once."""
+LOOK_EVERY_S: Final = 10.0
+"""Between looks for new streams and queries."""
+UPKEEP_EVERY_S: Final = 60.0
+"""Between two turns of merging and deleting; a turn merges one group, so that reading goes on between."""
+ORPHANS_EVERY_S: Final = 3600.0
+_CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": 500, "queued.max.messages.kbytes": 8_192}
+
+
+class Writer:
+    """Runs until `stop`."""
+
+    def __init__(
+        self, config: LakeConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, on_turn: Callable[[], None] = lambda: None
+    ) -> None:
+        self._config, self._clock, self._stop, self._on_turn = config, clock, stop, on_turn
+        self._backoff = Backoff(rng, first_s=0.5, max_s=15.0)
+        self.metrics = LakeMetrics()
+
+    def run(self) -> None:
+        """Raises LocalError where the manifest cannot be used."""
+        manifest = Manifest(self._config.data_dir)
+        try:
+            while not self._stop.is_set():
+                try:
+                    _Turns(self._config, manifest, self._clock, self.metrics, self._on_turn, self._backoff.reset).run(self._stop)
+                except (Unavailable, Fenced, KafkaException, sqlite3.OperationalError, OSError) as error:
+                    self.metrics.failures += 1
+                    event = "lake.disk" if isinstance(error, OSError) else "lake.wait"
+                    log.warning("the lake waits, nothing is lost: %s", error, extra={"event": event})
+                    self._wait(self._backoff.next_s())
+        finally:
+            manifest.close()
+
+    def _wait(self, seconds: float) -> None:
+        until = self._clock.monotonic_s() + seconds
+        while self._clock.monotonic_s() < until and not self._stop.wait(0.5):
+            self._on_turn()
+
+
+class _Turns:
+    """One life with Kafka: from the manifest's places until something is away."""
+
+    def __init__(
+        self,
+        config: LakeConfig,
+        manifest: Manifest,
+        clock: Clock,
+        metrics: LakeMetrics,
+        on_turn: Callable[[], None],
+        on_written: Callable[[], None],
+    ) -> None:
+        self._config, self._manifest, self._clock, self._metrics = config, manifest, clock, metrics
+        self._on_turn, self._on_written = on_turn, on_written
+        self._disk = Disk(config.data_dir)
+        self._consumer: Consumer = clients.consumer(config.kafka, "lake", **_CONSUMER)
+        self._admin: AdminClient = clients.admin(config.kafka)
+        self._sources: dict[str, Source] = {}
+        self._assigned: set[Partition] = set()
+        self._ids: dict[str, str] = {}
+        self._places: dict[Partition, Place] = {}
+        self._gaps: list[Gap] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._gathered: dict[tuple[str, str], Gathered] = {}
+        self._next: dict[Partition, int] = {}
+        self._rows = self._bytes = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Raises what is away."""
+        try:
+            self._places = self._manifest.places()
+            now_s = self._clock.monotonic_s()
+            look_at = upkeep_at = orphans_at = now_s
+            write_at = now_s + self._config.every_s
+            while not stop.is_set():
+                self._on_turn()
+                now_s = self._clock.monotonic_s()
+                if now_s >= look_at:
+                    self._look()
+                    look_at = now_s + LOOK_EVERY_S
+                self._take()
+                if now_s >= write_at or self._rows >= ROWS_MAX or self._bytes >= BYTES_MAX:
+                    self._write()
+                    write_at = now_s + self._config.every_s
+                if now_s >= upkeep_at:
+                    self._keep()
+                    upkeep_at = now_s + UPKEEP_EVERY_S
+                if now_s >= orphans_at:
+                    self._disk.delete_orphans(self._manifest.known(), older_than_ms=self._clock.now_ms())
+                    orphans_at = now_s + ORPHANS_EVERY_S
+            self._write()
+        finally:
+            self._consumer.close()
+
+    def _look(self) -> None:
+        counts = partition_counts(self._consumer)
+        found = sources_of(counts, only=self._config.only, leave_out=self._config.leave_out)
+        if gone := self._sources.keys() - found.keys():
+            raise Unavailable(f"{min(gone)} was deleted")  # what was read of others is read again from the manifest's places
+        new = {(topic, number) for topic in found for number in range(counts[topic])} - self._assigned
+        if new:
+            self._sources = found
+            self._ids |= topic_ids(self._admin, {topic for topic, _ in new})
+            self._consumer.incremental_assign([TopicPartition(*partition, self._begin(*partition)) for partition in sorted(new)])
+            self._assigned |= new
+
+    def _begin(self, topic: str, partition: int) -> int:
+        low, high = watermarks(self._consumer, topic, partition)
+        known = self._places.get((topic, partition))
+        at = known.next if known is not None and known.topic_id == self._ids[topic] and known.next <= high else None
+        if at is not None and at < low:
+            self._gaps.append(Gap(topic, partition, at, low))
+            self._metrics.overtaken += low - at
+            log.error(
+                "%s, partition %d: Kafka deleted %d records before the lake had them", topic, partition, low - at,
+                extra={"event": "lake.gap"},
+            )  # fmt: skip
+        return low if at is None else max(at, low)
+
+    def _take(self) -> None:
+        first = self._consumer.poll(0.5)
+        for message in [] if first is None else [first, *self._consumer.consume(BATCH - 1, 0)]:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            self._add(message)
+
+    def _add(self, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        self._next[topic, partition] = offset + 1
+        value = message.value()
+        if value is None or not is_row(message):
+            return
+        date = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC).date().isoformat()
+        gathered = self._gathered.get((topic, date))
+        if gathered is None:
+            gathered = self._gathered[topic, date] = Gathered(self._sources[topic].kind)
+        try:
+            self._rows += gathered.add(value, key=message.key(), partition=partition, offset=offset)
+            self._bytes += len(value)
+        except Foreign as error:
+            self._metrics.foreign += 1
+            log.debug("%s, partition %d, offset %d: %s", topic, partition, offset, error)
+
+    def _write(self) -> None:
+        if not self._next and not self._gaps:
+            return
+        now_ms = self._clock.now_ms()
+        self._check_ids()
+        files = [
+            self._disk.write(rows.table(), self._sources[topic], date, rows.fields, now_ms=now_ms)
+            for (topic, date), gathered in self._gathered.items()
+            for rows in gathered
+        ]
+        after = {partition: Place(self._ids[partition[0]], next_) for partition, next_ in self._next.items()}
+        before = {partition: self._places.get(partition) for partition in after}
+        self._commit(files, before, after, now_ms)
+        self._places |= after
+        self._metrics.rows += self._rows
+        self._gaps.clear()
+        self._forget()
+        self._on_written()
+
+    def _commit(self, files: list[File], before: dict[Partition, Place | None], after: dict[Partition, Place], now_ms: int) -> None:
+        try:
+            self._manifest.commit(files, before, after, self._gaps, now_ms=now_ms)
+        except Fenced:
+            self._disk.delete(file.path for file in files)
+            raise
+        reach("lake.committed")
+
+    def _check_ids(self) -> None:
+        """A topic that was made anew under our hands would mix its records with those of the old one."""
+        names = {topic for topic, _ in self._next}
+        if names and any(self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()):
+            raise Unavailable("a topic was made anew")
+
+    def _keep(self) -> None:
+        now_ms = self._clock.now_ms()
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
+        files = self._manifest.files()
+        if groups := upkeep.to_merge(files, today=today):
+            merged = self._disk.merge(groups[0], now_ms=now_ms)
+            try:
+                self._manifest.replace(groups[0], merged, now_ms=now_ms)
+            except Fenced:
+                self._disk.delete([merged.path])
+                raise
+            files = self._manifest.files()
+        if dropped := upkeep.to_drop(files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max):
+            self._manifest.replace(dropped, None, now_ms=now_ms)
+            log.info("%d files are older than they are kept", len(dropped), extra={"event": "lake.dropped"})
+        if old := self._manifest.old(now_ms - GRACE_S * 1000):
+            self._disk.delete(old)
+            self._manifest.deleted(old)
+        self._metrics.files, self._metrics.bytes = len(files) - len(dropped), sum(file.bytes for file in files if file not in set(dropped))

@@ -1,0 +1,111 @@
+"""What a question may be, and what it cannot do even if it is let through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.lake.answer import bind, close
+from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.lake.checks import tables_of
+from edgewake.cloud.lake.files import Disk
+from edgewake.cloud.lake.manifest import File
+from edgewake.cloud.lake.present import Present
+from edgewake.cloud.lake.question import is_question
+from edgewake.cloud.lake.shape import ColumnType, Kind
+from edgewake.cloud.lake.sources import Source
+from edgewake.protocol.errors import QueryError
+
+NUMBER, STRING = ColumnType.NUMBER, ColumnType.STRING
+
+
+@pytest.fixture
+def db() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"errors_as_json": True})
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT 1", {}),
+        ("-- a comment\nFROM s", {"s": 18}),
+        ("SELECT * FROM s, S2 JOIN range(3) r ON true", {"s": 14, "s2": 17}),
+        ("WITH a AS (FROM b) SELECT *, (SELECT max(x) FROM c) FROM a", {"a": None, "b": 16, "c": 49}),
+        ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) FROM r", {"r": None}),
+    ],
+)
+def test_a_select_names_its_streams(db: duckdb.DuckDBPyConnection, sql: str, tables: dict[str, int | None]) -> None:
+    assert is_question(sql)
+    assert tables_of(db, sql) == tables
+
+
+HOSTILE = (
+    "FROM read_csv('/etc/passwd')", "FROM read_text('/etc/passwd')", "FROM glob('/*')", "FROM read_parquet('x')", "FROM sniff_csv('x')",
+    "FROM query('SELECT 1')", "FROM query_table('s')", "FROM duckdb_settings()", "FROM information_schema.tables", "FROM main.s",
+    "SELECT current_setting('allowed_paths')", "SELECT getenv('HOME')", "SELECT 1; SELECT 2", "SELECT", "SELECT (", "",
+    "COPY (SELECT 1) TO '/tmp/x'", "ATTACH 'x'", "INSTALL httpfs", "LOAD httpfs", "PRAGMA version", "SET threads = 1", "CALL range(1)",
+    "CREATE TABLE x AS SELECT 1", "INSERT INTO s VALUES (1)", "WITH x AS (INSERT INTO s VALUES (1) RETURNING a) FROM x", "DELETE FROM s",
+    "EXPORT DATABASE 'x'", "EXPLAIN SELECT 1", "DESCRIBE s", "SHOW TABLES", "SUMMARIZE s", "FROM (DESCRIBE s)", "VACUUM", "USE x",
+    "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", HOSTILE, ids=lambda sql: sql[:40])
+def test_what_is_no_question_is_refused(db: duckdb.DuckDBPyConnection, sql: str) -> None:
+    with pytest.raises(QueryError):
+        tables_of(db, sql)
+
+
+def test_a_refusal_says_line_and_column(db: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(QueryError, match=r"line 2:7: read_csv: in FROM stand streams"):
+        tables_of(db, "SELECT 'ä'\n FROM read_csv('x')")
+    with pytest.raises(QueryError, match="line 2:6: syntax error"):
+        tables_of(db, "SELECT *\n FRM b WHERE x")
+
+
+def files(folder: Path, *tables: tuple[dict[str, list[object]], dict[str, ColumnType]]) -> list[File]:
+    base = {"device": ["d"], "t": pa.array([0], pa.timestamp("ms")), "received_at": pa.array([0], pa.timestamp("ms"))}
+    base |= {"epoch": [1], "seq": [1], "@partition": [0], "@offset": [0]}
+    source = Source("ew.s.s", Kind.STREAM, "s")
+    return [
+        Disk(folder).write(pa.table(base | values), source, "2026-11-22", fields, now_ms=i) for i, (values, fields) in enumerate(tables)
+    ]
+
+
+def test_files_of_different_fields_and_types_are_one_table(db: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    old = ({"a": ["x"]}, {"a": STRING})
+    new = ({"a": [1.5], "b": [True]}, {"a": NUMBER, "b": ColumnType.BOOLEAN})
+    bind(db, "s", Source("ew.s.s", Kind.STREAM, "s"), files(tmp_path, old, new), Present(), tmp_path)
+    assert db.execute('SELECT a, b, "a@string" FROM s ORDER BY a NULLS FIRST').fetchall() == [(None, None, "x"), (1.5, True, None)]
+
+
+def test_what_passes_the_check_still_reaches_no_file_and_no_setting(db: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """The second wall, and the control that shows that only it stands in the way."""
+    other = tmp_path / "other.csv"
+    other.write_text("a\n1\n")
+    attack = f"FROM read_csv('{other}')"
+    assert db.execute(attack).fetchall() == [(1,)]
+    kept = files(tmp_path, ({"a": [1.5]}, {"a": NUMBER}))
+    bind(db, "s", Source("ew.s.s", Kind.STREAM, "s"), kept, Present(), tmp_path)
+    close(db, [str(tmp_path / file.path) for file in kept])
+    assert db.execute("SELECT a FROM s").fetchall() == [(1.5,)]
+    for sql in (attack, f"FROM '{other}'", f"COPY s TO '{tmp_path}/x'", f"ATTACH '{tmp_path}/y'", "INSTALL httpfs", "SET threads = 1"):
+        with pytest.raises((duckdb.PermissionException, duckdb.CatalogException, duckdb.InvalidInputException)):
+            db.execute(sql)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "stream=s"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "seconds", "why"),
+    [
+        ("SELECT length(repeat('x', 2000000000))", 60.0, "needs more memory"),
+        ("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 1", 0.5, "not done within 0.5 s"),
+    ],
+)
+async def test_a_question_that_takes_too_much_ends_alone(tmp_path: Path, sql: str, seconds: float, why: str) -> None:
+    with pytest.raises(QueryError, match=why):
+        await Asking(tmp_path, KafkaConfig()).ask({"sql": sql, "rows": 10, "seconds": seconds})

@@ -1,0 +1,71 @@
+"""Kafka's records as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from edgewake.cloud.lake.gather import Foreign, Gathered
+from edgewake.cloud.lake.shape import ColumnType, Kind
+from edgewake.protocol import record as records
+from edgewake.protocol.frame import Frame, encode
+from edgewake.protocol.record import Mode
+
+T = 1_790_000_000_000
+
+
+def record(fields: dict[str, list[Any]], *, shift: int = 0) -> bytes:
+    count = len(next(iter(fields.values())))
+    body = encode(Frame(1, 1, 7, [T + i for i in range(count)], fields))
+    value = records.encode(device="car-1", stream="s", mode=Mode.ACK, sent_at=None, received_at=T + 9, frame_bytes=body)
+    return records.with_clocks(value, shift=shift, kept_at=None)
+
+
+def gathered(*values: bytes, kind: Kind = Kind.STREAM) -> Gathered:
+    found = Gathered(kind)
+    for offset, value in enumerate(values):
+        found.add(value, key=b"key", partition=2, offset=offset)
+    return found
+
+
+def columns(found: Gathered, table: int = 0) -> dict[str, list[Any]]:
+    return found.tables[table].table().to_pydict()
+
+
+def test_rows_have_the_readings_and_where_they_stand_in_kafka() -> None:
+    found = columns(gathered(record({"n": [1, 2.5]}, shift=-1000)))
+    assert (found["device"], found["seq"], found["n"]) == (["car-1"] * 2, [7, 8], [1.0, 2.5])
+    assert [t.timestamp() * 1000 for t in found["t"]] != []
+    assert (found["@partition"], found["@offset"]) == ([2, 2], [0, 0])
+    assert (found["t"][1] - found["t"][0]).total_seconds() == 0.001
+    assert (found["received_at"][0] - found["t"][0]).total_seconds() == 1.009
+
+
+def test_a_field_that_comes_and_goes_is_null_meanwhile() -> None:
+    found = columns(gathered(record({"a": [1]}), record({"b": ["x"]}), record({"a": [None]}), record({"a": [2], "b": ["y"]})))
+    assert (found["a"], found["b"]) == ([1.0, None, None, 2.0], [None, "x", None, "y"])
+
+
+def test_another_type_begins_a_table_of_its_own() -> None:
+    found = gathered(record({"a": [1]}), record({"a": ["x"]}), record({"a": [2]}))
+    assert [columns(found, table)["a"] for table in (0, 1)] == [[1.0, 2.0], ["x"]]
+
+
+def test_a_whole_number_that_is_no_float_becomes_the_nearest_one() -> None:
+    assert columns(gathered(record({"a": [2**53 + 1, 0.5]})))["a"] == [2.0**53, 0.5]
+
+
+def test_a_list_in_a_result_is_json() -> None:
+    row = {"query": "q", "window_start": T, "window_end": T + 1, "device": "d", "top": [{"item": "x"}], "revision": 3, "final": True}
+    found = gathered(orjson.dumps(row), kind=Kind.QUERY)
+    assert found.tables[0].fields == {"device": ColumnType.STRING, "top": ColumnType.JSON}
+    assert columns(found)["top"] == ['[{"item":"x"}]']
+    assert columns(found)["@key"] == ["key"]
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'"x"', record({"n": [1]}).replace(b'"n":[1]', b'"n":[1,2]'), b"\xff"])
+def test_what_none_of_our_parts_wrote_is_foreign(value: bytes) -> None:
+    with pytest.raises(Foreign):
+        gathered(value)

@@ -1,0 +1,74 @@
+"""The lake on a real Kafka: written by a process that is killed, asked in one query with what Kafka has after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.lake.manifest import contents
+from tests.feeds import Feed
+from tests.services import Process, part, wait_until
+
+
+class Lake:
+    """A lake of one stream, and the process that writes it."""
+
+    def __init__(self, kafka: KafkaConfig, folder: Path, stream: str) -> None:
+        self.kafka, self.folder, self.stream = kafka, folder, stream
+        self.asking = Asking(folder / "lake", kafka)
+        self.config = folder / "lake.toml"
+        self.config.write_text(
+            f'data_dir = "{folder / "lake"}"\nevery_s = 0.2\nonly = ["{stream}"]\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        )
+
+    def writer(self, failpoint: str = "") -> Process:
+        """`edgewake lake`, not started."""
+        command = part("lake", self.config, self.folder / "lake.log").command
+        return Process(command, self.folder / "lake.log", env={"EDGEWAKE_FAILPOINT": failpoint})
+
+    def killed_at(self, failpoint: str) -> None:
+        """The writer runs until it dies there."""
+        with self.writer(failpoint) as process:
+            wait_until(lambda: not process.is_running(), f"{failpoint} kills")
+
+    def rows(self) -> int:
+        """Rows that the manifest names."""
+        return sum(file.rows for file in contents(self.folder / "lake", [f"ew.s.{self.stream}"]).files)
+
+    async def ask(self, sql: str, **more: Any) -> Any:
+        """The answer."""
+        question = {"sql": sql.replace("STREAM", self.stream), "rows": 100, "seconds": 60.0} | more
+        return orjson.loads(await self.asking.ask(question))
+
+
+@pytest.fixture
+def lake(kafka_config: KafkaConfig, feed: Feed, tmp_path: Path) -> Lake:
+    return Lake(kafka_config, tmp_path, feed.name)
+
+
+ONCE = "SELECT count(*), count(DISTINCT (device, epoch, seq)), max(n) FROM STREAM"
+
+
+async def test_each_row_is_once_in_past_and_present_whatever_kills_the_writer(lake: Lake, feed: Feed) -> None:
+    for i in range(10):
+        feed.send(f"dev-{i}", 20)
+    lake.killed_at("lake.written:1")
+    assert list((lake.folder / "lake").glob("*/*/*.parquet")), "a file is there that the manifest does not name"
+    assert lake.rows() == 0
+    assert (await lake.ask(ONCE))["rows"] == [[200, 200, 20.0]]
+    lake.killed_at("lake.committed:1")
+    assert lake.rows() > 0
+    assert (await lake.ask(ONCE))["rows"] == [[200, 200, 20.0]]
+    with lake.writer():
+        wait_until(lambda: lake.rows() == 200, "all is in the lake")
+    feed.send("dev-1", 5)
+    found = await lake.ask(ONCE)
+    on_disk = [pq.read_metadata(path).num_rows for path in (lake.folder / "lake").glob("*/*/*.parquet")]
+    assert sum(on_disk) > 200, "the control: who reads the folder in place of the manifest counts rows twice"
+    assert (found["rows"], found["past"]["rows"], found["present"]["rows"]) == ([[205, 205, 25.0]], 200, 5)

@@ -1,0 +1,90 @@
+"""What counts in the lake, and the files of it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edgewake.cloud.lake import manifest as manifests
+from edgewake.cloud.lake.files import Disk
+from edgewake.cloud.lake.manifest import Fenced, File, Gap, Manifest, Place, contents, kept_topics
+from edgewake.cloud.lake.shape import ColumnType, Kind
+from edgewake.cloud.lake.sources import Source
+from edgewake.protocol.errors import LocalError
+
+SOURCE = Source("ew.s.s", Kind.STREAM, "s")
+AT = {("ew.s.s", 0): Place("id-1", 10)}
+NUMBER = ColumnType.NUMBER
+
+
+def written(folder: Path, values: list[float], field: str = "a") -> File:
+    return Disk(folder).write(pa.table({field: values}), SOURCE, "2026-11-22", {field: NUMBER}, now_ms=1)
+
+
+def test_files_count_together_with_the_places_they_reach(tmp_path: Path) -> None:
+    assert (contents(tmp_path, ["ew.s.s"]).files, kept_topics(tmp_path)) == ([], set())
+    manifest, file = Manifest(tmp_path), written(tmp_path, [1.0])
+    manifest.commit([file], {("ew.s.s", 0): None}, AT, [Gap("ew.s.s", 0, 3, 7)], now_ms=1)
+    found = contents(tmp_path, ["ew.s.s"])
+    assert (found.files, found.places, found.gaps) == ([file], AT, 4)
+    assert contents(tmp_path, ["ew.s.other"]).files == []
+    assert kept_topics(tmp_path) == {"ew.s.s"}
+
+
+def test_of_two_writers_one_is_refused_and_nothing_of_it_counts(tmp_path: Path) -> None:
+    first, second = Manifest(tmp_path), Manifest(tmp_path)
+    first.commit([written(tmp_path, [1.0])], {("ew.s.s", 0): None}, AT, now_ms=1)
+    with pytest.raises(Fenced):
+        second.commit([written(tmp_path, [1.0])], {("ew.s.s", 0): None}, AT, now_ms=1)
+    assert sum(file.rows for file in first.files()) == 1
+    merged = first.files()
+    first.replace(merged, None, now_ms=5)
+    with pytest.raises(Fenced):
+        second.replace(merged, written(tmp_path, [1.0]), now_ms=5)
+    assert (first.files(), first.old(5), first.old(6)) == ([], [], [merged[0].path])
+
+
+def test_files_are_merged_by_field_and_the_old_ones_stay_until_they_are_deleted(tmp_path: Path) -> None:
+    disk, files = Disk(tmp_path), [written(tmp_path, [1.0]), written(tmp_path, [2.0], "b"), written(tmp_path, [3.0], "A")]
+    merged = disk.merge(files, now_ms=2)
+    table = pq.read_table(tmp_path / merged.path, partitioning=None).to_pydict()
+    assert table == {"a@2": [1.0, None, None], "b": [None, 2.0, None], "A": [None, None, 3.0]}
+    assert (merged.rows, merged.level, merged.fields) == (3, 1, {"a": NUMBER, "b": NUMBER, "A": NUMBER})
+    assert all((tmp_path / file.path).exists() for file in files)
+    disk.delete([*(file.path for file in files), "gone.parquet"])
+    assert [path.name for path in tmp_path.glob("*/*/*")] == [Path(merged.path).name]
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            written(tmp_path, [1.0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert list(tmp_path.glob("*/*/*")) == []
+    assert written(tmp_path, [1.0]).rows == 1
+
+
+def test_what_a_writer_left_that_died_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+    disk, known, orphan = Disk(tmp_path), written(tmp_path, [1.0]), written(tmp_path, [2.0])
+    now_ms = int((tmp_path / orphan.path).stat().st_mtime * 1000)
+    disk.delete_orphans({known.path}, older_than_ms=now_ms)
+    assert (tmp_path / orphan.path).exists()
+    disk.delete_orphans({known.path}, older_than_ms=now_ms + 3_700_000)
+    assert ((tmp_path / orphan.path).exists(), (tmp_path / known.path).exists()) == (False, True)
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Manifest(tmp_path).close()
+    monkeypatch.setattr(manifests, "VERSION", 2)
+    with pytest.raises(LocalError, match="version 1, expected 2"):
+        Manifest(tmp_path)

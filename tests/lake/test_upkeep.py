@@ -1,0 +1,42 @@
+"""Which files are merged and given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewake.cloud.lake.manifest import File
+from edgewake.cloud.lake.shape import ColumnType, Kind
+from edgewake.cloud.lake.upkeep import MERGE_FILES, MERGE_ROWS_MAX, to_drop, to_merge
+
+TODAY = "2026-11-22"
+
+
+def files(count: int, **more: Any) -> list[File]:
+    values: dict[str, Any] = {"date": TODAY, "rows": 10, "bytes": 100, "fields": {"a": ColumnType.NUMBER}, "topic": "ew.s.s"} | more
+    prefix = f"{values['topic']}-{values['date']}-{values.get('level')}-{values['rows']}-{sorted(values['fields'].values())}"
+    return [File(path=f"{prefix}-{i:03d}", kind=Kind.STREAM, name="s", written_at=i, **values) for i in range(count)]
+
+
+def test_files_of_today_are_merged_when_there_are_enough_of_one_level() -> None:
+    assert to_merge(files(MERGE_FILES - 1), today=TODAY) == []
+    assert to_merge(files(MERGE_FILES) + files(3, level=1), today=TODAY) == [files(MERGE_FILES)]
+
+
+def test_what_is_left_of_a_day_that_is_over_becomes_one() -> None:
+    left = files(2, date="2026-11-21") + files(2, date="2026-11-21", level=2)
+    assert to_merge(left, today=TODAY) == [left]
+    assert to_merge(left[:1], today=TODAY) == []
+
+
+def test_a_merged_file_has_one_type_for_a_field_and_not_too_many_rows() -> None:
+    numbers, texts = files(MERGE_FILES), files(MERGE_FILES, fields={"a": ColumnType.STRING})
+    assert to_merge(numbers + texts, today=TODAY) == [numbers]
+    assert to_merge(files(MERGE_FILES, rows=MERGE_ROWS_MAX // 2), today=TODAY) == []
+    large = to_merge(files(MERGE_FILES, rows=MERGE_ROWS_MAX // 4), today=TODAY)
+    assert [len(group) for group in large] == [4]
+
+
+def test_the_oldest_days_go_by_age_and_then_by_bytes() -> None:
+    old, before, today = files(1, date="2026-10-01"), files(2, date="2026-11-20"), files(2)
+    assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=10_000) == old
+    assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=250) == old + before
