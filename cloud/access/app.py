@@ -3,6 +3,7 @@
     GET /v1/streams                          streams and queries there are
     GET /v1/streams/{name}/events            one of them as SSE
     GET /v1/events?stream=a&stream=b         several in one
+    GET /v1/latest/{name}                    the latest of each device or group, with the cursor to go on from
     GET /, /page/…                           the page
     GET /healthz, /readyz, /metrics
 
@@ -25,9 +26,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from edgewake.cloud.access import page
+from edgewake.cloud.access import latest_routes, page
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import connection_of
+from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
@@ -86,8 +88,10 @@ LeaseHeader = Annotated[str | None, Header(alias="Edgewake-Lease", description="
 LastEventId = Annotated[str | None, Header(description="The cursor to go on from.")]
 
 
-def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: LeaseReports, metrics: Metrics, clock: Clock) -> FastAPI:
-    """The application; `hub`, `streams` and `leases` are run by the caller."""
+def build(
+    config: AccessConfig, *, hub: Hub, streams: OpenStreams, latest: LatestStores, leases: LeaseReports, metrics: Metrics, clock: Clock
+) -> FastAPI:
+    """The application; `hub`, `streams`, `latest` and `leases` are run by the caller."""
     app = application("Edgewake access", description="Streams and results of continuous queries, exactly once, with a cursor.")
     if config.allow_origins:
         app.add_middleware(
@@ -99,6 +103,7 @@ def build(config: AccessConfig, *, hub: Hub, streams: OpenStreams, leases: Lease
             max_age=3600,
         )
     _Events(app, hub=hub, streams=streams, leases=leases, metrics=metrics, clock=clock)
+    app.include_router(latest_routes.router(latest))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app
 

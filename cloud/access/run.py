@@ -20,6 +20,7 @@ from edgewake.cloud import web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
+from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -63,12 +64,14 @@ async def run(settings: AccessConfig) -> None:
     keys = KeyFile(settings.cursor_key_file or state_key_file())
     hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
+    latest = LatestStores(hub, clock)
     leases = LeaseReports(settings.kafka, settings.name, clock)
-    app = application.build(settings, hub=hub, streams=streams, leases=leases, metrics=metrics, clock=clock)
+    app = application.build(settings, hub=hub, streams=streams, latest=latest, leases=leases, metrics=metrics, clock=clock)
     async with asyncio.TaskGroup() as tasks:
         work = {
             "hub": hub.run(),
             "streams": streams.run(),
+            "latest": latest.run(),
             "leases": leases.run(),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listener),

@@ -233,7 +233,8 @@ class _Turns:
         if dropped := upkeep.to_drop(files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max):
             self._manifest.replace(dropped, None, now_ms=now_ms)
             log.info("%d files are older than they are kept", len(dropped), extra={"event": "lake.dropped"})
+            files = self._manifest.files()
         if old := self._manifest.old(now_ms - GRACE_S * 1000):
             self._disk.delete(old)
             self._manifest.deleted(old)
-        self._metrics.files, self._metrics.bytes = len(files) - len(dropped), sum(file.bytes for file in files if file not in set(dropped))
+        self._metrics.files, self._metrics.bytes = len(files), sum(file.bytes for file in files)

@@ -128,6 +128,11 @@ class Catalogue:
         fields = self._rows[topics.STREAMS].get(name, {}).get("fields", {})
         return {field: str(info.get("type")) for field, info in fields.items()} or None
 
+    def group_columns(self, query: str) -> tuple[str, ...] | None:
+        """The group columns of a query's rows; None while the analysis has not said them."""
+        keys = self._rows[topics.PROGRESS].get(query, {}).get("keys")
+        return None if keys is None else tuple(keys)
+
     def close(self) -> None:
         """Leave Kafka; not while a look is under way, whose thread ends with the process."""
         if self._reading.acquire(timeout=CLOSE_S):

@@ -20,6 +20,7 @@ from edgewake.cloud import web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, Protocol, connection_of
+from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
@@ -110,7 +111,9 @@ async def server_here(config: KafkaConfig) -> AsyncIterator[Running]:
     hub = Hub(settings.hub, config, name="hang-ups", codec=CursorCodec(CursorKeys({1: b"k" * 32}, 1)), clock=clock)
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random(1))
     leases = LeaseReports(config, "hang-ups", clock)
-    app = application.build(settings, hub=hub, streams=streams, leases=leases, metrics=metrics, clock=clock)
+    app = application.build(
+        settings, hub=hub, streams=streams, latest=LatestStores(hub, clock), leases=leases, metrics=metrics, clock=clock
+    )
     listener = web.bind("127.0.0.1", 0)
     running = Running(listener.getsockname()[1], hub, streams)
 

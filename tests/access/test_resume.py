@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 
@@ -376,3 +377,30 @@ async def delete_topic(feed: Feed) -> None:
     for future in client.delete_topics([feed.topic]).values():
         future.result(30)
     await eventually(lambda: metadata.partition_count(client, feed.topic) == 0, "the topic is gone")
+
+
+async def test_a_snapshot_goes_on_as_a_stream_without_hole_or_repeat_while_writing_goes_on(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
+    """The control is the same without the cursor: who opens the stream after the snapshot misses what came between."""
+    feed = new_feed()
+    writing = asyncio.create_task(asyncio.to_thread(lambda: [feed.send(f"dev-{i % 3}", 2) for i in range(60)]))
+    async with httpx.AsyncClient(base_url=access_a.url, timeout=60) as client:
+        snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
+        while not snapshot["rows"]:
+            snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
+    await writing
+    async with open_stream(access_a.url, feed.name) as control:
+        await control.until_cursor()
+        async with open_stream(access_a.url, feed.name, cursor=snapshot["cursor"]) as stream:
+            feed.send("dev-0", 1)
+            feed.send("dev-1", 1)
+            feed.send("dev-2", 1)
+            last = {row["device"]: int(row["n"]) for row in snapshot["rows"]}
+            missing = 3 * 41 - sum(last.values())
+            followed = numbers(await stream.take(missing))
+        behind = dict(numbers(await control.take(3)))
+    for device in ("dev-0", "dev-1", "dev-2"):
+        assert [n for of, n in followed if of == device] == list(range(last.get(device, 0) + 1, 42))
+    assert behind == dict.fromkeys(("dev-0", "dev-1", "dev-2"), 41)
+    assert missing > 3, "the snapshot was taken while writing went on, so the control has holes"

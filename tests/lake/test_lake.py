@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake.asking import Asking
-from edgewake.cloud.lake.manifest import contents
+from edgewake.cloud.lake.manifest import File, contents
+from edgewake.cloud.lake.upkeep import MERGE_FILES
 from tests.feeds import Feed
 from tests.services import Process, part, wait_until
 
@@ -37,9 +39,13 @@ class Lake:
         with self.writer(failpoint) as process:
             wait_until(lambda: not process.is_running(), f"{failpoint} kills")
 
+    def files(self) -> Sequence[File]:
+        """Files that the manifest names."""
+        return contents(self.folder / "lake", [f"ew.s.{self.stream}"]).files
+
     def rows(self) -> int:
-        """Rows that the manifest names."""
-        return sum(file.rows for file in contents(self.folder / "lake", [f"ew.s.{self.stream}"]).files)
+        """Rows in them."""
+        return sum(file.rows for file in self.files())
 
     async def ask(self, sql: str, **more: Any) -> Any:
         """The answer."""
@@ -65,10 +71,24 @@ async def test_each_row_is_once_in_past_and_present_whatever_kills_the_writer(la
     lake.killed_at("lake.committed:1")
     assert lake.rows() > 0
     assert (await lake.ask(ONCE))["rows"] == [[200, 200, 20.0]]
+    on_disk = [pq.read_metadata(path).num_rows for path in (lake.folder / "lake").glob("*/*/*.parquet")]
+    assert sum(on_disk) > lake.rows(), "the control: who reads the folder in place of the manifest counts rows twice"
     with lake.writer():
         wait_until(lambda: lake.rows() == 200, "all is in the lake")
     feed.send("dev-1", 5)
     found = await lake.ask(ONCE)
-    on_disk = [pq.read_metadata(path).num_rows for path in (lake.folder / "lake").glob("*/*/*.parquet")]
-    assert sum(on_disk) > 200, "the control: who reads the folder in place of the manifest counts rows twice"
     assert (found["rows"], found["past"]["rows"], found["present"]["rows"]) == ([[205, 205, 25.0]], 200, 5)
+
+
+async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: Feed) -> None:
+    with lake.writer():
+        for rows in range(1, MERGE_FILES + 1):
+            feed.send()
+            wait_until(lambda rows=rows: lake.rows() == rows, "it is in the lake")  # type: ignore[misc]
+    assert len(lake.files()) == MERGE_FILES
+    with lake.writer() as process:
+        wait_until(lambda: len(lake.files()) == 1, "the files are merged")
+        feed.send()
+        wait_until(lambda: lake.rows() == MERGE_FILES + 1, "it goes on")
+        assert process.is_running()
+    assert (await lake.ask(ONCE))["rows"] == [[MERGE_FILES + 1, MERGE_FILES + 1, MERGE_FILES + 1.0]]
