@@ -60,6 +60,12 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
     )
 
 
+FOLLOWER_WAIT_MS: Final = 200
+"""How long Kafka holds back a fetch that finds nothing, of a consumer that follows a topic without seeking in it; a record ends the wait
+at once. Each asks so often while nothing changes (with 20 ms, a dozen cost Kafka a tenth of a core), and the end of a table is seen so late
+when it is read at the start, and a partition that a group hands over is read so late."""
+
+
 def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any) -> Consumer:
     """A consumer of committed records. Without `group` it is assigned by hand and has no offsets of its own."""
     return Consumer(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from edgewake.cloud.kafka.clients import consumer
+from edgewake.cloud.kafka.clients import FOLLOWER_WAIT_MS, consumer
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.errors import Unavailable
@@ -20,13 +20,10 @@ PROGRESS_S: Final = 5.0
 """Seconds between two lines of the log while a long table is read."""
 TABLE_BATCH: Final = 500
 """Records that one `poll` of a table passes on at most."""
-FETCH_WAIT_MS: Final = 200
-"""How long Kafka holds back a fetch that finds nothing; a new record ends the wait at once. Each table asks so often while nothing changes
-(with 20 ms, a dozen idle tables cost Kafka a tenth of a core), and the end of a table is seen so late when it is read at the start."""
 _TABLE_CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
-    "fetch.wait.max.ms": FETCH_WAIT_MS,
+    "fetch.wait.max.ms": FOLLOWER_WAIT_MS,
 }
 _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 

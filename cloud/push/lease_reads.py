@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -27,6 +27,7 @@ log = logging.getLogger("edgewake.push")
 POLL_RECORDS: Final = 500
 RETRY_S: Final = (0.2, 5.0)
 """First and longest wait between attempts to reach Kafka."""
+_CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS}
 
 
 class LeaseReads:
@@ -56,7 +57,7 @@ class LeaseReads:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _listen(self) -> None:
-        consumer: Consumer = clients.consumer(self._config, f"{self._name}-reads")
+        consumer: Consumer = clients.consumer(self._config, f"{self._name}-reads", **_CONSUMER)
         try:
             consumer.assign([TopicPartition(topics.LEASE_READS, p, OFFSET_END) for p in range(lease_record.PARTITIONS)])
             while not self._stop.is_set():
