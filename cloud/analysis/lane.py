@@ -128,6 +128,8 @@ class Lane:
         self._pause = threading.Event()
         self._stopped = threading.Event()
         self._next_ms = 0
+        self._began_ms = 0
+        self._settle = pace.Settle()
         self._failure: Failure | None = None
         self._stopping = False
         self._batches_before = self.counters.batches
@@ -326,13 +328,17 @@ class Lane:
         if self.job.kind is LaneKind.SUMMARY:
             is_behind = waits is not None and waits >= self.config.batch_records_max
             return began_ms if is_behind else pace.next_summary_ms(began_ms, self.config.summary_interval_s * 1000)
+        windows = {registered.query.window for registered in self.job.queries}
+        self._settle = pace.learned(self._settle, windows, before_ms=self._began_ms, began_ms=began_ms, oldest_ms=observed.oldest)
+        self._began_ms = began_ms
         return pace.next_ms(
             began_ms,
-            {registered.query.window for registered in self.job.queries},
+            windows,
             least_ms=self.config.trigger_ms,
             calm_ms=self.config.calm_trigger_ms,
             busy=pace.is_busy(rate, read=observed.readings, left=waits),
             oldest_ms=observed.oldest,
+            settle=self._settle,
         )
 
     def _emit(

@@ -2,22 +2,28 @@
 
 A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets its batches when they are worth most: one
 soon after each window's end, more while readings of windows that ended still come, and between them only so many that the rows of a window
-that is still open stay fresh. A busy stream, and one with a backlog, gets a batch each `least_ms`; that, too, a little after windows' ends.
+that is still open stay fresh. How soon is learned from the stream (Settle), so that one batch is enough for an end. A busy stream, and one
+with a backlog, gets a batch each `least_ms`; that, too, a little after windows' ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 from edgewake.cloud.analysis.windows import Window
 
 SETTLE_MS: Final = 150
-"""After a window's end its last readings are still on their way through device, broker, bridge and sequencer."""
+"""After a window's end its last readings are still on their way through device, broker, bridge and sequencer: at least so long."""
+SETTLE_MS_MAX: Final = 600
+"""No stream's first look at a window that ended is later: a batch takes 0.2 s, and results are to be there within a second."""
+CLEAN_LOOKS: Final = 20
+"""Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
 SUMMARY_SETTLE_MS: Final = 5_000
 """The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves."""
 SECOND_LOOK_MS: Final = 700
-"""After the first look at a window that ended: the next one, for what took longer."""
+"""After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to."""
 NEAR_MS: Final = 1_000
 """A look so short before that at a window's end is left to it."""
 GAP_MS: Final = SETTLE_MS
@@ -31,13 +37,48 @@ FRESH: Final = 2
 """Batches, at least, while a window is open."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """How long after a window's end the last readings of a stream come, as far as it was seen."""
+
+    ms: int = SETTLE_MS
+    is_enough: bool = False
+    """Nothing more had come when it was looked again, so that one look is enough for an end."""
+    clean: int = 0
+    """Looks since then that found nothing more."""
+
+
+def learned(settle: Settle, windows: Collection[Window], *, before_ms: int, began_ms: int, oldest_ms: int | None) -> Settle:
+    """What a batch tells that began at `began_ms`, after one at `before_ms`; `oldest_ms`: event time of its oldest reading.
+
+    A device that returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
+    """
+    ends = [window.over(began_ms) for window in _ending(windows)]
+    if not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
+        return settle  # it was the first look at that end
+    if oldest_ms is not None and oldest_ms < max(ends):
+        return Settle(min(max(settle.ms * 2, looked_ms), SETTLE_MS_MAX))
+    if looked_ms >= settle.ms + SECOND_LOOK_MS // 2:
+        return settle  # the one before came so late that it would have found all of a slower stream, too
+    if settle.clean + 1 < CLEAN_LOOKS or settle.ms <= SETTLE_MS:
+        return replace(settle, is_enough=True, clean=min(settle.clean + 1, CLEAN_LOOKS))
+    return Settle(max(settle.ms * 3 // 4, SETTLE_MS))
+
+
 def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
     """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not say."""
     return readings_per_s >= BUSY_PER_S or (left is not None and left > max(read, BACKLOG))
 
 
 def next_ms(
-    began_ms: int, windows: Collection[Window], *, least_ms: int, calm_ms: int, busy: bool = False, oldest_ms: int | None = None
+    began_ms: int,
+    windows: Collection[Window],
+    *,
+    least_ms: int,
+    calm_ms: int,
+    busy: bool = False,
+    oldest_ms: int | None = None,
+    settle: Settle = Settle(),
 ) -> int:
     """When to look next, ms: after a batch that began at `began_ms`, for these kinds of windows.
 
@@ -46,13 +87,13 @@ def next_ms(
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         return _next_on_grid(began_ms, least_ms, SETTLE_MS)
-    if not (windows := {window for window in windows if window.ends and not window.is_sequence}):
+    if not (windows := _ending(windows)):
         return began_ms + calm_ms
     rest_ms = began_ms + max(least_ms, min(calm_ms, min(window.slide_ms for window in windows) // FRESH))
-    looks = [look for window in windows for look in _looks(began_ms, window, least_ms)]
+    looks = [look for window in windows for look in _looks(began_ms, window, least_ms, settle)]
     first = min(look for look in looks if look >= began_ms + min(GAP_MS, least_ms))
     ended_ms = max(window.over(began_ms) for window in windows)
-    if oldest_ms is not None and oldest_ms < ended_ms <= began_ms - SETTLE_MS - SECOND_LOOK_MS:
+    if oldest_ms is not None and oldest_ms < ended_ms <= began_ms - settle.ms - SECOND_LOOK_MS:
         return min(first, began_ms + least_ms)
     return first if first <= rest_ms + NEAR_MS else rest_ms
 
@@ -67,10 +108,15 @@ def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
     return began_ms - (began_ms - settle_ms) % step_ms + step_ms if step_ms else began_ms
 
 
-def _looks(began_ms: int, window: Window, least_ms: int) -> list[int]:
+def _ending(windows: Collection[Window]) -> Collection[Window]:
+    return {window for window in windows if window.ends and not window.is_sequence}
+
+
+def _looks(began_ms: int, window: Window, least_ms: int, settle: Settle) -> list[int]:
     """At the window that ended last, and at the next one to end."""
     ended_ms = window.over(began_ms)
     ends_ms = ended_ms + window.slide_ms if window.unit is None else window.latest(began_ms)[1]
-    looks = [ended_ms + SETTLE_MS, ends_ms + SETTLE_MS]
+    looks = [ended_ms + settle.ms, ends_ms + settle.ms]
     # Where windows end as often as batches are made, the next end's look is the second one.
-    return looks if ends_ms - ended_ms < 2 * least_ms else [*looks, ended_ms + SETTLE_MS + SECOND_LOOK_MS]
+    is_once = settle.is_enough or ends_ms - ended_ms < 2 * least_ms
+    return looks if is_once else [*looks, ended_ms + settle.ms + SECOND_LOOK_MS]
