@@ -43,7 +43,7 @@ BEHIND = 200
 RECOVERY_S = 240.0
 ANALYSIS = "maintenance_s = 1\ncalm_trigger_ms = 1000\n"
 """A batch a second, and a turn of Spark's maintenance with each: what takes ten minutes otherwise happens in half a minute."""
-BATCHES_MIN = 20
+BATCHES_MIN = 15
 """Batches that the lane has done in the end: after ten Spark uploads its first snapshot of the state."""
 SQL = f"""-- name: {QUERY}
 -- description: What the story's ledger can add up by itself.
@@ -226,7 +226,7 @@ class Story:
         assert (await self.queries())[QUERY] == "running"
         lane = self.system.directory / "analysis" / "checkpoints" / STREAM / "plain"
         await self.system.until(
-            lambda: batches(lane) >= BATCHES_MIN and list(lane.rglob("*.zip")), "snapshots replace changes of the state"
+            lambda: batches(lane) >= BATCHES_MIN and list(lane.rglob("*.zip")), "snapshots of the state are made", timeout_s=RECOVERY_S
         )
         self.looks.append(look(self.system))
         self.feeder.stop()
