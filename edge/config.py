@@ -253,8 +253,9 @@ class AgentConfig(Config):
             if action.stream not in logged | alerts.keys():
                 raise ValueError(f"action {action.name!r}: {action.stream!r} is no stream of a logged source, a chain or an absence rule")
         for sketch in self.sketch:
-            if sketch.stream not in logged or sketch.stream not in self.local_streams:
-                raise ValueError(f"sketch: {sketch.stream!r} is no stream with `send = false`: what is sent too would count twice")
+            if sketch.stream not in logged or (sketch.stream in self.local_streams) == sketch.beside:
+                wanted = "is sent, as `beside` says" if sketch.beside else "has `send = false`: what is sent too would count twice"
+                raise ValueError(f"sketch: {sketch.stream!r} is no stream of a logged source or a chain that {wanted}")
         if SKETCHES in sources | logged | alerts.keys():
             raise ValueError(f"source, chain or absence: {SKETCHES!r} is the stream of sketches")
         if len({sketch.lane for sketch in self.sketch}) > 1 or len({sketch.stream for sketch in self.sketch}) < len(self.sketch):

@@ -1,12 +1,13 @@
-"""How a device sends a summary of readings instead of the readings: a reading of the stream `device_sketches` for each sketch.
+"""How a device sends a summary of readings, instead of them or beside them: a reading of the stream `device_sketches` for each sketch.
 
 Its fields say what was summed up and carry the bytes; its event time is the window's start:
 
-    of_stream   the stream whose readings are summed up; they are not sent one by one as well, or they would count twice
+    of_stream   the stream whose readings are summed up
     of_field    the field of that stream
     kind        numbers | hll | theta | kll | top | count_min | sample
     start, end  the window, ms since 1970 UTC; end is the first ms after it, at most a day later, and both lie in one UTC day
     readings    readings in the window that have the field
+    beside      true: the readings are sent one by one as well. Not there: they are not, or they would count twice
     sketch      the bytes in base64 (RFC 4648, with padding), at most SKETCH_BYTES_MAX before it
 
 What the bytes of each kind are:
@@ -18,6 +19,9 @@ What the bytes of each kind are:
     top         Apache DataSketches frequent strings of the texts
     count_min   counts of texts (see count_min.py)
     sample      a uniform sample of the texts (see sample.py)
+
+What is sent instead is merged with what others send of the stream. What is sent beside is the series of the set `@DEVICE`, and counted
+nowhere else: the cloud sums up the readings themselves.
 
 A value's text is `item_text`, on devices and in the cloud; otherwise one value would be counted as two. A sketch sent again for the same
 device, stream, field, kind and window replaces the former. A device may send any of the kinds; what was not sent cannot be asked.
@@ -77,6 +81,12 @@ class DeviceSketch:
     end_ms: int
     readings: int
     data: bytes
+    beside: bool = False
+
+    @classmethod
+    def set_of(cls, device: str) -> str:
+        """The set of devices of what one device sends beside its readings. No declared set has such a name."""
+        return f"@{device}"
 
     def fields(self) -> dict[str, Scalar]:
         """The reading's fields; raises ValueError where the bytes are too many for one."""
@@ -90,6 +100,7 @@ class DeviceSketch:
             "end": self.end_ms,
             "readings": self.readings,
             "sketch": base64.b64encode(self.data).decode(),
+            **({"beside": True} if self.beside else {}),
         }
 
 
@@ -109,7 +120,10 @@ def parse(fields: Mapping[str, object]) -> DeviceSketch:
         raise Rejected(RejectReason.ENCODING, f"sketch: not base64: {error}") from error
     if not 0 < len(data) <= SKETCH_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"sketch of {len(data)} bytes: expected 1 to {SKETCH_BYTES_MAX}")
-    return DeviceSketch(stream, field, SketchKind(kind), start, end, readings, data)
+    beside = fields.get("beside")
+    if not isinstance(beside, bool | None):
+        raise Rejected(RejectReason.SHAPE, "beside: expected true or false")
+    return DeviceSketch(stream, field, SketchKind(kind), start, end, readings, data, bool(beside))
 
 
 def _text(fields: Mapping[str, object], name: str) -> str:

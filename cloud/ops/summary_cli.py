@@ -21,7 +21,9 @@ FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")
 @click.option("--from", "since", callback=time_ms, help=f"Begin: {TIME}. Default: an hour before the end.")
 @click.option("--to", callback=time_ms, help="End, in the same way. Default: now.")
 @click.option("--step", type=click.Choice(["minute", "hour", "day"]), help="A row for each; without it one row of the whole time.")
-@click.option("--devices", default="", help="A declared set of devices; default: all.")
+@click.option(
+    "--devices", default="", help="A declared set of devices, or @DEVICE: the sketches that it sends beside its readings; default: all."
+)
 @click.option("--distinct", is_flag=True, help="How many different values.")
 @click.option("--quantile", type=click.FloatRange(0, 1), multiple=True, help="The value at this rank, e.g. 0.99; several times.")
 @click.option("--between", type=(float, float), help="Readings from LOW to before HIGH.")

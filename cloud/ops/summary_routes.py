@@ -36,7 +36,7 @@ class SeriesView(BaseModel):
     stream: str
     field: str
     devices: str
-    """A declared set of devices; empty: all."""
+    """A declared set of devices, or `@DEVICE`; empty: all."""
 
 
 class SummaryView(BaseModel):
@@ -69,7 +69,7 @@ OtherField = Annotated[str | None, Query(pattern=f"^{FIELD_PATTERN.pattern}$", m
 OtherStream = Annotated[str | None, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 Time = Annotated[int, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
 MaybeTime = Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
-Devices = Annotated[str, Query(max_length=64, description="A declared set of devices; empty: all.")]
+Devices = Annotated[str, Query(max_length=65, description="A declared set of devices, or `@DEVICE`: its sketches; empty: all.")]
 Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
 Texts = Annotated[list[Text] | None, Query(max_length=ASKED_MAX)]
 Rank = Annotated[float, Query(ge=0, le=1)]

@@ -8,7 +8,7 @@ from typing import Any
 from edgewake.cloud.summaries import foreign
 from edgewake.cloud.summaries.summary import Record, Series, Sketch, Step, Summary
 from edgewake.protocol import sketch
-from edgewake.protocol.sketch import Numbers, SketchKind
+from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
 
 
 def taken(reading: Mapping[str, Any]) -> tuple[Step, Record]:
@@ -24,7 +24,8 @@ def taken(reading: Mapping[str, Any]) -> tuple[Step, Record]:
         Numbers.decode(found.data) if is_numbers else Numbers(),
         {} if is_numbers else {found.kind: Sketch(found.readings, found.data)},
     )
+    devices = DeviceSketch.set_of(reading["device"]) if found.beside else ""
     maker = f"{reading['device']}|{found.end_ms}|{found.kind}"
     return Step.around(found.start_ms, found.end_ms), Record(
-        Series(found.stream, found.field), found.start_ms, found.end_ms, summary, maker
+        Series(found.stream, found.field, devices), found.start_ms, found.end_ms, summary, maker
     )

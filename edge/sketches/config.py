@@ -19,10 +19,13 @@ OPEN_MAX: Final = 10
 
 
 class SketchConfig(Config):
-    """Summaries of a stream's fields, sent in place of its readings, as readings of `device_sketches`."""
+    """Summaries of a stream's fields, sent in place of its readings or beside them, as readings of `device_sketches`."""
 
     stream: StreamName
-    """The stream, of a source or a chain with `send = false`: sent as well, each of its readings would count twice."""
+    """The stream, of a source or a chain; with `send = false`, or `beside`."""
+    beside: bool = False
+    """Is the stream sent as well? Its sketches then answer for the device alone (`edgewake summary --devices @DEVICE`), so that no reading
+    counts twice."""
     fields: Annotated[tuple[FieldName, ...], Field(min_length=1, max_length=FIELDS_MAX)]
     """The fields that are summed up, each by itself."""
     kinds: Annotated[tuple[SketchKind, ...], Field(min_length=1)] = (SketchKind.NUMBERS, SketchKind.HLL, SketchKind.KLL, SketchKind.TOP)

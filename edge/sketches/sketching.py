@@ -113,7 +113,9 @@ class Sketcher:
         for window in over:
             start, end = before.span_ms(window)
             for field, kind, readings, sketch in await maker.over(window):
-                one = DeviceSketch(self._config.stream, field, SketchKind(kind), start, end, readings, b64decode(sketch))
+                one = DeviceSketch(
+                    self._config.stream, field, SketchKind(kind), start, end, readings, b64decode(sketch), self._config.beside
+                )
                 made.append((start, one.fields()))
         cursor = {self._config.stream: self._windows.needed_from - 1}
         await consumer.commit(cursor, state=self._windows.encode(), derived={STREAM: made} if made else None)

@@ -24,6 +24,8 @@ from tests.house.source import ROOT
 from tests.ops.service import KEY, Ops, running
 from tests.services import PATIENCE_S, Process, free_ports, part, port_is_open
 
+MINUTE = 1_790_000_040_000
+"""Begins one, in UTC."""
 BEFORE, AFTER = 40, 200
 """Messages of each device before and after the fault."""
 SENT_DOWN = 'edgewake_bridge_sent_down_total{kind="message"}'
@@ -180,15 +182,40 @@ def example(directory: Path) -> Path:
     return file
 
 
+def sketched(directory: Path) -> str:
+    """Tables of two streams with the same 300 numbers, 0 to 299, in three minutes: one is summed up instead, one beside."""
+    text = "".join(f'{{"t": {MINUTE + 600 * n}, "db": {n}}}\n' for n in range(301))
+    tables = ""
+    for stream, source, sketch in (("hidden", "send = false", ""), ("shown", "", "beside = true")):
+        lines = directory / f"{stream}.jsonl"
+        lines.write_text(text)
+        tables += f'[[source]]\ntype = "file_tail"\npath = "{lines}"\nstream = "{stream}"\n{source}\n'
+        tables += f'[[sketch]]\nfields = ["db"]\nkinds = ["numbers", "kll"]\nstream = "{stream}"\n{sketch}\n'
+    return tables
+
+
+def summed_up(api: Ops, stream: str, devices: str) -> tuple[int, float | None, bool] | None:
+    """Readings, sum and whether the median is about right; None where nothing is known of them."""
+    words: dict[str, str | int] = {"from": MINUTE, "to": MINUTE + 180_000, "devices": devices, "quantile": "0.5"}
+    found = api.client.get(f"/v1/summaries/{stream}/db", params=words)
+    if found.status_code == 404:
+        return None
+    (row,) = found.json()["rows"]
+    figures = row["figures"]
+    return figures["readings"], figures["sum"], [abs(median["value"] - 149) <= 8 for median in row["quantiles"]] == [True]
+
+
 async def test_a_device_asks_and_hears_once_although_everything_in_between_was_killed(here: World, tmp_path: Path) -> None:
-    """On the real parts: asked on the device, answered in the cloud by the program of the documents while the device is gone."""
+    """On the real parts: asked on the device, answered in the cloud by the program of the documents while the device is gone. Beside it
+    the device sends sketches, which a question about summaries finds, each number once.
+    """
     bridge = here.bridge("b-ask-1")
     here.sequencer()
     (port,) = free_ports(1)
     file = tmp_path / "agent.toml"
     file.write_text(
         f'device = "asker"\ndata_dir = "{tmp_path}/agent"\n[mqtt]\nport = {here.broker.port}\n[downlink]\nrequests = true\n'
-        f'[[source]]\ntype = "http_intake"\nstream = "device_requests"\nport = {port}\n'
+        f'[[source]]\ntype = "http_intake"\nstream = "device_requests"\nport = {port}\n' + sketched(tmp_path)
     )
 
     def asks(key: str, name: str) -> None:
@@ -230,6 +257,9 @@ async def test_a_device_asks_and_hears_once_although_everything_in_between_was_k
                 "r2": ("refused", "nobody serves 'tea'; served: map, route", True),
                 "r3": ("refused", "no paper", True),
             }
+            whole = 300, sum(range(300)), True
+            await until(lambda: summed_up(api, "hidden", "") == summed_up(api, "shown", "@asker") == whole, "the sketches are merged")
+            assert summed_up(api, "shown", "") is None, "the readings themselves are summed up by the analysis, and by nobody twice"
             found = CliRunner().invoke(device_agent, ["requests", "--config", str(file), "r1", "--wait", str(PATIENCE_S)])
             assert (found.exit_code, json.loads(found.stdout)["body"]) == (0, "12.4 km to the depot"), found.output
 

@@ -52,3 +52,16 @@ def test_every_key_is_documented() -> None:
     source = "".join(path.read_text("utf-8") for path in (Path("edge/config.py"), *Path("edge/sources").glob("*.py")))
     for key in ("linger_ms", "quota_bytes", "wal_bytes_max", "ack_timeout_s", "inflight_frames_max", "drain_s", "poll_s", "interval_s"):
         assert '"""' in source.partition(f"    {key}:")[2].splitlines()[1], key
+
+
+@pytest.mark.parametrize(
+    ("send", "beside", "is_good"), [(False, False, True), (True, True, True), (True, False, False), (False, True, False)]
+)
+def test_a_sketch_says_whether_the_readings_are_sent_too(tmp_path: Path, send: bool, beside: bool, is_good: bool) -> None:
+    source = {"type": "host_metrics", "stream": "host", "send": send}
+    wanted = {"device": "d", "data_dir": tmp_path, "source": [source], "sketch": [{"stream": "host", "fields": ["cpu"], "beside": beside}]}
+    if is_good:
+        assert AgentConfig.model_validate(wanted).sketch[0].beside is beside
+    else:
+        with pytest.raises(ValueError, match=r"is sent, as `beside` says|would count twice"):
+            AgentConfig.model_validate(wanted)

@@ -6,8 +6,10 @@ import random
 import statistics
 from base64 import b64decode
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,8 @@ from edgewake.cloud.summaries import answers, intake
 from edgewake.cloud.summaries.summary import Summary, merged
 from edgewake.edge.sketches.kinds import MAKERS
 from edgewake.edge.sketches.maker import Maker
-from edgewake.protocol.sketch import SKETCH_BYTES_MAX, DeviceSketch, SketchKind
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.sketch import SKETCH_BYTES_MAX, DeviceSketch, Numbers, SketchKind, parse
 
 MADE = list(MAKERS)
 T0 = 1_790_000_040_000
@@ -50,6 +53,16 @@ def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
     for rank, quantile in zip((0.5, 0.99), answers.quantiles(found, [0.5, 0.99]), strict=True):
         exact = sum(value <= quantile.value for value in ordered) / len(ordered)
         assert abs(exact - rank) < 0.0266, "twice the bound of one sketch"
+
+
+def test_what_is_sent_beside_readings_is_a_series_of_its_own_device_and_merged_with_no_other() -> None:
+    one = DeviceSketch("shop", "price", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 3.0]).encode(), beside=True)
+    assert parse(one.fields()) == one
+    _, beside = intake.taken({"device": "box", **one.fields()})
+    _, instead = intake.taken({"device": "box", **replace(one, beside=False).fields()})
+    assert (beside.series.devices, instead.series.devices) == ("@box", "")
+    with pytest.raises(Rejected, match="beside"):
+        parse(one.fields() | {"beside": 1})
 
 
 def test_merged_counts_of_texts_answer_within_their_bounds() -> None:
