@@ -35,8 +35,9 @@ quick: $(VENV)/installed-test ## test everything that starts no service, in less
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
-test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, power loss
-	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 tests/edge/log/test_damage.py tests/edge/log/test_faults.py
+FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py
+test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, power loss, out of memory, images, a held log, bad wires
+	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 $(FAULTS)
 
 test-examples: $(VENV)/installed-test ## test every property of hypothesis with ten times the examples of `make test`
 	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"

@@ -16,7 +16,7 @@ import orjson
 from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
-from edgewake.edge.log.schema import reading
+from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
 from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.errors import LocalError
 
@@ -68,27 +68,25 @@ def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
+    """However much waits, a few rows are read: of each stream, frame and consumer, and the counters."""
     frames, in_frames, oldest_frame = db.execute("SELECT count(*), coalesce(sum(count), 0), min(accepted_at) FROM frames").fetchone()
     readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
-    unframed_bytes, oldest_batch = db.execute(
-        "SELECT coalesce(sum(length(body)), 0), min(accepted_at) FROM batches JOIN streams ON id = stream WHERE first > framed"
-    ).fetchone()
-    in_frame = "batches.stream = frames.stream AND batches.first BETWEEN frames.first AND frames.first + frames.count - 1"
-    framed_bytes = db.execute(f"SELECT coalesce(sum(length(body)), 0) FROM frames JOIN batches ON {in_frame}").fetchone()[0]  # noqa: S608
+    first_waiting = "SELECT accepted_at FROM batches WHERE stream = id AND first > framed ORDER BY first LIMIT 1"
+    oldest_batches = [at for (at,) in db.execute(f"SELECT ({first_waiting}) FROM streams")]  # noqa: S608
     copied_bytes = db.execute("SELECT coalesce(sum(length(payload)), 0) FROM frames").fetchone()[0]
-    all_bytes = db.execute("SELECT coalesce(sum(length(body)), 0) FROM batches").fetchone()[0]
-    oldest = min((at for at in (oldest_frame, oldest_batch) if at is not None), default=None)
+    counters = dict(db.execute("SELECT name, value FROM counters"))
+    oldest = min((at for at in (oldest_frame, *oldest_batches) if at is not None), default=None)
     in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id)"
     streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name").fetchall()  # noqa: S608
     accepted = {name: last for name, last, _, _ in streams}
     return {
         "backlog_readings": in_frames + readings,
-        "backlog_bytes": unframed_bytes + framed_bytes + copied_bytes,
-        "retained_bytes": all_bytes - unframed_bytes - framed_bytes,
+        "backlog_bytes": counters.get(BACKLOG_BYTES, 0) + copied_bytes,
+        "retained_bytes": counters.get(RETAINED_BYTES, 0),
         "frames": frames,
         "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
-        "lost": {name.removeprefix("lost_"): value for name, value in db.execute("SELECT * FROM counters WHERE name LIKE 'lost_%'")},
-        "unset_clock_readings": sum(value for (value,) in db.execute("SELECT value FROM counters WHERE name = ?", (UNSET_CLOCK,))),
+        "lost": {name.removeprefix("lost_"): value for name, value in counters.items() if name.startswith("lost_")},
+        "unset_clock_readings": counters.get(UNSET_CLOCK, 0),
         "streams": {name: {"accepted": last, "last_frame": frame, "waiting": waiting} for name, last, frame, waiting in streams},
         "consumers": {consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)},
     }

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.log.codec import Reading, checksum, readings_of
-from edgewake.edge.log.schema import sound_gap
+from edgewake.edge.log.gaps import gap_before, gaps_behind
 from edgewake.edge.log.streams import StreamState
 
 LAGGED: Final = "lagged"
@@ -171,15 +171,15 @@ def rows_after(
 
 def _missing(db: sqlite3.Connection, stream: StreamState, first: int, last: int) -> Iterator[Missed]:
     """A hole, part by part with its reason. Where nobody gave anything up, the disk lost it."""
-    query = "SELECT first, count, reason FROM gaps WHERE stream = ? AND first <= ? AND first + count > ? ORDER BY first"
-    given_up = db.execute(query, (stream.id, last, first)).fetchall() if first <= last else []
-    for begins, *gap in given_up:
-        count, reason = sound_gap(*gap)
-        if begins > first:
-            yield Missed(stream.name, first, begins - first, CORRUPT)
-        first = max(first, begins)
-        ends = min(last, begins + count - 1)
-        yield Missed(stream.name, first, ends - first + 1, reason)
+    if first > last:
+        return
+    before = gap_before(db, stream.id, first)
+    for gap in [*([before] if before and before.last >= first else []), *gaps_behind(db, stream.id, first - 1, last)]:
+        if gap.first > first:
+            yield Missed(stream.name, first, gap.first - first, CORRUPT)
+        first = max(first, gap.first)
+        ends = min(last, gap.last)
+        yield Missed(stream.name, first, ends - first + 1, gap.reason)
         first = ends + 1
     if first <= last:
         yield Missed(stream.name, first, last - first + 1, CORRUPT)

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from edgewake.edge.log.consumers import ConsumerState
+from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES
 from edgewake.edge.log.sidecar import Change
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.work import FrameKey, OutFrame
@@ -45,6 +46,11 @@ class Draft:
             dropped=0,
             change=Change(),
         )
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """What the log's counters say of its rows."""
+        return {BACKLOG_BYTES: self.framed_bytes + self.waiting_bytes, RETAINED_BYTES: self.retained_bytes}
 
     @property
     def waiting_bytes(self) -> int:

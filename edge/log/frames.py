@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from edgewake.edge.log.codec import FrameColumns, checksum, cut, gap_payload
 from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.gaps import gap_at, gaps_behind, write_gap
 from edgewake.edge.log.retention import ALL, Retention
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
-from edgewake.edge.log.schema import NO_BATCHES, sound_gap
+from edgewake.edge.log.schema import NO_BATCHES
 from edgewake.edge.log.sidecar import Boundary
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import write_frame
@@ -96,17 +98,15 @@ class LogFrames:
 
     def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int) -> Gap | None:
         """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
-        given_up = self._db.execute("SELECT count, reason FROM gaps WHERE stream = ? AND first = ?", (stream.id, first)).fetchone()
+        given_up = gap_at(self._db, stream.id, first)
         if given_up is not None:
-            count, reason = sound_gap(*given_up)
-            if first + count - 1 > last:  # what is beyond belongs to another epoch
-                self._db.execute("UPDATE gaps SET count = ? WHERE stream = ? AND first = ?", (last + 1 - first, stream.id, first))
-                self._db.execute("INSERT INTO gaps VALUES (?, ?, ?, ?)", (stream.id, last + 1, first + count - 1 - last, reason))
-            return Gap(reason, min(count, last + 1 - first))
+            if given_up.last > last:  # what is beyond belongs to another epoch
+                write_gap(self._db, replace(given_up, count=last + 1 - first))
+                write_gap(self._db, replace(given_up, first=last + 1, count=given_up.last - last))
+            return Gap(given_up.reason, min(given_up.count, last + 1 - first))
         sound = next(self._rows.sound_batches(stream, first, last), None)
         following = [last + 1] if sound is None else [sound[0]]
-        query = "SELECT min(first) FROM gaps WHERE stream = ? AND first > ?"
-        following += [row[0] for row in self._db.execute(query, (stream.id, first)) if row[0] is not None]
+        following += [gap.first for gap in islice(gaps_behind(self._db, stream.id, first, last), 1)]
         count = min(following) - first
         if count == 0:
             return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from edgewake.edge.log.codec import Batch, checksum
 from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.gaps import GivenUp, delete_gap, gap_at, gap_before, write_gap
 from edgewake.edge.log.streams import StreamState
 
 ROW_BYTES: Final = 64
@@ -58,11 +60,14 @@ class LogRows:
 
         What is framed keeps its boundary.
         """
-        behind = "DELETE FROM gaps WHERE stream = ? AND first = ? AND reason = ? RETURNING count"
-        count += sum(more for (more,) in self._db.execute(behind, (stream_id, first + count, reason)).fetchall())
-        before = "UPDATE gaps SET count = count + ? WHERE stream = ? AND first > ? AND first + count = ? AND reason = ?"
-        if not self._db.execute(before, (count, stream_id, after, first, reason)).rowcount:
-            self._db.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)", (stream_id, first, count, reason))
+        gap = GivenUp(stream_id, first, count, reason)
+        behind, before = gap_at(self._db, stream_id, first + count), gap_before(self._db, stream_id, first)
+        if behind is not None and behind.reason == reason:
+            delete_gap(self._db, behind)
+            gap = replace(gap, count=count + behind.count)
+        if before is not None and before.reason == reason and before.last == first - 1 and before.first > after:
+            gap = replace(before, count=before.count + gap.count)
+        write_gap(self._db, gap)
 
     def sound_batches(self, stream: StreamState, first: int, last: int) -> Iterator[tuple[int, int, Batch]]:
         """(first position, accepted at, batch) of rows whose CRC holds, from a position on and through `last`."""

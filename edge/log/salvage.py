@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from edgewake.edge.log.codec import checksum
 from edgewake.edge.log.consumers import ConsumerState
+from edgewake.edge.log.gaps import GivenUp, gap_at, gap_checksum, write_gap
 from edgewake.edge.log.pages import Pages, Row, rows
 from edgewake.edge.log.schema import LOG_NAME, NO_BATCHES, LogDamagedError, boundary_checksum
 from edgewake.edge.log.sidecar import SIDECAR_NAME, Known
@@ -231,12 +232,18 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class GapRow:
-    """A row of `gaps`; it has no CRC."""
+    """A row of `gaps`; before version 5 it had no CRC."""
 
     stream: int
     first: int
     count: int
     reason: str
+    crc: int | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Is it what was written, as far as that is known?"""
+        return self.crc is None or gap_checksum(self.stream, self.first, self.count, self.reason) == self.crc
 
     @property
     def size(self) -> int:
@@ -259,7 +266,7 @@ def row_of(row: Row) -> SavedRow | None:
             return FrameRow(*row) if row[10] is None or isinstance(row[10], bytes) else None  # type: ignore[arg-type]
         case "iiiiititib":
             return CopyRow(*row).as_frame()  # type: ignore[arg-type]
-        case "iiit":
+        case "iiit" | "iiiti":
             return GapRow(*row) if isinstance(row[3], str) else None  # type: ignore[arg-type]
     return None
 
@@ -271,8 +278,11 @@ def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int,
     if not any(first <= row.first <= row.first + row.count - 1 <= last for first, last in wanted):
         return False
     if isinstance(row, GapRow):
-        gap = (row.stream, row.first, row.count, row.reason[:GAP_REASON_CHARS_MAX])
-        return db.execute("INSERT OR IGNORE INTO gaps VALUES (?, ?, ?, ?)", gap).rowcount > 0
+        gap = GivenUp(row.stream, row.first, row.count, row.reason[:GAP_REASON_CHARS_MAX])
+        if not row.is_sound or gap_at(db, gap.stream, gap.first) is not None:
+            return False
+        write_gap(db, gap)
+        return True
     batch = (row.stream, row.first, row.count, row.commit, row.accepted_at, row.crc, row.body)
     return row.is_sound and db.execute(_TAKE_BATCH, batch).rowcount > 0
 

@@ -1,10 +1,10 @@
 """The event log's tables, their migrations, and how a connection to it is opened.
 
     meta      what the log is: id, epoch, place
-    counters  commit number, readings lost by reason
+    counters  commit number, readings lost by reason, sums over the rows of batches
     streams   per stream: last accepted position, last framed one, where the epoch began, last frame, epochs that wait (see log_streams)
     batches   what was received: columns, with CRC, kept until everybody who needs them has passed: the cloud and every consumer
-    gaps      given up: a counted range of positions in the place of its batches, kept as long as they would be
+    gaps      given up: a counted range of positions in the place of its batches, with CRC, kept as long as they would be
     frames    boundaries over the batches, written before the first send, kept until the cloud's acknowledgement; `payload` only where what
               is sent is logged a second time (see modes)
     consumers how far each has read, and its state, in one row
@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.edge.log.codec import checksum
+from edgewake.edge.log.gaps import gap_checksum
 from edgewake.protocol.errors import LocalError
-from edgewake.protocol.frame import GAP_REASON_CHARS_MAX
 
 LOG_NAME: Final = "events.db"
 PAGE_BYTES: Final = 1024
@@ -79,6 +79,22 @@ def _frames_as_boundaries(db: sqlite3.Connection) -> None:
     )
 
 
+BACKLOG_BYTES: Final = "backlog_bytes"
+"""Counter: bytes of batches that wait for the cloud, as the quota counts them."""
+RETAINED_BYTES: Final = "retained_bytes"
+"""Counter: bytes of batches that only consumers still need."""
+SUMS: Final = (BACKLOG_BYTES, RETAINED_BYTES)
+"""Counters of what could be summed up over the whole log, kept so that nobody has to. Each start counts anew."""
+
+
+def _gaps_with_checksums(db: sqlite3.Connection) -> None:
+    """Nothing told a gap that was damaged; those that are there are taken as they are. Nothing but its rows told how large the log is."""
+    db.execute("ALTER TABLE gaps ADD COLUMN crc INTEGER NOT NULL DEFAULT 0")
+    for gap in db.execute("SELECT stream, first, count, reason FROM gaps").fetchall():
+        db.execute("UPDATE gaps SET crc = ? WHERE stream = ? AND first = ?", (gap_checksum(*gap), *gap[:2]))
+    db.executemany("INSERT INTO counters VALUES (?, 0)", [(name,) for name in SUMS])
+
+
 NO_BATCHES: Final = 0
 """`first` of a frame that was formed before frames were boundaries: all of it is in `payload`. Positions begin at 1."""
 MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
@@ -110,6 +126,7 @@ MIGRATIONS: Final[tuple[str | Callable[[sqlite3.Connection], None], ...]] = (
     """
     CREATE TABLE clocks (commit_number INTEGER PRIMARY KEY, boot TEXT NOT NULL, offset_ms INTEGER NOT NULL);
     """,
+    _gaps_with_checksums,
 )
 """Applied in order, each in one transaction with its number (`user_version`). Never edited once released."""
 
@@ -196,13 +213,6 @@ def migrate(db: sqlite3.Connection) -> None:
             else:
                 step(db)
             db.execute(f"PRAGMA user_version = {number + 1}")
-
-
-def sound_gap(count: object, reason: object) -> tuple[int, str]:
-    """A row of `gaps`, which has no CRC; raises LogDamagedError where a page of another table stands in its place."""
-    if type(count) is not int or count < 1 or not isinstance(reason, str) or len(reason) > GAP_REASON_CHARS_MAX:
-        raise LogDamagedError(f"{reason!r}, {count!r} is no gap")
-    return count, reason
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
+from edgewake.edge.log.gaps import forget_unsound_gaps
 from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.repair import Repair
 from edgewake.edge.log.retention import Retention
@@ -36,6 +37,7 @@ from edgewake.edge.log.schema import (
     LOG_NAME,
     MIGRATIONS,
     PAGE_BYTES,
+    SUMS,
     LogDamagedError,
     open_for_writing,
     open_in_memory,
@@ -165,7 +167,7 @@ class LogStore:
         frames = [FrameKey(names[stream], epoch, frame) for (stream, epoch, frame), _ in read_frames(db)]
         unsent = deque(sorted(frames, key=lambda key: (key.epoch, key.frame, streams[key.stream].id)))
         draft = Draft(streams, {}, unsent, 0, 0, 0, {}, {}, {consumer.name: consumer for consumer in read_consumers(db)})
-        draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name <> 'commit'"))
+        draft.counters = dict(db.execute("SELECT name, value FROM counters WHERE name NOT IN ('commit', ?, ?)", SUMS))
         if not self.is_salvaging:
             self._forget_what_nobody_needs(draft)
         for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
@@ -176,11 +178,17 @@ class LogStore:
             draft.framed_bytes += framed
             draft.waiting[stream.name] = self._rows.batch_bytes(stream.id, stream.framed + 1, stream.last)
             draft.retained_bytes += self._rows.batch_bytes(stream.id, 0, stream.framed) - framed
+        with transaction(db):
+            db.executemany(
+                "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+                draft.sums.items(),
+            )
         return draft
 
     def _forget_what_nobody_needs(self, draft: Draft) -> None:
         """Rows whose position was damaged lie where nobody looks for them."""
         with transaction(self._db):
+            forget_unsound_gaps(self._db)
             for stream in draft.streams.values():
                 passed = passed_by_all(draft.consumers.values(), stream.name)
                 last = stream.framed if passed is None else min(stream.framed, passed)
@@ -422,7 +430,8 @@ class LogStore:
                 draft.change.streams.append(stream)
         changed = {name: value for name, value in draft.counters.items() if self._state.counters.get(name) != value}
         draft.change.counters |= changed
-        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", [("commit", commit), *changed.items()])
+        counted = [("commit", commit), *changed.items(), *(draft.sums.items() - self._state.sums.items())]
+        self._db.executemany("INSERT OR REPLACE INTO counters VALUES (?, ?)", counted)
 
     # accept
 

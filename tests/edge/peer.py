@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,7 +65,15 @@ class Kept:
 class Peer(asyncio.Protocol):
     """The peer. `answer` decides what is answered to a message: an Ack, Later, or None for silence."""
 
-    def __init__(self, port: int, *, answer: Callable[[Taken], Ack | Later | None] | None = None, subscribe: bool = True) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        answer: Callable[[Taken], Ack | Later | None] | None = None,
+        subscribe: bool = True,
+        connection: socket.socket | None = None,
+    ) -> None:
+        """`connection`: made already, where the port is not one of this machine's."""
         self.port = port
         self.taken: list[Taken] = []
         self.statuses: list[bytes] = []
@@ -72,6 +81,7 @@ class Peer(asyncio.Protocol):
         self.news = asyncio.Event()
         self._answer = answer or self.acknowledge
         self._subscribe = subscribe
+        self._connection = connection
         self._reader = PacketReader()
         self._transport: asyncio.Transport | None = None
         self._ready = asyncio.Event()
@@ -84,7 +94,8 @@ class Peer(asyncio.Protocol):
         return Ack(AckToken(0, self._offset))
 
     async def __aenter__(self) -> Peer:
-        await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.port)
+        where = {"host": "127.0.0.1", "port": self.port} if self._connection is None else {"sock": self._connection}
+        await asyncio.get_running_loop().create_connection(lambda: self, **where)  # type: ignore[arg-type]
         await asyncio.wait_for(self._ready.wait(), 10)
         return self
 

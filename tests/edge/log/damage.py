@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgewake.edge.config import LogConfig, UplinkConfig
-from edgewake.edge.log.event_log import OutFrame
+from edgewake.edge.log.event_log import EventLog, OutFrame
 from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES
 from edgewake.edge.log.work import no_failpoint
 from edgewake.protocol.frame import Frame
@@ -19,6 +19,12 @@ from tests.services import wait_until
 READINGS = 2000
 LATER = range(READINGS, READINGS + 100)
 """Readings of the life after the damage: they must be accepted whatever there is."""
+GIVEN_UP = 7
+"""Readings of each stream that never came, in the middle of it: the log holds a gap in their place."""
+REASON = "queue_full"
+GAP_BYTES_BEFORE = 10
+"""Bytes of a gap's record before its reason: sizes and types of its columns, stream, first, count."""
+GAP_BITS = 8 * (GAP_BYTES_BEFORE + len(REASON) + 4)
 CONFIG = LogConfig(linger_ms=0, reserve_bytes=0)
 UPLINK = UplinkConfig(frame_readings_max=50, inflight_frames_max=8)
 PAGE = PAGE_BYTES
@@ -72,7 +78,7 @@ class Cloud:
                         found["wrong"] += (frame.t[i], frame.fields["text"][i]) != (reading(n)[0], text_of(n))  # type: ignore[arg-type]
             found["wrong"] += len(set(arrived) - expected)
             found["twice"] += sum(count - 1 for count in arrived.values())
-            lost = len(expected) - len(arrived)
+            lost = len(expected) - len(arrived) + GIVEN_UP
             found["unsaid"] += max(0, lost - said)
             found["said_of_what_came"] += max(0, said - lost)
         return dict(found)
@@ -89,7 +95,7 @@ def text_of(n: int) -> str:
 
 
 def first_life(directory: Path) -> FirstLife:
-    """Two streams; eight frames of each at most were sent, three of them acknowledged, the others and 1500 readings wait."""
+    """Two streams, each with a gap; eight frames of each at most were sent, three acknowledged, the others and 1500 readings wait."""
     sent, cloud = Sent(), Cloud()
     with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK) as events:
         for at in range(0, READINGS, 10):
@@ -97,6 +103,8 @@ def first_life(directory: Path) -> FirstLife:
                 log = events.stream(stream)
                 ticket = log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 10)])
             assert log.wait_accepted(ticket, timeout_s=20)
+            if at == READINGS // 2:
+                _give_up(events)
         events.start_sending()
         sent.until(8)
         for out in (sent[0], sent[1], sent[4]):
@@ -104,6 +112,13 @@ def first_life(directory: Path) -> FirstLife:
             events.free(out.key)
         sent.until(11)
     return FirstLife({path.name: path.read_bytes() for path in directory.iterdir()}, cloud)
+
+
+def _give_up(events: EventLog) -> None:
+    before = events.status().backlog_readings
+    for stream in STREAMS:
+        events.stream(stream).lose(GIVEN_UP, REASON)
+    wait_until(lambda: events.status().backlog_readings == before + GIVEN_UP * len(STREAMS), "the losses have their places")
 
 
 def lay(directory: Path, life: FirstLife, log: bytes) -> None:
@@ -171,6 +186,17 @@ def stale_page(number: int) -> Damage:
 def truncate(size: int) -> Damage:
     """The file ends early."""
     return lambda log: log[: size % len(log)]
+
+
+def flip_in_gap(number: int) -> Damage:
+    """One bit of the row of `gaps` that stands last: of its header, its numbers, its reason or its CRC."""
+
+    def change(log: bytes) -> bytes:
+        at, changed = log.rindex(REASON.encode()) - GAP_BYTES_BEFORE + number // 8, bytearray(log)
+        changed[at] ^= 1 << number % 8
+        return bytes(changed)
+
+    return change
 
 
 def flip(seed: int) -> Damage:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.edge.log import gaps
 from edgewake.edge.log.codec import checksum
 from edgewake.edge.log.pages import Pages, rows
 from edgewake.edge.log.salvage import BatchRow, is_damage, take_over
@@ -21,6 +22,7 @@ from edgewake.edge.log.schema import LOG_NAME, LogDamagedError, open_for_writing
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.edge.log.damage import (
     CONFIG,
+    GAP_BITS,
     LATER,
     PAGE,
     READINGS,
@@ -29,6 +31,7 @@ from tests.edge.log.damage import (
     FirstLife,
     first_life,
     flip,
+    flip_in_gap,
     lay,
     live_on,
     second_life,
@@ -39,6 +42,7 @@ from tests.edge.log.damage import (
 )
 from tests.services import PATIENCE_S, wait_until
 
+ALL_FAULTS = os.environ.get("EDGEWAKE_FAULTS") == "all"
 EXPECTED = set(range(READINGS)) | set(LATER)
 GOOD = {"wrong": 0, "twice": 0, "unsaid": 0, "said_of_what_came": 0, "holes": 0}
 PAGES = [*range(60), *range(60, 400, 7)]
@@ -49,11 +53,13 @@ ALL: dict[str, Damage] = (
     | {f"truncated in page {n}": truncate(n * PAGE + 1234) for n in PAGES}
     | {"empty": truncate(0), "a header only": truncate(100)}
     | {f"flipped bit {n}": flip(n) for n in range(300)}
+    | {f"flipped bit {n} of a gap": flip_in_gap(n) for n in range(GAP_BITS)}
 )
 SAMPLE = ["empty", "a header only"]
 SAMPLE += [f"zeroed page {n}" for n in (0, 1, 2, 4, 5, 6, 7, 8, 9, 20, 40)] + [f"wrong page {n}" for n in (0, 6, 8, 9, 30)]
 SAMPLE += [f"truncated in page {n}" for n in (0, 3, 8, 30)] + [f"flipped bit {n}" for n in (1, 46, 174, 190)]
-NAMES = list(ALL) if os.environ.get("EDGEWAKE_FAULTS") == "all" else SAMPLE
+GAPS = [name for name in ALL if name.endswith("of a gap")] if ALL_FAULTS else [f"flipped bit {n} of a gap" for n in (58, 77, 100, 170)]
+NAMES = list(ALL) if ALL_FAULTS else SAMPLE
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,19 @@ def test_a_page_costs_at_most_its_own_rows(tmp_path: Path, life: FirstLife, name
     """Also the first one, without which SQLite reads nothing, and those above the leaves."""
     cloud = second_life(tmp_path / "log", life, ALL[name](life.log))
     assert cloud.lost(EXPECTED) <= lost_max
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_a_bit_of_a_gap_costs_no_reading(tmp_path: Path, life: FirstLife, name: str) -> None:
+    """A gap that says too much would take what is there."""
+    cloud = second_life(tmp_path / "log", life, ALL[name](life.log))
+    assert (cloud.verdict(EXPECTED), cloud.lost(EXPECTED)) == (GOOD, 0)
+
+
+def test_control_a_gap_without_its_checksum_costs_readings(tmp_path: Path, life: FirstLife, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "is_sound", lambda *_: True)
+    cloud = second_life(tmp_path / "log", life, flip_in_gap(77)(life.log))
+    assert cloud.lost(EXPECTED) > 0
 
 
 def test_without_damage_nothing_is_lost(tmp_path: Path, life: FirstLife) -> None:

@@ -1,6 +1,6 @@
-"""The log under kill -9 at its system calls, and under power loss: 0 lost, 0 twice, 0 unsaid.
+"""The log under kill -9 at its system calls, under power loss and out of memory: 0 lost, 0 twice, 0 unsaid.
 
-`make test` takes a sample; `make test-faults` every call of the writing path, and power losses on two file systems.
+`make test` takes a sample; `make test-faults` every call of the writing path, power losses on two file systems, and more of each.
 """
 
 from __future__ import annotations
@@ -60,3 +60,15 @@ def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, filesystem: 
 @as_root
 def test_control_power_loss_breaks_a_log_that_does_not_sync(tmp_path: Path) -> None:
     assert violations(report_of("power_loss", tmp_path, "ext4", "--losses", 4, "--unsynced")) != NOTHING
+
+
+def test_out_of_memory_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    kills = 100 if ALL else 5
+    report = report_of("out_of_memory", tmp_path, "--kills", kills)
+    assert report["killed"] == kills, "the fault did not fire"
+    assert report["oom_kills"] in (kills, None), "it was not the kernel that killed"
+    assert violations(report) == NOTHING
+
+
+def test_control_out_of_memory_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
+    assert report_of("out_of_memory", tmp_path, "--kills", 5, "--accept-before-commit")["violations"]["lost"] > 0
