@@ -25,8 +25,9 @@ from edgewake.deploy.supervisor import Keeper
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record, topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 
 log = logging.getLogger("edgewake.up")
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -27,11 +28,13 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+
+from edgewake.protocol.plain import Plain
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL)
@@ -65,14 +68,25 @@ def config(path: str) -> str:
     return "\n".join(_tables(_load(path), ""))
 
 
-def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:
+Model: TypeAlias = type[BaseModel] | type[Plain]
+
+
+def _fields(model: Model) -> Mapping[str, FieldInfo]:
+    """A model's keys, as pydantic sees them."""
+    if issubclass(model, BaseModel):
+        return model.model_fields
+    hints = get_type_hints(model, include_extras=True)
+    return {field.name: FieldInfo.from_annotated_attribute(hints[field.name], field) for field in dataclasses.fields(model)}  # type: ignore[arg-type]
+
+
+def _tables(model: Model, prefix: str) -> Iterator[str]:
     docs = attribute_docs(model)
-    plain = {name: field for name, field in model.model_fields.items() if not list(_models(field.annotation))}
+    plain = {name: field for name, field in _fields(model).items() if not list(_models(field.annotation))}
     if plain:
         yield "| key | type | default | meaning |\n|---|---|---|---|"
         yield from (_row(name, field, docs.get(name, "")) for name, field in plain.items())
         yield ""
-    for name, field in model.model_fields.items():
+    for name, field in _fields(model).items():
         for inner in _models(field.annotation):
             if inner.__name__ == SHARED:
                 yield f"**`[{prefix}{name}]`**: as [below](#kafka).\n"
@@ -81,15 +95,15 @@ def _tables(model: type[BaseModel], prefix: str) -> Iterator[str]:
             yield from _tables(inner, f"{prefix}{name}.")
 
 
-def _heading(name: str, field: FieldInfo, inner: type[BaseModel]) -> str:
+def _heading(name: str, field: FieldInfo, inner: Model) -> str:
     repeated = "tuple" in str(field.annotation) or "list" in str(field.annotation)
-    kind = inner.model_fields.get("type")
+    kind = _fields(inner).get("type")
     of_type = f' with `type = "{get_args(kind.annotation)[0]}"`' if kind and get_args(kind.annotation) and repeated else ""
     named = ".NAME" if "dict[" in str(field.annotation) else ""
     return f"**`[[{name}]]`**{of_type}" if repeated else f"**`[{name}{named}]`**"
 
 
-def _first_line(model: type[BaseModel]) -> str:
+def _first_line(model: Model) -> str:
     return (inspect.getdoc(model) or "").partition("\n")[0]
 
 
@@ -141,19 +155,19 @@ def _name(annotation: Any) -> str:
     )
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models(annotation: Any) -> Iterator[Model]:
     """The models in an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel | Plain):
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)
 
 
-def attribute_docs(model: type[BaseModel]) -> Mapping[str, str]:
+def attribute_docs(model: Model) -> Mapping[str, str]:
     """The strings that stand under a model's fields, its bases' included."""
     docs: dict[str, str] = {}
     for cls in reversed(model.__mro__):
-        if issubclass(cls, BaseModel) and cls is not BaseModel:
+        if issubclass(cls, BaseModel | Plain) and cls not in (BaseModel, Plain):
             tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
             body = tree.body[0].body  # type: ignore[attr-defined]
             for field, text in pairwise(body):
@@ -172,12 +186,12 @@ def _cell(text: str) -> str:
 
 def sources() -> str:
     """The keys of every kind of source that comes with Edgewake, beside those that all have."""
-    shared = set(_load("edge.sources.config:SourceConfig").model_fields)
+    shared = set(_fields(_load("edge.sources.config:SourceConfig")))
     lines: list[str] = []
     for name in _load("edge.sources.config:BUILT_IN"):
         model = _load("edge.sources.config:kind")(name)
         docs = attribute_docs(model)
-        own = {key: field for key, field in model.model_fields.items() if key not in shared}
+        own = {key: field for key, field in _fields(model).items() if key not in shared}
         lines += [f'**`type = "{name}"`**: {_first_line(model)}', ""]
         plain = {key: field for key, field in own.items() if not list(_models(field.annotation))}
         if plain:

@@ -15,7 +15,6 @@ import random
 import signal
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from edgewake.edge import status as status_file
@@ -45,10 +44,9 @@ from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS, Answer
+from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
-from edgewake.protocol.request import REPLIES
 
 log = logging.getLogger("edgewake.agent")
 
@@ -56,7 +54,9 @@ log = logging.getLogger("edgewake.agent")
 class Agent:
     """One running agent."""
 
-    def __init__(self, config: AgentConfig, *, clock: Clock, rng: random.Random, settings: SettingsFile | None = None) -> None:
+    def __init__(
+        self, config: AgentConfig, *, clock: Clock, rng: random.Random, settings: SettingsFile | None = None, version: str = ""
+    ) -> None:
         """Open the log. `settings`: where those that the cloud sets are kept; None: it may set none. Raises LocalError."""
         self.on_ready: Callable[[], None] = lambda: None
         """Called when everything runs."""
@@ -66,7 +66,7 @@ class Agent:
         self._clock = clock
         self._stop = asyncio.Event()
         self._dead: BaseException | None = None
-        self._version = _version()
+        self._version = version
         try:
             self._events = EventLog(
                 config.data_dir,
@@ -255,10 +255,3 @@ async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:
     except Exception:
         log.exception("%s died", name, extra={"event": "part.task_died", "task": name})
         raise
-
-
-def _version() -> str:
-    try:
-        return version("edgewake")
-    except PackageNotFoundError:
-        return ""

@@ -38,14 +38,11 @@ def run(of_group: Path | None, config_file: Path | None, verbose: bool) -> None:
 
 @exits
 def _live(config_file: Path | None, verbose: bool) -> None:
-    from edgewake.edge.life import live
+    from edgewake.edge.life import begin
     from edgewake.protocol.log import set_up
 
     set_up(verbose=verbose)
-    try:
-        live(given(config_file))
-    except ExceptionGroup:
-        sys.exit(1)  # the task that died has said so in the log
+    begin(given(config_file), verbose=verbose)
 
 
 @agent.command("init")

@@ -16,8 +16,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
-
 from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.log.mode import LogMode
@@ -28,12 +26,11 @@ from edgewake.edge.sources.config import AnySource
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.schedule import Hours
 from edgewake.protocol.broker import BrokerConfig
-from edgewake.protocol.config import Config
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink import ANSWERS, REPLIES, REQUESTS
 from edgewake.protocol.frame import FRAME_BYTES_MAX, FRAME_READINGS_MAX
 from edgewake.protocol.names import is_device, is_reserved
+from edgewake.protocol.plain import Check, ConfigTable, Length, key
 from edgewake.protocol.record import Mode
-from edgewake.protocol.request import REPLIES, REQUESTS
 from edgewake.protocol.sketch import STREAM as SKETCHES
 
 READING_BYTES_MAX: Final = 64 * 1024
@@ -56,12 +53,19 @@ def _device(name: str) -> str:
     return name
 
 
-class LaneConfig(Config):
+def _hours(hours: dict[Lane, tuple[str, ...]]) -> dict[Lane, tuple[str, ...]]:
+    for of in hours.values():
+        for text in of:
+            Hours.parse(text)
+    return hours
+
+
+class LaneConfig(ConfigTable):
     """What may wait in one lane for its frame."""
 
-    quota_bytes: int | None = Field(default=None, ge=1 << 16)
+    quota_bytes: int | None = key(default=None, ge=1 << 16)
     """Bytes of rows that wait, at most; none: only the quota of the whole log."""
-    age_s: float | None = Field(default=None, gt=0)
+    age_s: float | None = key(default=None, gt=0)
     """Seconds after which a reading that still waits is of no use: it goes, and a gap with the reason `age` says so. None: never."""
     at_quota: AtQuota = AtQuota.DROP_OLDEST
     """What happens when the lane is full. drop_oldest: the oldest readings make room; drop_newest: what comes is lost until there is room;
@@ -69,37 +73,37 @@ class LaneConfig(Config):
     stop_source: nothing is taken until there is room, and the source's own policy holds. The first three tell the cloud by gaps."""
 
 
-class LogConfig(Config):
+class LogConfig(ConfigTable):
     """The event log: what is accepted is here until the cloud has it."""
 
     mode: LogMode = LogMode.HML
     """When a reading is logged. hml: soon after it came, many in one write, while processing goes on; rbml: before its source goes on;
     sbml: when it is sent; rbml+sbml: both; none: never."""
-    linger_ms: float = Field(default=200.0, ge=0, le=1000)
+    linger_ms: float = key(default=200.0, ge=0, le=1000)
     """How long a commit waits for more readings while they come quickly, in the lane `normal`. Each commit costs an fsync, 20 KB of flash
     and a frame, however many readings are in it. A reading that is alone does not wait."""
-    linger_urgent_ms: float = Field(default=2.0, ge=0, le=1000)
+    linger_urgent_ms: float = key(default=2.0, ge=0, le=1000)
     """The same in the lane `urgent`."""
-    linger_bulk_ms: float = Field(default=1000.0, ge=0, le=10_000)
+    linger_bulk_ms: float = key(default=1000.0, ge=0, le=10_000)
     """The same in the lane `bulk`."""
-    commit_readings_max: int = Field(default=5_000, ge=1, le=100_000)
+    commit_readings_max: int = key(default=5_000, ge=1, le=100_000)
     """Readings of one stream that end the waiting at once."""
-    queue_readings_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    queue_readings_max: int = key(default=10_000, ge=1, le=1_000_000)
     """Readings of one stream that wait for their commit, in memory. At the bound the source's policy holds: block or drop and count."""
-    queue_bytes_max: int = Field(default=16 << 20, ge=1 << 20)
+    queue_bytes_max: int = key(default=16 << 20, ge=1 << 20)
     """Bytes of memory of all readings that wait for their commit, about. A stream may have as much as is still free for the others, so
     one alone has half. At the bound the source's policy holds."""
-    quota_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    quota_bytes: int = key(default=256 << 20, ge=1 << 20)
     """Bytes of rows that are kept. 256 MiB hold about five million readings: a day offline at 60 a second. At the bound the lowest
     lane that gives up what it has (`at_quota`) goes first."""
-    consumer_bytes: int = Field(default=32 << 20, ge=0)
+    consumer_bytes: int = key(default=32 << 20, ge=0)
     """Bytes of rows that the cloud has and a local consumer (a processor) has not read yet, beside the quota. At the bound the oldest go,
     and the consumer is told how many it missed."""
-    wal_bytes_max: int = Field(default=64 << 20, ge=4 << 20)
+    wal_bytes_max: int = key(default=64 << 20, ge=4 << 20)
     """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
-    reserve_bytes: int = Field(default=8 << 20, ge=0)
+    reserve_bytes: int = key(default=8 << 20, ge=0)
     """Disk space kept aside, so that sending and deleting go on when the disk is full: twice the usual write-ahead log."""
-    clock_wait_s: float = Field(default=60.0, ge=0)
+    clock_wait_s: float = key(default=60.0, ge=0)
     """Seconds that readings wait while connected, where they were taken before the machine's clock was set: then their times are repaired
     before they are sent. If it is not set by then they are sent as they are, counted and said."""
     urgent: LaneConfig = LaneConfig()
@@ -116,79 +120,74 @@ class LogConfig(Config):
         return {lane: LaneQuota(of.quota_bytes, of.age_s, of.at_quota) for lane, of in by_lane.items()}
 
 
-class UplinkConfig(Config):
+class UplinkConfig(ConfigTable):
     """How readings travel."""
 
-    inflight_frames_max: int = Field(default=64, ge=1, le=10_000)
+    inflight_frames_max: int = key(default=64, ge=1, le=10_000)
     """Frames sent and not yet acknowledged by the cloud. 64 frames and a way of 50 ms are 1280 frames a second."""
-    inflight_bytes_max: int = Field(default=1 << 20, ge=1 << 10)
+    inflight_bytes_max: int = key(default=1 << 20, ge=1 << 10)
     """Bytes of them, in memory too."""
-    frame_readings_max: int = Field(default=1_000, ge=1, le=FRAME_READINGS_MAX)
+    frame_readings_max: int = key(default=1_000, ge=1, le=FRAME_READINGS_MAX)
     """Readings in one frame. Beyond a thousand nothing is saved and more is sent twice after a loss."""
-    frame_bytes_max: int = Field(default=256 << 10, ge=1 << 10, le=FRAME_BYTES_MAX - (64 << 10))
+    frame_bytes_max: int = key(default=256 << 10, ge=1 << 10, le=FRAME_BYTES_MAX - (64 << 10))
     """Bytes of a frame before compression; a single larger reading still goes alone."""
     qos: Literal[0, 1] = 1
     """MQTT's quality of service for logged frames. 0: the broker confirms nothing and has a third of the work; the acknowledgements of the
     cloud, several in one message, are all that counts. 1: the broker confirms each frame and queues it while no bridge lives."""
-    ack_timeout_s: float = Field(default=10.0, gt=0)
+    ack_timeout_s: float = key(default=10.0, gt=0)
     """A frame that the cloud did not acknowledge for so long is sent again; doubled at each attempt. One that three later frames have
     overtaken is sent again sooner."""
-    ack_timeout_max_s: float = Field(default=120.0, gt=0)
+    ack_timeout_max_s: float = key(default=120.0, gt=0)
     """Bound of that doubling: the longest time until an old frame is sent again after an outage."""
-    backoff_min_s: float = Field(default=0.2, gt=0)
+    backoff_min_s: float = key(default=0.2, gt=0)
     """First wait before connecting again; doubled and jittered."""
-    backoff_max_s: float = Field(default=30.0, gt=0)
+    backoff_max_s: float = key(default=30.0, gt=0)
     """Bound of it: the longest time until this device connects again after an outage."""
-    keepalive_s: int = Field(default=10, ge=1, le=3600)
+    keepalive_s: int = key(default=10, ge=1, le=3600)
     """Silence after which the broker is asked for a sign of life; a dead line is noticed within twice that."""
-    status_interval_s: float = Field(default=10.0, gt=0)
+    status_interval_s: float = key(default=10.0, gt=0)
     """How often the device says how it is."""
-    drain_s: float = Field(default=2.0, ge=0, le=60)
+    drain_s: float = key(default=2.0, ge=0, le=60)
     """How long a stopping agent waits for acknowledgements. What is not acknowledged then is sent after the next start."""
-    bytes_per_s_max: int | None = Field(default=None, ge=128)
+    bytes_per_s_max: int | None = key(default=None, ge=128)
     """Bytes a second that the readings of all lanes take of the link on average, MQTT included; beyond, they wait. None: all there is."""
-    hours: dict[Lane, tuple[str, ...]] = Field(default_factory=dict)
+    hours: Annotated[dict[Lane, tuple[str, ...]], Check(_hours)] = key(default_factory=dict)
     """Hours of the day, UTC, in which a lane sends, e.g. `bulk = ["22:00-06:00"]`; it waits in the log meanwhile. None: always."""
-    home_after_s: float = Field(default=300.0, gt=0)
+    home_after_s: float = key(default=300.0, gt=0)
     """Connected to a broker of `[[fallback]]`: how often is looked whether `[mqtt]` answers again, to go back to it."""
-    one_way_queue_max: int = Field(default=1_000, ge=1)
+    one_way_queue_max: int = key(default=1_000, ge=1)
     """Readings of one_way streams that wait for the connection; the oldest go first, counted."""
 
-    @field_validator("hours")
-    @classmethod
-    def _readable(cls, hours: dict[Lane, tuple[str, ...]]) -> dict[Lane, tuple[str, ...]]:
-        for of in hours.values():
-            for text in of:
-                Hours.parse(text)
-        return hours
-
-    @model_validator(mode="after")
-    def _ordered(self) -> UplinkConfig:
+    def __post_init__(self) -> None:
         if self.backoff_min_s > self.backoff_max_s or self.ack_timeout_s > self.ack_timeout_max_s:
             raise ValueError("a first wait is longer than its bound")
-        return self
 
 
-class AgentConfig(Config):
+class AgentConfig(ConfigTable):
     """One agent."""
 
-    device: Annotated[str, AfterValidator(_device)]
+    device: Annotated[str, Check(_device)]
     """Its identity: MQTT client id, first level of its topics, key in Kafka."""
     data_dir: Path
     """Directory of the event log, mode 0700; one agent at a time."""
     mqtt: BrokerConfig = BrokerConfig()
-    fallback: Annotated[tuple[BrokerConfig, ...], Field(max_length=FALLBACKS_MAX)] = ()
+    fallback: Annotated[tuple[BrokerConfig, ...], Length(0, FALLBACKS_MAX)] = ()
     log: LogConfig = LogConfig()
     uplink: UplinkConfig = UplinkConfig()
     downlink: DownlinkConfig = DownlinkConfig()
     source: tuple[AnySource, ...] = ()
-    chain: Annotated[tuple[ChainConfig, ...], Field(max_length=CHAINS_MAX)] = ()
-    absence: Annotated[tuple[AbsenceConfig, ...], Field(max_length=ACTIONS_MAX)] = ()
-    sketch: Annotated[tuple[SketchConfig, ...], Field(max_length=SKETCHES_MAX)] = ()
-    action: Annotated[tuple[AnyAction, ...], Field(max_length=ACTIONS_MAX)] = ()
+    chain: Annotated[tuple[ChainConfig, ...], Length(0, CHAINS_MAX)] = ()
+    absence: Annotated[tuple[AbsenceConfig, ...], Length(0, ACTIONS_MAX)] = ()
+    sketch: Annotated[tuple[SketchConfig, ...], Length(0, SKETCHES_MAX)] = ()
+    action: Annotated[tuple[AnyAction, ...], Length(0, ACTIONS_MAX)] = ()
 
-    @model_validator(mode="after")
-    def _consistent(self) -> AgentConfig:
+    def __post_init__(self) -> None:
+        self._check_streams()
+        self._check_owned()
+        self._check_sent()
+        self._check_chains()
+
+    def _check_streams(self) -> None:
         if self.log.quota_bytes < QUOTA_WINDOWS_MIN * self.uplink.inflight_bytes_max:
             raise ValueError(f"log.quota_bytes: expected at least {QUOTA_WINDOWS_MIN} times uplink.inflight_bytes_max")
         for stream in self.lanes:
@@ -204,23 +203,18 @@ class AgentConfig(Config):
             raise ValueError("source: one stream is both sent and not sent")
         if len({(source.stream, source.queue_bytes_max) for source in self.source}) > len({stream for stream, _ in lanes}):
             raise ValueError("source: one stream has two values of queue_bytes_max")
-        return self
 
-    @model_validator(mode="after")
-    def _owned(self) -> AgentConfig:
+    def _check_owned(self) -> None:
         owned = [what for source in self.source if (what := source.owns()) is not None]
         for what in owned:
             if owned.count(what) > 1:
                 raise ValueError(f"source: two of them read {what}")
-        return self
 
-    @model_validator(mode="after")
-    def _sent(self) -> AgentConfig:
+    def _check_sent(self) -> None:
         if any(source.mode is Mode.ONE_WAY and not source.send for source in self.source):
             raise ValueError("source: a stream that is one_way and not sent goes nowhere")
         if self.local_streams and not self.log.mode.flags.on_receipt:
             raise ValueError(f"send: log.mode {self.log.mode} logs what is sent when it is sent, and nothing else")
-        return self
 
     @property
     def local_streams(self) -> frozenset[str]:
@@ -228,8 +222,7 @@ class AgentConfig(Config):
         made = {chain.into for chain in self.chain if not chain.send} | {rule.into for rule in self.absence if not rule.send}
         return frozenset(made | {source.stream for source in self.source if not source.send})
 
-    @model_validator(mode="after")
-    def _chained(self) -> AgentConfig:
+    def _check_chains(self) -> None:
         """A chain's input is there before it, so chains go round in no circle."""
         sources = {source.stream for source in self.source}
         logged = {source.stream for source in self.source if source.mode is Mode.ACK} | ({REPLIES} if self.downlink.requests else set())
@@ -240,9 +233,9 @@ class AgentConfig(Config):
                 hint = "its source is one_way, which logs nothing" if chain.stream in sources else "no source or earlier chain makes it"
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
-        return self._watched(sources, logged)
+        self._check_watched(sources, logged)
 
-    def _watched(self, sources: set[str], logged: set[str]) -> AgentConfig:
+    def _check_watched(self, sources: set[str], logged: set[str]) -> None:
         alerts: dict[str, tuple[Lane, bool]] = {}
         for rule in self.absence:
             if rule.stream not in logged:
@@ -263,7 +256,6 @@ class AgentConfig(Config):
         for table, names in (("absence", [rule.name for rule in self.absence]), ("action", [action.name for action in self.action])):
             if len(set(names)) < len(names):
                 raise ValueError(f"{table}: two have one name")
-        return self
 
     @property
     def lanes(self) -> dict[str, Lane]:

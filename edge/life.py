@@ -1,65 +1,82 @@
-"""The lives of an agent's process: each with one configuration. Another one begins where the cloud set another configuration, and where
-that did not prove good.
+"""The lives of an agent's process: each with one configuration, and in two stages.
 
-The process replaces itself (execv), so nothing of the life before is left but its pid: what watches it notices nothing.
+The first checks the configuration. Then the process replaces itself (execv) by the second (`edgewake.edge.run`), which gets the checked
+values and runs the agent: whatever only checking and the command line need, pydantic and click before all, is gone by then, and with it a
+third of the memory. Another life begins, with the first stage, where the cloud set another configuration, and where that did not prove
+good. All have one pid: what watches the process notices nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import random
+import pickle
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
-from edgewake.edge.agent import Agent
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.settings import SettingsFile
-from edgewake.protocol import config as configs
-from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.errors import LocalError
-from edgewake.protocol.heartbeat import Heartbeat
-
-log = logging.getLogger("edgewake.agent")
 
 
-def live(config_file: Path) -> None:
-    """Run until a signal says stop. Raises ConfigError, LocalError, and what made a task die."""
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What the first stage gives the second."""
+
+    config: AgentConfig
+    own: Mapping[str, Any] | None
+    """The device's own values, to which the cloud's are added; None: the cloud may set none."""
+    command: tuple[str, ...]
+    """What began this life, and begins the next one."""
+    version: str
+    """Of the agent."""
+    verbose: bool
+
+
+def begin(config_file: Path, *, verbose: bool) -> NoReturn:
+    """Check the configuration and become the running agent. Raises ConfigError, OSError."""
+    _become(_checked(config_file, verbose=verbose))
+
+
+def begin_again(life: Life) -> NoReturn:
+    """Become the first stage of the next life."""
+    os.execv(sys.executable, life.command)  # noqa: S606  (the command that started us)
+
+
+def _checked(config_file: Path, *, verbose: bool) -> Life:
+    from edgewake.protocol import config as configs
+
     values = configs.read(config_file)
-    own = configs.parse(AgentConfig, values, str(config_file))
-    if not own.downlink.settings:
-        _one_life(own, None)
-        return
-    settings = SettingsFile(values, own.data_dir)
-    if _with_settings(settings):
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606  (the command that started us)
+    config = configs.parse(AgentConfig, values, str(config_file))
+    own = values if config.downlink.settings else None
+    if own is not None:
+        config = SettingsFile(own, config.data_dir).start()
+    return Life(config, own, tuple(sys.orig_argv), _version(), verbose)
 
 
-def _with_settings(settings: SettingsFile) -> bool:
-    """One life; is another one to begin? A trial that ends it by an error is given up."""
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return _one_life(settings.start(), settings)
-    except (LocalError, ExceptionGroup) as error:
-        state = settings.read()
-        if state.trial is None:
-            raise
-        log.exception("settings of version %d are given up", state.version, extra={"event": "settings.given_up"})
-        settings.write(state.given_up(f"the agent ended: {_first(error)}"))
-        return True
+        return version("edgewake")
+    except PackageNotFoundError:
+        return ""
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def _become(life: Life) -> NoReturn:
+    with open(os.memfd_create("edgewake-life", 0), "r+b", closefd=False) as file:
+        pickle.dump(life, file)
+        file.seek(0)
+        sys.stdout.flush()
+        # -P: what lies in the working directory is no module of ours.
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "edgewake.edge.run", str(file.fileno())])  # noqa: S606
+    raise AssertionError
 
 
-def _one_life(config: AgentConfig, settings: SettingsFile | None) -> bool:
-    heartbeat = Heartbeat(SystemClock())
-
-    async def life() -> bool:
-        agent = Agent(config, clock=SystemClock(), rng=random.SystemRandom(), settings=settings)
-        agent.on_ready = heartbeat.ready
-        await agent.run()
-        return agent.wants_restart
-
-    return asyncio.run(heartbeat.beside(life()))
+def received(fd: int) -> Life:
+    """In the second stage: what the first one gave."""
+    with os.fdopen(fd, "rb") as file:
+        life = pickle.load(file)  # noqa: S301  (what this process itself wrote, into memory that nobody else has)
+    assert isinstance(life, Life)
+    return life

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Self
 
-from pydantic import Field, model_validator
-
-from edgewake.protocol.config import Config
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.plain import ConfigTable, key
 
 
-class BrokerConfig(Config):
+class BrokerConfig(ConfigTable):
     """Where the broker is."""
 
     host: str = "127.0.0.1"
     """Name or address."""
-    port: int = Field(default=1883, ge=1, le=65_535)
+    port: int = key(default=1883, ge=1, le=65_535)
     """TCP port."""
     username: str | None = None
     """User name; none: anonymous, or known by its certificate."""
@@ -30,13 +27,11 @@ class BrokerConfig(Config):
     key_file: Path | None = None
     """PEM of the certificate's key."""
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("cert_file and key_file belong together")
         if self.cert_file is not None and self.ca_file is None:
             raise ValueError("cert_file without ca_file: who shows a certificate must check the broker's")
-        return self
 
 
 def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:

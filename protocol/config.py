@@ -1,4 +1,4 @@
-"""Configuration: one frozen model per process, read once from one TOML file.
+"""Configuration: one frozen model per process, read once from one TOML file. Of a device it is a `ConfigTable`, elsewhere a `Config`.
 
 An error names the file, the key, the value and what was expected, for every wrong key at once.
 """
@@ -8,23 +8,25 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.expectation import expectation
+from edgewake.protocol.plain import ConfigTable, checker
 
 
 class Config(BaseModel):
-    """Base of every configuration: frozen, unknown keys refused; `load` takes no "5" for 5 and no true for 1."""
+    """Base of the cloud's configurations: frozen, unknown keys refused; `load` takes no "5" for 5 and no true for 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-C = TypeVar("C", bound=Config)
+C = TypeVar("C", bound=Config | ConfigTable)
 
 
 def load(model: type[C], path: Path) -> C:
@@ -50,16 +52,16 @@ def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
     """Check values; raises ConfigError, whose lines begin with `where`."""
     try:
         # As JSON, because strict validation of Python objects takes no text for a path and no list for a tuple.
-        return model.model_validate_json(json.dumps(values, default=str), strict=True)
+        return checker(model).validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         lines = [f"{where}: {_sentence(model, one)}" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from error
 
 
-def _sentence(model: type[Config], error: ErrorDetails) -> str:
+def _sentence(model: type, error: ErrorDetails) -> str:
     loc, kind, value = error["loc"], error["type"], error.get("input")
     key = _key(loc)
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, of a dataclass
         return f"{key}: unknown key{_did_you_mean(model, loc)}"
     if kind == "missing":
         return f"{key}: missing"
@@ -79,17 +81,24 @@ def _key(loc: tuple[int | str, ...]) -> str:
     return ".".join(words)
 
 
-def _did_you_mean(model: type[Config], loc: tuple[int | str, ...]) -> str:
+def _did_you_mean(model: type, loc: tuple[int | str, ...]) -> str:
     from difflib import get_close_matches
 
-    known: type[BaseModel] | None = model
+    known: type | None = model
     for part in loc[:-1]:
-        field = known.model_fields.get(str(part)) if known else None
-        annotation = field.annotation if field else None
-        known = (
-            annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else known if isinstance(part, int) else None
-        )
+        inner = _keys(known).get(str(part)) if known else None
+        known = inner if isinstance(inner, type) and _keys(inner) else known if isinstance(part, int) else None
     if known is None:
         return ""
-    close = get_close_matches(str(loc[-1]), known.model_fields, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(sorted(known.model_fields))}"
+    close = get_close_matches(str(loc[-1]), _keys(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(sorted(_keys(known)))}"
+
+
+def _keys(model: type) -> Mapping[str, Any]:
+    """A table's keys with their types; none of what is no table."""
+    if issubclass(model, BaseModel):
+        return {name: field.annotation for name, field in model.model_fields.items()}
+    if not issubclass(model, ConfigTable):
+        return {}
+    hints = get_type_hints(model)
+    return {field.name: hints[field.name] for field in fields(model)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict
+from edgewake.protocol.plain import Check, Plain, key
 
 LATE_MS: Final = 30_000
 """How long after another bridge's a slow bridge may write the same device's status: others take its session over after some seconds."""
@@ -18,33 +18,41 @@ class DeviceState(StrEnum):
     OFFLINE = "offline"
 
 
-class DeviceStatus(BaseModel):
+def _whole(number: int) -> int:
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("expected a number of 64 bits")
+    return number
+
+
+Whole = Annotated[int, Check(_whole)]
+"""What JSON is sure to carry: a status comes from a device, which may say anything."""
+
+
+class DeviceStatus(Plain):
     """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the last will is offline.
 
     Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once where it says something new, else up to a
     minute after the last one in a large fleet.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     device: str
     state: DeviceState
-    sent_at: int | None = None
+    sent_at: Whole | None = None
     """Device clock, ms since 1970 UTC; None in a last will."""
-    connected_at: int | None = None
+    connected_at: Whole | None = None
     """Device clock when this connection was begun: tells a return from a repetition, and a late last will from one that counts."""
-    received_at: int | None = None
+    received_at: Whole | None = None
     """Bridge clock; added by the bridge."""
-    epoch: int | None = None
-    backlog_readings: int | None = None
+    epoch: Whole | None = None
+    backlog_readings: Whole | None = None
     """Readings accepted and not yet acknowledged by the cloud."""
-    backlog_bytes: int | None = None
+    backlog_bytes: Whole | None = None
     oldest_unacked_s: float | None = None
-    lost_readings: int = 0
+    lost_readings: Whole = 0
     """Readings given up since the log was made; each is also a gap."""
     version: str = ""
     """Of the agent."""
-    settings_version: int | None = None
+    settings_version: Whole | None = None
     """Of the settings that the cloud gave it and that it uses; 0: none."""
 
 
@@ -64,17 +72,15 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
     return new.state is DeviceState.OFFLINE or (new.received_at or 0) - (known.received_at or 0) < LATE_MS
 
 
-class DeviceSeen(BaseModel):
+class DeviceSeen(Plain):
     """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device that sends."""
 
-    model_config = ConfigDict(frozen=True)
-
     device: str
-    last_seen: int
+    last_seen: Whole
     """Kafka's clock at the last record, ms since 1970 UTC."""
-    skew_ms: int | None = None
+    skew_ms: Whole | None = None
     """Smallest `received_at - sent_at` in the last interval: clock difference plus the shortest way; None where never said."""
-    streams: dict[str, int] = {}
+    streams: dict[str, Whole] = key(default_factory=dict)
     """Stream → its records since the last report."""
-    records: int = 0
+    records: Whole = 0
     """Records of all streams since the last report."""

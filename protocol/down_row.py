@@ -9,8 +9,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from edgewake.protocol import downlink
-from edgewake.protocol.downlink import Answer, AnyMessage, DownKind
+from edgewake.protocol.down_message import AnyMessage, decode
+from edgewake.protocol.downlink import Answer, DownKind
 
 OPEN_MAX: Final = 100
 """Rows of one device that wait for its answer. One more is refused."""
@@ -40,7 +40,7 @@ class DownRow(BaseModel):
     @property
     def message(self) -> AnyMessage:
         """The message. Raises Rejected."""
-        return downlink.decode(self.kind, self.payload.encode())
+        return decode(self.kind, self.payload.encode())
 
     def waits_at(self, now_ms: int) -> bool:
         """Is it still to be sent?"""

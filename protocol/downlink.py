@@ -13,15 +13,13 @@ reading of the stream `down_answers`, which goes the way of all readings and so 
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-
-from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import COUNTER_MAX, STRING_CHARS_MAX, Scalar
-from edgewake.protocol.names import FIELD_PATTERN
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frame import STRING_CHARS_MAX
+from edgewake.protocol.plain import Plain
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a message. A configuration has a few thousand. Over it: refused (oversize)."""
@@ -53,17 +51,21 @@ ANSWER_FIELDS: Final = {
     "exit_code": FieldType.NUMBER,
     "output": FieldType.STRING,
 }
+REQUESTS: Final = "device_requests"
+"""The stream of requests (`edgewake.protocol.request`). Its fields are given."""
+REQUEST_FIELDS: Final = {
+    "id": FieldType.STRING,
+    "name": FieldType.STRING,
+    "body": FieldType.STRING,
+    "expires_s": FieldType.NUMBER,
+}
+REPLIES: Final = "ew_replies"
+"""The stream of a device's log that holds the replies."""
 
-
-def _without_nul(arg: str) -> str:
-    if "\0" in arg:
-        raise ValueError("expected an argument without NUL")
-    return arg
-
-
-_Arg = Annotated[str, Field(max_length=ARG_CHARS_MAX, json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(_without_nul)]
-Args = Annotated[tuple[_Arg, ...], Field(max_length=ARGS_MAX, strict=False)]
-"""Arguments of a command, as a program can take them."""
+FEED: Final = "feed"
+"""The last level of both topics of a feed (`edgewake.protocol.feed`)."""
+FEED_WAIT_S: Final = 20.0
+"""Seconds that a bridge waits for an event of a feed before it answers that there is none."""
 
 
 class DownKind(StrEnum):
@@ -93,93 +95,8 @@ class AnswerState(StrEnum):
     """The device was not well with the settings, and went back to those before."""
 
 
-class Message(BaseModel):
-    """What all of them have. A later version may add keys."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    id: Annotated[str, Field(pattern=ID_PATTERN)]
-    """Chosen by the cloud, another one for each message; the same whenever it is sent again."""
-
-
-class Command(Message):
-    """Do what the device's configuration calls `name`."""
-
-    name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
-    args: Args = ()
-    """Added to those that the device's configuration gives, as far as it allows any."""
-
-
-class Settings(Message):
-    """Use this configuration from now on."""
-
-    version: Annotated[int, Field(ge=1, le=COUNTER_MAX)]
-    """Grows with each; an older one than the device has is refused."""
-    text: str
-    """TOML: the tables of the agent's configuration that may be changed from afar."""
-
-
-class ReplyState(StrEnum):
-    """How a request ended."""
-
-    ANSWERED = "answered"
-    """By whoever serves it."""
-    REFUSED = "refused"
-    """By whoever serves it, or by the cloud: nobody serves it, it is wrong, or too many wait; `detail` says which."""
-    EXPIRED = "expired"
-    """Nobody answered in time."""
-
-
-class Reply(Message):
-    """What became of a request of this device (`edgewake.protocol.request`)."""
-
-    id: Annotated[str, Field(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")]
-    state: ReplyState
-    body: Annotated[str, Field(max_length=BODY_CHARS_MAX)] = ""
-    detail: Annotated[str, Field(max_length=OUTPUT_CHARS_MAX)] = ""
-    """Why, for people."""
-
-    @property
-    def request(self) -> str:
-        """The id of the request."""
-        return self.id.removeprefix(REPLY_PREFIX)
-
-    def fields(self) -> dict[str, Scalar]:
-        """Of the reading that the device keeps."""
-        return {"id": self.request, "state": self.state.value, "body": self.body, "detail": self.detail}
-
-
-AnyMessage: TypeAlias = Command | Settings | Reply
-_FORMS: Final[dict[DownKind, type[Message]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings, DownKind.REPLY: Reply}
-
-
-def decode(kind: str, payload: bytes) -> AnyMessage:
-    """Read a message of this kind. Raises Rejected(topic | oversize | json | shape)."""
-    if kind not in _FORMS:
-        raise Rejected(RejectReason.TOPIC, f"kind {kind[:64]!r}: expected {' or '.join(_FORMS)}")
-    if len(payload) > MESSAGE_BYTES_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}")
-    try:
-        message: Any = _FORMS[DownKind(kind)].model_validate_json(payload)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = RejectReason.JSON if first["type"] == "json_invalid" else RejectReason.SHAPE
-        raise Rejected(reason, f"{'.'.join(map(str, first['loc'])) or kind}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error
-    found: AnyMessage = message
-    return found
-
-
-def check_life(expires_s: int | None) -> int:
-    """The message expiry interval of a message, in seconds. Raises Rejected(shape)."""
-    if expires_s is None or not 0 <= expires_s <= EXPIRES_S_MAX:
-        raise Rejected(RejectReason.SHAPE, f"message expiry interval {expires_s}: expected 0 to {EXPIRES_S_MAX} seconds")
-    return expires_s
-
-
-class Answer(BaseModel):
+class Answer(Plain):
     """How a message ended, as one reading of ANSWERS says it."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     kind: DownKind
@@ -198,5 +115,5 @@ class Answer(BaseModel):
     def fields(self) -> dict[str, str | int]:
         """Of the reading."""
         shortened = {"detail": self.detail[:OUTPUT_CHARS_MAX], "output": self.output and self.output[:OUTPUT_CHARS_MAX]}
-        found = self.model_dump(mode="json", exclude_none=True) | {name: text for name, text in shortened.items() if text}
-        return {name: value for name, value in found.items() if value != ""}
+        found = asdict(self) | shortened
+        return {name: str(value) if isinstance(value, str) else value for name, value in found.items() if value not in (None, "")}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 _KINDS: Final = {
     "int": "an integer", "float": "a number", "string": "text", "bool": "true or false", "list": "a list", "tuple": "a list",
-    "dict": "an object", "model": "an object", "path": "a path", "bytes": "bytes", "url": "an address",
+    "dict": "an object", "model": "an object", "dataclass": "an object", "path": "a path", "bytes": "bytes", "url": "an address",
 }  # fmt: skip
 VALUE_CHARS_MAX: Final = 60
 """Characters of a value that are repeated."""

@@ -3,10 +3,11 @@
     ew/v1/car-07/req/feed     {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
     ew/v1/car-07/down/feed    {"feed":"weather","after":"","cursor":"v2.…","events":[{…},…]}
 
-The device asks (QoS 0, from its own memory, and again until it is answered), and any bridge answers (QoS 1): as soon as there is something,
-or after WAIT_S with nothing. `cursor` is a client's cursor of the access servers: any of them goes on there, years later too. The device
-keeps the events and the cursor in one transaction before it confirms the chunk to the broker, and asks with that cursor. So a device that
-sleeps goes on where it stopped, and what comes twice is known by its `after`. What is no longer kept is a gap, counted where it can be.
+The device asks (QoS 0, from its own memory, and again until it is answered), and any bridge answers (QoS 1): as soon as there is
+something, or after FEED_WAIT_S with nothing. `cursor` is a client's cursor of the access servers: any of them goes on there, years later
+too. The device keeps the events and the cursor in one transaction before it confirms the chunk to the broker, and asks with that cursor.
+So a device that sleeps goes on where it stopped, and what comes twice is known by its `after`. What is no longer kept is a gap, counted
+where it can be.
 """
 
 from __future__ import annotations
@@ -15,19 +16,15 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from edgewake.protocol.downlink import MESSAGE_BYTES_MAX, OUTPUT_CHARS_MAX
+from edgewake.protocol.downlink import FEED, MESSAGE_BYTES_MAX, OUTPUT_CHARS_MAX
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX
 from edgewake.protocol.names import STREAM_PATTERN
 
-KIND: Final = "feed"
-"""The last level of both topics."""
 ASK_BYTES_MAX: Final = 16 * 1024
 """Bytes of a device's question."""
 CHUNK_BYTES: Final = 32 * 1024
 """Bytes of events after which a chunk is sent: 4 s at 64 kbit/s. Its last event may exceed it, up to MESSAGE_BYTES_MAX in all."""
-WAIT_S: Final = 20.0
-"""Seconds that a bridge waits for an event before it answers that there is none."""
 FEEDS_MAX: Final = 16
 """Feeds of one device at a time. The question for one more is not answered."""
 FILTER_CHARS_MAX: Final = 4096
@@ -86,4 +83,4 @@ def decode(form: type[M], payload: bytes) -> M:
         return form.model_validate_json(payload)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise Rejected(RejectReason.SHAPE, f"{'.'.join(map(str, first['loc'])) or KIND}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error
+        raise Rejected(RejectReason.SHAPE, f"{'.'.join(map(str, first['loc'])) or FEED}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error

@@ -21,20 +21,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.protocol.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REQUEST_ID_PATTERN, Reply
+from edgewake.protocol.down_message import Reply
+from edgewake.protocol.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REQUEST_FIELDS, REQUEST_ID_PATTERN
 from edgewake.protocol.names import FIELD_PATTERN
-from edgewake.protocol.stream import FieldType
 
-REQUESTS: Final = "device_requests"
-"""The stream of requests. Its fields are given."""
-REQUEST_FIELDS: Final = {
-    "id": FieldType.STRING,
-    "name": FieldType.STRING,
-    "body": FieldType.STRING,
-    "expires_s": FieldType.NUMBER,
-}
-REPLIES: Final = "ew_replies"
-"""The stream of a device's log that holds the replies."""
 EXPIRES_S: Final = 86_400
 """For how long a reply is worth something where the request does not say."""
 REPLY_LIFE_MS: Final = 7 * 86_400_000

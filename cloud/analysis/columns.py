@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every reader of 
 
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal
 from edgewake.cloud.analysis.functions import DATE_PATTERN, REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, Kind
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 Resolve = Callable[[str], Column]
 """Gives the column of a name; for lambdas over a frame's readings it is another one than for rows."""

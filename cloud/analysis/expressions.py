@@ -37,7 +37,7 @@ from edgewake.cloud.analysis.functions import (
 )
 from edgewake.cloud.analysis.query_faults import Faults
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""

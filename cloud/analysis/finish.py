@@ -21,7 +21,7 @@ from edgewake.cloud.analysis.functions import TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
 from edgewake.cloud.analysis.told import Place, Ranked, Told
 from edgewake.protocol import result
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 SLICE_ROWS: Final = 10_000
 NUMBER_DIGITS: Final = 15

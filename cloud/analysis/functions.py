@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 
 class OtherKind(StrEnum):

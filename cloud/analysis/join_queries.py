@@ -32,7 +32,7 @@ from edgewake.cloud.analysis.table_rows import rows_of, topic_of, typed
 from edgewake.cloud.analysis.table_versions import Versions, key_text
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 _READ_TO: Final = "@"
 """Of a query on `ew.windows`: how far its table was read."""

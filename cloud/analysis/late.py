@@ -19,7 +19,7 @@ from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.tags import passes
 from edgewake.cloud.analysis.window_columns import bounds, contains
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 OBSERVED: Final = "frames"
 EXAMPLES_MAX: Final = 10

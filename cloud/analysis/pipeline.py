@@ -23,7 +23,7 @@ from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1, LaneKind.JOIN: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""

@@ -19,8 +19,8 @@ from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol import result
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
-from edgewake.protocol.stream import FieldType
 
 READINGS_HEADER: Final = "readings"
 """Header of a row told by a repair: how many readings are in it. The log only grows, so an equal number means the same readings; their

@@ -22,7 +22,7 @@ from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol import result
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,10 @@ from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.heartbeat import Heartbeat
 from edgewake.protocol.query import QueryState, Registration, claim_of
-from edgewake.protocol.stream import FieldType, NameKind, Stream
+from edgewake.protocol.stream import NameKind, Stream
 
 log = logging.getLogger("edgewake.analysis")
 

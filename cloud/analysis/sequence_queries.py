@@ -30,7 +30,7 @@ from edgewake.cloud.analysis.windows import Rule
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import result, topics
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 PLACE: Final = ("partition", "offset", "number")
 """Of a reading in its stream."""

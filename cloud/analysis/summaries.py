@@ -26,8 +26,8 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.summaries import sketches
 from edgewake.cloud.summaries.summary import Record, Series, Sketch, Summary, numbers_of
 from edgewake.protocol import count_min, sample, sketch, topics
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.sketch import SketchKind
-from edgewake.protocol.stream import FieldType
 
 MINUTE_MS: Final = 60_000
 LATENESS_MS: Final = 600_000

@@ -7,6 +7,7 @@ frame of one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -117,13 +118,13 @@ def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"status: not JSON: {error}") from error
     try:
-        status = DeviceStatus.model_validate(body)
+        status = DeviceStatus.checked(body)
     except ValidationError as error:
         first = error.errors()[0]
         raise Rejected(RejectReason.SHAPE, f"status: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     if status.device != device:
         raise Rejected(RejectReason.FOREIGN_DEVICE, f"status of {status.device[:100]!r} on a topic of {device!r}")
-    return status.model_copy(update={"received_at": received_at})
+    return replace(status, received_at=received_at)
 
 
 def check_answer(message: Envelope, device: str) -> None:

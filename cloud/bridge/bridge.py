@@ -43,8 +43,8 @@ from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Later
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.downlink import FEED
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.feed import KIND as FEED
 from edgewake.protocol.feed import FeedChunk
 from edgewake.protocol.mqtt import Unreadable
 

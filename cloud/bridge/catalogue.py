@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from edgewake.protocol.ack import Later, LaterReason
-from edgewake.protocol.downlink import ANSWER_FIELDS, ANSWERS
+from edgewake.protocol.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
+from edgewake.protocol.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frame import Kinds
 from edgewake.protocol.names import is_reserved
-from edgewake.protocol.request import REQUEST_FIELDS, REQUESTS
-from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, NameKind, Stream, StreamTable, merge, types_of_kinds
+from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, NameKind, Stream, StreamTable, merge
 
 STREAM_FIELDS_MAX: Final = 1024
 """Fields of one stream, of all its devices together."""

@@ -14,8 +14,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_READINGS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
-from edgewake.protocol.stream import FieldType, Stream
+from edgewake.protocol.stream import Stream
 
 COMPILED_FIELDS_MAX: Final = 128
 """Fields of a stream that gets decoders; a wider one is decoded as before: making a decoder costs more than it would save."""

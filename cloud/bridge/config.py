@@ -11,17 +11,18 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frame import FRAME_BYTES_MAX
+from edgewake.protocol.plain import key
 
 
 class MqttConfig(BrokerConfig):
     """Where the MQTT broker is, and what it keeps for this bridge."""
 
-    keepalive_s: int = Field(default=5, ge=2, le=3600)
+    keepalive_s: int = key(default=5, ge=2, le=3600)
     """Seconds between pings; a connection that is silent for one and a half of them is given up (MQTT 5, section 3.1.2.10)."""
-    session_expiry_s: int = Field(default=7 * 86_400, ge=1)
+    session_expiry_s: int = key(default=7 * 86_400, ge=1)
     """Seconds that the broker keeps this bridge's session, and what it confirmed to devices by PUBACK, while no bridge at all lives. While
     one does, it adopts the session of another that is gone within seconds."""
-    site: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+    site: str | None = key(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
     """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None: host:port."""
 
     @property

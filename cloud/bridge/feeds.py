@@ -16,8 +16,9 @@ from pydantic import Field
 
 from edgewake.cloud.bridge.sse_chunk import RETRY_S, Gathering
 from edgewake.protocol.config import Config
+from edgewake.protocol.downlink import FEED_WAIT_S
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.feed import FEEDS_MAX, WAIT_S, FeedAsk, FeedChunk, decode
+from edgewake.protocol.feed import FEEDS_MAX, FeedAsk, FeedChunk, decode
 
 if TYPE_CHECKING:
     import httpx
@@ -107,7 +108,7 @@ class Feeds:
         import httpx
 
         self._client = self._client or httpx.AsyncClient(
-            timeout=httpx.Timeout(CONNECT_S, read=WAIT_S + CONNECT_S, pool=None), limits=httpx.Limits()
+            timeout=httpx.Timeout(CONNECT_S, read=FEED_WAIT_S + CONNECT_S, pool=None), limits=httpx.Limits()
         )
         url = self._rng.choice(self._config.access_urls).rstrip("/") + "/v1/events"
         words = {"stream": list(ask.streams), "where": ask.where, "select": ask.select, "from": ask.begin}
@@ -132,7 +133,7 @@ class Feeds:
         gathering = Gathering(ask)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(WAIT_S) as patience:
+            async with asyncio.timeout(FEED_WAIT_S) as patience:
                 async for line in answer.aiter_lines():
                     before = gathering.has_something
                     gathering.line(line)

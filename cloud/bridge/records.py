@@ -42,7 +42,7 @@ def record_of(
         raise Rejected(reason, f"publish of {message.size} bytes: {message.why}; {len(message.head)} of them are kept")
     if message.topic.count("/") == _STATUS_SLASHES:
         status = admit_status(message, received_at=received_at)
-        return KafkaRecord(topics.DEVICES, f"{status.device}|status", status.model_dump_json().encode(), [], received_at)
+        return KafkaRecord(topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at)
     admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
     return KafkaRecord(topics.UP, admitted.device, admitted.value, [(PLACEMENT_HEADER, admitted.placement)], received_at)
 

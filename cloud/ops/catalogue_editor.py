@@ -16,8 +16,9 @@ from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.names import FIELD_PATTERN, is_field
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 
 FIELDS_CHANGED_MAX = 100
 """Fields of one request."""

@@ -38,8 +38,8 @@ class _Entry:
     is_scheduled: bool = False
 
     def reports(self) -> tuple[DeviceStatus | None, DeviceSeen | None]:
-        status = None if self.status is None else DeviceStatus.model_validate_json(self.status)
-        return status, None if self.seen is None else DeviceSeen.model_validate_json(self.seen)
+        status = None if self.status is None else DeviceStatus.from_json(self.status)
+        return status, None if self.seen is None else DeviceSeen.from_json(self.seen)
 
 
 class DeviceTable:
@@ -162,4 +162,4 @@ class DeviceTable:
 
 
 def _is_overtaken(value: bytes, known: bytes) -> bool:
-    return is_overtaken(DeviceStatus.model_validate_json(value), DeviceStatus.model_validate_json(known))
+    return is_overtaken(DeviceStatus.from_json(value), DeviceStatus.from_json(known))

@@ -80,7 +80,7 @@ def view(device: str, status: DeviceStatus | None, seen: DeviceSeen | None, stat
     if seen is not None:
         known |= {"skew_ms": seen.skew_ms, "records": seen.records}
     if status is not None:
-        known |= status.model_dump(include=set(REPORTED))
+        known |= {name: getattr(status, name) for name in REPORTED}
     times = [t for t in (status.received_at if status else None, seen.last_seen if seen else None) if t is not None]
     return DeviceView.model_validate(
         {

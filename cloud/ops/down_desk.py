@@ -10,10 +10,11 @@ from typing import Final
 from edgewake.cloud.ops.table_writer import TableWriter
 from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
-from edgewake.protocol import downlink, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.down_message import Command, Settings, decode
 from edgewake.protocol.down_row import OPEN_MAX, DownRow, key_of
-from edgewake.protocol.downlink import REPLY_PREFIX, Command, DownKind, Settings
+from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
 from edgewake.protocol.errors import Rejected, Unavailable
 
 log = logging.getLogger("edgewake.ops")
@@ -56,7 +57,7 @@ class DownDesk:
     async def _ask(self, device: str, kind: DownKind, body: Command | Settings, expires_s: int, by: str) -> DownRow:
         now_ms, payload = self._clock.now_ms(), body.model_dump_json()
         try:
-            downlink.decode(kind, payload.encode())  # as the device will
+            decode(kind, payload.encode())  # as the device will
         except Rejected as error:
             raise Problem(422, "not_sent", error.detail) from error
         if (known := self._tables.down.get(device, body.id)) is not None:

@@ -10,17 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from edgewake.cloud.ops.routes import DeviceName, Page, Services
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.down_message import Args, Command, Settings
 from edgewake.protocol.down_row import DownRow
-from edgewake.protocol.downlink import (
-    EXPIRES_S_MAX,
-    ID_PATTERN,
-    MESSAGE_BYTES_MAX,
-    Answer,
-    Args,
-    Command,
-    DownKind,
-    Settings,
-)
+from edgewake.protocol.downlink import EXPIRES_S_MAX, ID_PATTERN, MESSAGE_BYTES_MAX, Answer, DownKind
 from edgewake.protocol.frame import COUNTER_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 

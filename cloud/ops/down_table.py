@@ -38,7 +38,7 @@ class DownTable:
 
     def on_answer(self, reading: Mapping[str, Any]) -> None:
         """A reading of the stream of answers, with the device that the bridge saw. Raises ValueError where it is none."""
-        answer = Answer.model_validate({name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None})
+        answer = Answer.checked({name: reading[name] for name in ANSWER_FIELDS if reading.get(name) is not None})
         if answer.state is AnswerState.TRYING:
             return
         key = key_of(reading["device"], answer.id)

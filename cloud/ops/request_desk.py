@@ -12,8 +12,8 @@ from edgewake.cloud.ops.tables import OpsTables
 from edgewake.cloud.web import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.down_message import ReplyState
 from edgewake.protocol.down_row import key_of
-from edgewake.protocol.downlink import ReplyState
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.request import RequestRow
 

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.routes import DeviceName, Limit, Page, Services, page_of
 from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.down_message import ReplyState
 from edgewake.protocol.down_row import key_of
-from edgewake.protocol.downlink import BODY_CHARS_MAX, OUTPUT_CHARS_MAX, REQUEST_ID_PATTERN, ReplyState
+from edgewake.protocol.downlink import BODY_CHARS_MAX, OUTPUT_CHARS_MAX, REQUEST_ID_PATTERN
 from edgewake.protocol.names import FIELD_PATTERN
 from edgewake.protocol.request import RequestRow
 

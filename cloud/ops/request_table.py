@@ -16,8 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.down_table import DownTable
 from edgewake.protocol import topics
+from edgewake.protocol.down_message import Reply, ReplyState
 from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import REPLY_PREFIX, DownKind, Reply, ReplyState
+from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
 from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, REPLY_LIFE_MS, Request, RequestRow, request_of
 
 FRESH_MAX: Final = 2 * OPEN_MAX

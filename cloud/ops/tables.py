@@ -23,12 +23,11 @@ from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.query import Progress, Registration
 from edgewake.protocol.repair import Repair
-from edgewake.protocol.request import REQUESTS
 from edgewake.protocol.stream import NameKind, Stream, StreamTable
 
 PARTS_STREAM: Final = "part_status"
@@ -175,7 +174,7 @@ class OpsTables:
         device, _, what = change.key.rpartition("|")
         event = self.devices.put(device, what, change.value, now=now)
         if what == "seen" and change.value is not None and self.is_loaded:
-            self.rates.add(DeviceSeen.model_validate_json(change.value))
+            self.rates.add(DeviceSeen.from_json(change.value))
         if event is not None:
             yield event
 

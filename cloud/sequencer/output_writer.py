@@ -111,7 +111,7 @@ class OutputWriter:
 
     def write_seen(self, seen: DeviceSeen, now_ms: int) -> None:
         """When a device was last seen."""
-        self.produce(topics.DEVICES, seen.model_dump_json().encode(), f"{seen.device}|seen", 0, now_ms)
+        self.produce(topics.DEVICES, seen.to_json(), f"{seen.device}|seen", 0, now_ms)
 
     def bury(self, message: Message, now_ms: int) -> None:
         """Somebody else wrote to `ew.up`."""

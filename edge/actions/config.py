@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
-
 from edgewake.edge.processors.config import ExpressionText, StreamName
 from edgewake.protocol.broker import BrokerConfig
-from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_device
+from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 
 ARGUMENTS_MAX: Final = 64
 """Words of a command. More belong in a script."""
@@ -47,20 +45,20 @@ def _topic(topic: str) -> str:
     return topic
 
 
-class ActionConfig(Config):
+class ActionConfig(ConfigTable):
     """What every action has."""
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, Check(_name)]
     """Its name in the status; one of its own."""
     stream: StreamName
     """The stream of alerts, of a chain, an absence rule or a source."""
     when: ExpressionText | None = None
     """Which of its readings, e.g. `active = TRUE AND rule = 'engine too hot'`; none: all."""
-    expire_s: float = Field(default=60.0, gt=0, le=7 * 86400)
+    expire_s: float = key(default=60.0, gt=0, le=7 * 86400)
     """Seconds after its event time for which an alert is acted on: after an outage nothing is done about what is long over."""
-    timeout_s: float = Field(default=10.0, gt=0, le=3600)
+    timeout_s: float = key(default=10.0, gt=0, le=3600)
     """Seconds that it may take; then it is ended and counted as failed."""
-    pause_s: float = Field(default=1.0, ge=0, le=3600)
+    pause_s: float = key(default=1.0, ge=0, le=3600)
     """Seconds between two: a flood of alerts must not become one of processes. Those that come meanwhile wait in the log until they are
     too old."""
 
@@ -69,7 +67,7 @@ class CommandActionConfig(ActionConfig):
     """A program of this machine is run; the alert is on its standard input, as JSON."""
 
     type: Literal["command"]
-    command: Annotated[tuple[str, ...], Field(min_length=1, max_length=ARGUMENTS_MAX), AfterValidator(_program)]
+    command: Annotated[tuple[str, ...], Length(1, ARGUMENTS_MAX), Check(_program)]
     """The program, by its whole path, and its arguments, always the same. There is no shell between."""
     user: str = "nobody"
     """Who runs it where the agent is root; elsewhere the agent's own user does."""
@@ -79,7 +77,7 @@ class WebhookActionConfig(ActionConfig):
     """The alert is posted to a server, as JSON."""
 
     type: Literal["webhook"]
-    url: Annotated[str, Field(max_length=URL_CHARS_MAX), AfterValidator(_http)]
+    url: Annotated[str, Length(0, URL_CHARS_MAX), Check(_http)]
     """Where to. A redirection is not followed: it counts as failed."""
     ca_file: Path | None = None
     """PEM of the authority that signed the server's certificate; none: those that the system knows."""
@@ -91,7 +89,7 @@ class MqttActionConfig(ActionConfig):
     """The alert is published on a broker, as JSON: one nearby works while the cloud is away."""
 
     type: Literal["mqtt"]
-    topic: Annotated[str, AfterValidator(_topic)]
+    topic: Annotated[str, Check(_topic)]
     """The topic, always the same."""
     broker: BrokerConfig = BrokerConfig()
     """Where to, with the keys of `[mqtt]`."""
@@ -99,4 +97,4 @@ class MqttActionConfig(ActionConfig):
     """Does the broker keep it for those who come later?"""
 
 
-AnyAction = Annotated[CommandActionConfig | WebhookActionConfig | MqttActionConfig, Field(discriminator="type")]
+AnyAction = Annotated[CommandActionConfig | WebhookActionConfig | MqttActionConfig, TaggedBy("type")]

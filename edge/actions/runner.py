@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from edgewake.edge.actions import progress
 from edgewake.edge.actions.action import Action
@@ -25,8 +25,10 @@ from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.work import Failpoint, no_failpoint
-from edgewake.edge.processors.expression import compiled
 from edgewake.protocol.clock import Clock
+
+if TYPE_CHECKING:
+    from edgewake.edge.processors.expression import Evaluate
 
 log = logging.getLogger("edgewake.action")
 
@@ -49,7 +51,7 @@ class ActionRunner:
         self._config = config
         self._device = device
         self._action = _built(config, device)
-        self._when = None if config.when is None else compiled(config.when)
+        self._when = None if config.when is None else _condition(config.when)
         self._events = events
         self._clock = clock
         self._backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S, rng)
@@ -172,6 +174,12 @@ class Actions:
     def counts(self) -> dict[str, Any]:
         """For the status, by name."""
         return {name: runner.counts() for name, runner in self.runners.items()}
+
+
+def _condition(text: str) -> Evaluate:
+    from edgewake.edge.processors.expression import compiled
+
+    return compiled(text)
 
 
 def _built(config: AnyAction, device: str) -> Action:

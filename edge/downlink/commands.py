@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from edgewake.edge import program
 from edgewake.edge.downlink.config import CommandConfig
 from edgewake.edge.program import Program
-from edgewake.protocol.downlink import Answer, AnswerState, Command, DownKind
+from edgewake.protocol.down_message import Command
+from edgewake.protocol.downlink import Answer, AnswerState, DownKind
 
 log = logging.getLogger("edgewake.downlink")
 

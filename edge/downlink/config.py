@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
-
-from edgewake.protocol.config import Config
 from edgewake.protocol.downlink import ARGS_MAX, OUTPUT_CHARS_MAX
 from edgewake.protocol.names import is_field
+from edgewake.protocol.plain import Check, ConfigTable, Length, key
 
 COMMANDS_MAX: Final = 100
 """Commands of a device. More are refused."""
@@ -26,30 +24,30 @@ def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
-class CommandConfig(Config):
+class CommandConfig(ConfigTable):
     """One command that the cloud may call by its name, `[downlink.command.NAME]`."""
 
-    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=64), AfterValidator(_program)]
+    argv: Annotated[tuple[str, ...], Length(1, 64), Check(_program)]
     """The program, by its whole path, and its arguments. There is no shell between."""
-    args_max: int = Field(default=0, ge=0, le=ARGS_MAX)
+    args_max: int = key(default=0, ge=0, le=ARGS_MAX)
     """Arguments that the cloud may add behind them; none of them begins with a hyphen, so none is an option."""
-    timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    timeout_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds after which it and what it started is killed. Commands run one after another."""
-    output_bytes_max: int = Field(default=4096, ge=0, le=OUTPUT_CHARS_MAX)
+    output_bytes_max: int = key(default=4096, ge=0, le=OUTPUT_CHARS_MAX)
     """Bytes of its output that are sent; what follows is read and left out."""
     repeatable: bool = False
     """May it be run again where the agent ended while it ran? Else that is answered as interrupted."""
 
 
-class DownlinkConfig(Config):
+class DownlinkConfig(ConfigTable):
     """What the cloud may do here."""
 
-    command: Annotated[dict[Annotated[str, AfterValidator(_name)], CommandConfig], Field(max_length=COMMANDS_MAX)] = {}  # noqa: RUF012  (frozen; pydantic copies it)
+    command: Annotated[dict[Annotated[str, Check(_name)], CommandConfig], Length(0, COMMANDS_MAX)] = key(default_factory=dict)
     """The commands, by name. All others are refused."""
     settings: bool = False
     """May the cloud set the tables `source`, `chain`, `log` and `uplink` of this configuration? Whoever may, reads every file that the
     agent can read."""
     requests: bool = False
     """Does this device ask the cloud? Then a source or chain may make `device_requests`, and `edgewake-agent requests` shows replies."""
-    health_s: float = Field(default=60.0, gt=0, le=3600)
+    health_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds in which the cloud must have acknowledged a frame under new settings; else those before come back."""

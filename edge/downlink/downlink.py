@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.downlink.inbox import Done, Inbox
 from edgewake.edge.downlink.kept import Kept
-from edgewake.protocol import downlink
-from edgewake.protocol.downlink import Answer, AnswerState, AnyMessage, Command, DownKind, Reply
+from edgewake.protocol.downlink import REPLIES, Answer, AnswerState, DownKind
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.request import REPLIES
 
 if TYPE_CHECKING:
     from edgewake.edge.downlink.trial import Trial
+    from edgewake.protocol.down_message import AnyMessage
 
 
 class Downlink:
@@ -36,6 +35,8 @@ class Downlink:
 
     def _check(self, kept: Kept, was_begun: bool) -> Answer | None:
         """An answer where it is not to be begun."""
+        from edgewake.protocol.down_message import Command, Reply
+
         try:
             message = _read(kept)
         except Rejected as error:  # an earlier version of the agent kept it
@@ -53,6 +54,8 @@ class Downlink:
         return self._trial.check(message)
 
     async def _do(self, kept: Kept) -> Done | None:
+        from edgewake.protocol.down_message import Command, Reply
+
         message = _read(kept)
         if isinstance(message, Command):
             from edgewake.edge.downlink import commands
@@ -67,7 +70,9 @@ class Downlink:
 
 
 def _read(kept: Kept) -> AnyMessage:
-    return downlink.decode(kept.kind, kept.body.encode())
+    from edgewake.protocol.down_message import decode
+
+    return decode(kept.kind, kept.body.encode())
 
 
 def _answer(kept: Kept, state: AnswerState, detail: str) -> Answer:

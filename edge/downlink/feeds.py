@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from edgewake.protocol.downlink import EXPIRES_S_MAX
+from edgewake.protocol.downlink import EXPIRES_S_MAX, FEED_WAIT_S
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.feed import WAIT_S, FeedAsk, FeedChunk, decode
+
+if TYPE_CHECKING:
+    from edgewake.protocol.feed import FeedAsk, FeedChunk
 
 log = logging.getLogger("edgewake.downlink")
 
-ANSWER_S: Final = 2 * WAIT_S
+ANSWER_S: Final = 2 * FEED_WAIT_S
 """Seconds after which a question is asked again: it, or its answer, was lost."""
 OFFLINE_S: Final = 5.0
 """The same where there is no connection; a new one is told at once."""
@@ -26,7 +28,7 @@ SUCCESS, BAD_PAYLOAD = 0x00, 0x99
 assert EXPIRES_S_MAX > ANSWER_S
 
 Acknowledge = Callable[[int], None]
-Got = tuple[FeedChunk, Acknowledge]
+Got: TypeAlias = "tuple[FeedChunk, Acknowledge]"
 
 
 class Feeds:
@@ -53,6 +55,8 @@ class Feeds:
 
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""
+        from edgewake.protocol.feed import FeedChunk, decode  # with pydantic: a device pays for it when it follows somebody
+
         try:
             chunk = decode(FeedChunk, payload)
         except Rejected as error:

@@ -25,7 +25,6 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
-from edgewake.protocol import downlink
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink import ANSWERS, Answer
 from edgewake.protocol.errors import Rejected
@@ -88,9 +87,11 @@ class Inbox:
 
     def take(self, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
         """A message came. `acknowledge` is called with a reason code as soon as it is durable, known, or refused."""
+        from edgewake.protocol.down_message import check_life, decode  # with pydantic: a device pays for it when something comes
+
         try:
-            message = downlink.decode(kind, payload)
-            kept = Kept(message.id, kind, payload.decode(), downlink.check_life(expires_s), self.now())
+            message = decode(kind, payload)
+            kept = Kept(message.id, kind, payload.decode(), check_life(expires_s), self.now())
         except Rejected as error:
             self.counts["refused"] += 1
             log.warning("a message of the cloud is refused: %s", error, extra={"event": "downlink.refused", "reason": error.reason.value})

@@ -19,7 +19,7 @@ from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.schema import reading
 from edgewake.edge.log.tables import read_consumers
-from edgewake.protocol.request import REPLIES, REQUESTS, request_of
+from edgewake.protocol.downlink import REPLIES, REQUESTS
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -66,6 +66,8 @@ class Book:
 
     def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
         """A reading of REQUESTS. Between the streams is no order: the reply may have been read before."""
+        from edgewake.protocol.request import request_of  # with pydantic: a device pays for it when it asks
+
         try:
             request = request_of(fields)
         except ValueError as error:

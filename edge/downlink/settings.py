@@ -11,7 +11,6 @@ The device's own file says what it is: its identity, its broker, its keys, what 
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ import orjson
 
 from edgewake.edge import durable_file
 from edgewake.edge.config import AgentConfig
-from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
 
 log = logging.getLogger("edgewake.downlink")
@@ -92,6 +90,10 @@ class SettingsState:
 
 def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
     """The device's own values with what was set. Raises ConfigError, which names what may not be set and what is wrong."""
+    import tomllib
+
+    from edgewake.protocol.config import parse  # with pydantic: good settings end this life, and bad ones are rare
+
     try:
         wanted = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from edgewake.edge.downlink.settings import SettingsFile, SettingsState, Version, merged
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind, Settings
+from edgewake.protocol.downlink import Answer, AnswerState, DownKind
 from edgewake.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from edgewake.protocol.down_message import Settings
 
 log = logging.getLogger("edgewake.downlink")
 

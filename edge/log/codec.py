@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from edgewake.protocol.field_type import FieldType, types_of
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar, encode
-from edgewake.protocol.stream import FieldType, types_of
 
 Reading: TypeAlias = tuple[int, Mapping[str, Scalar]]
 """(event time in ms since 1970, flat fields)."""

@@ -8,7 +8,7 @@ only. Every row is checked by its CRC before its bytes leave; a damaged one beco
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -121,7 +121,7 @@ class LogStore:
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
-        self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else secrets.token_hex(16)
+        self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else os.urandom(16).hex()
         self.epoch = identity.epoch if identity else 0
         self.commit = max(identity.commit if identity else 0, known.commit if known else 0)
         if self.epoch_began is not None:

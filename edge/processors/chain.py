@@ -72,7 +72,7 @@ class Chain:
         self.into = config.into
         self._processors = processors
         self._names = [f"{place} {processor.type}" for place, processor in enumerate(config.processor, 1)]
-        self._digest = sha256(config.model_dump_json().encode()).hexdigest()[:16]
+        self._digest = sha256(orjson.dumps(config)).hexdigest()[:16]
 
     def begin(self) -> ChainState:
         """The state before the first reading."""

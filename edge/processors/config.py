@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-
 from edgewake.edge.processors.aggregates import AGGREGATES
-from edgewake.edge.processors.expression import parse
-from edgewake.edge.processors.units import check_change
 from edgewake.edge.uplink.lanes import Lane
-from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_field, is_stream
+from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 
 FIELDS_MAX: Final = 32
 """Fields that one processor works on: each has a state. More are refused."""
@@ -39,28 +35,30 @@ def _stream(name: str) -> str:
 
 
 def _expression(text: str) -> str:
+    from edgewake.edge.processors.expression import parse  # a device that processes nothing needs none
+
     parse(text)
     return text
 
 
-FieldName = Annotated[str, AfterValidator(_field)]
-StreamName = Annotated[str, AfterValidator(_stream)]
-ExpressionText = Annotated[str, AfterValidator(_expression)]
-FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1, max_length=FIELDS_MAX)]
+FieldName = Annotated[str, Check(_field)]
+StreamName = Annotated[str, Check(_stream)]
+ExpressionText = Annotated[str, Check(_expression)]
+FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX)]
 
 
-class StatefulConfig(Config):
+class StatefulConfig(ConfigTable):
     """What every processor with a state has."""
 
     by: FieldName | None = None
     """A field for each of whose values the processor has a state of its own, such as the vehicle's name on a gateway. None: one state for
     all."""
-    keys_max: int = Field(default=100, ge=1, le=10_000)
+    keys_max: int = key(default=100, ge=1, le=10_000)
     """Values of `by` that are remembered; beyond, the state of the one unused longest is given up, counted. Each is in the state, which
     is written at every commit."""
 
 
-class FilterConfig(Config):
+class FilterConfig(ConfigTable):
     """Readings for which a condition is true go on."""
 
     type: Literal["filter"]
@@ -69,7 +67,7 @@ class FilterConfig(Config):
     reading back."""
 
 
-class SelectConfig(Config):
+class SelectConfig(ConfigTable):
     """Fields are kept, left out, or get other names."""
 
     type: Literal["select"]
@@ -77,19 +75,17 @@ class SelectConfig(Config):
     """Fields that are kept; none: all."""
     drop: tuple[FieldName, ...] = ()
     """Fields that are left out."""
-    rename: dict[FieldName, FieldName] = Field(default_factory=dict)
+    rename: dict[FieldName, FieldName] = key(default_factory=dict)
     """Old name → new name."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SelectConfig:
+    def __post_init__(self) -> None:
         if self.keep and self.drop:
             raise ValueError("expected either keep or drop")
         if len(set(self.rename.values())) < len(self.rename):
             raise ValueError("rename: two fields get one name")
-        return self
 
 
-class UnitChange(Config):
+class UnitChange(ConfigTable):
     """The unit that a field has and the one that it gets, as UCUM symbols."""
 
     unit: str
@@ -97,25 +93,25 @@ class UnitChange(Config):
     to: str
     """It gets, e.g. `m/s`; of the same dimension."""
 
-    @model_validator(mode="after")
-    def _possible(self) -> UnitChange:
+    def __post_init__(self) -> None:
+        from edgewake.edge.processors.units import check_change
+
         check_change(self.unit, self.to)
-        return self
 
 
-class UnitsConfig(Config):
+class UnitsConfig(ConfigTable):
     """Numbers in other units, under the same names."""
 
     type: Literal["units"]
-    fields: Annotated[dict[FieldName, UnitChange], Field(min_length=1, max_length=FIELDS_MAX)]
+    fields: Annotated[dict[FieldName, UnitChange], Length(1, FIELDS_MAX)]
     """Field → its unit and the one it gets, e.g. `{ speed = { unit = "km/h", to = "m/s" } }`."""
 
 
-class DeriveConfig(Config):
+class DeriveConfig(ConfigTable):
     """New fields from expressions over those that are there."""
 
     type: Literal["derive"]
-    fields: Annotated[dict[FieldName, ExpressionText], Field(min_length=1, max_length=FIELDS_MAX)]
+    fields: Annotated[dict[FieldName, ExpressionText], Length(1, FIELDS_MAX)]
     """New field → expression; none sees another's result. Without a value it is null."""
 
 
@@ -123,13 +119,13 @@ class DeadbandConfig(StatefulConfig):
     """A reading goes on when it differs enough from the last that went on."""
 
     type: Literal["deadband"]
-    fields: Annotated[tuple[FieldName, ...], Field(max_length=FIELDS_MAX)] = ()
+    fields: Annotated[tuple[FieldName, ...], Length(0, FIELDS_MAX)] = ()
     """Fields that are compared; none: all."""
-    delta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    delta: float = key(default=0.0, ge=0, allow_inf_nan=False)
     """What a number must differ by more than, in its unit."""
-    percent: float = Field(default=0.0, ge=0, le=1000)
+    percent: float = key(default=0.0, ge=0, le=1000)
     """And in percent of its last value."""
-    max_s: float | None = Field(default=None, gt=0)
+    max_s: float | None = key(default=None, gt=0)
     """After so many seconds of event time one goes on in any case; none: never."""
 
 
@@ -141,7 +137,7 @@ class RateConfig(StatefulConfig):
     """The field."""
     name: FieldName | None = None
     """The new field; none: `<field>_rate`."""
-    per_s: float = Field(default=1.0, gt=0, le=86400)
+    per_s: float = key(default=1.0, gt=0, le=86400)
     """Seconds that the rate is over: 3600 for per hour."""
     counter: bool = False
     """It only grows: where it falls it has begun anew, and the rate is null."""
@@ -155,9 +151,9 @@ class SmoothConfig(StatefulConfig):
     """The fields."""
     method: Literal["exponential", "mean", "median"] = "exponential"
     """exponential: weights halve with event time; mean, median: of the last values."""
-    half_life_s: float = Field(default=10.0, gt=0, le=86400)
+    half_life_s: float = key(default=10.0, gt=0, le=86400)
     """exponential: seconds after which a value counts half."""
-    count: int = Field(default=5, ge=2, le=100)
+    count: int = key(default=5, ge=2, le=100)
     """mean, median: how many last values."""
 
 
@@ -167,17 +163,15 @@ class DownsampleConfig(StatefulConfig):
     type: Literal["downsample"]
     fields: FieldNames
     """The fields; others are left out."""
-    every_s: float = Field(ge=0.01, le=86400)
+    every_s: float = key(ge=0.01, le=86400)
     """Seconds of event time that become one reading, with the time of their start."""
     aggregate: AggregateName = "mean"
     """What becomes of each field."""
-    grace_s: float = Field(default=0.0, ge=0, le=86400)
+    grace_s: float = key(default=0.0, ge=0, le=86400)
     """Seconds that a stretch waits for readings that come out of order; later ones are left out, counted."""
 
-    @model_validator(mode="after")
-    def _bounded(self) -> DownsampleConfig:
+    def __post_init__(self) -> None:
         _check_grace(self.grace_s, self.every_s)
-        return self
 
 
 class LttbConfig(StatefulConfig):
@@ -186,7 +180,7 @@ class LttbConfig(StatefulConfig):
     type: Literal["lttb"]
     field: FieldName
     """The field whose curve is kept; the chosen readings have all their fields."""
-    every_s: float = Field(ge=0.01, le=86400)
+    every_s: float = key(ge=0.01, le=86400)
     """Seconds of event time of which one reading goes on."""
 
 
@@ -196,21 +190,20 @@ class WindowConfig(StatefulConfig):
     type: Literal["window"]
     fields: FieldNames
     """The fields that are aggregated, as `<field>_<aggregate>`; `readings` counts the window's readings."""
-    aggregates: Annotated[tuple[AggregateName, ...], Field(min_length=1)] = ("mean", "min", "max")
+    aggregates: Annotated[tuple[AggregateName, ...], Length(1)] = ("mean", "min", "max")
     """What becomes of each field."""
-    size_s: float | None = Field(default=None, ge=0.01, le=7 * 86400)
+    size_s: float | None = key(default=None, ge=0.01, le=7 * 86400)
     """Seconds of event time of a window."""
-    every_s: float | None = Field(default=None, ge=0.01, le=7 * 86400)
+    every_s: float | None = key(default=None, ge=0.01, le=7 * 86400)
     """Seconds from one window's start to the next; none: `size_s`, so that windows tumble."""
-    size_count: int | None = Field(default=None, ge=1, le=1_000_000)
+    size_count: int | None = key(default=None, ge=1, le=1_000_000)
     """Readings of a window, instead of `size_s`."""
-    every_count: int | None = Field(default=None, ge=1, le=1_000_000)
+    every_count: int | None = key(default=None, ge=1, le=1_000_000)
     """Readings from one window to the next; none: `size_count`."""
-    grace_s: float = Field(default=0.0, ge=0, le=86400)
+    grace_s: float = key(default=0.0, ge=0, le=86400)
     """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> WindowConfig:
+    def __post_init__(self) -> None:
         if (self.size_s is None) == (self.size_count is None):
             raise ValueError("expected either size_s or size_count")
         if self.size_s is not None:
@@ -222,7 +215,6 @@ class WindowConfig(StatefulConfig):
             if self.every_s is not None or self.grace_s:
                 raise ValueError("every_s and grace_s belong to size_s")
             _check_panes(self.size_count, self.every_count or self.size_count, "count")
-        return self
 
 
 def _check_panes(size: int, every: int, unit: str) -> None:
@@ -239,15 +231,15 @@ class RuleConfig(StatefulConfig):
     """An alert when a condition has held long enough, and another when it is over."""
 
     type: Literal["rule"]
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[str, Length(1, 64)]
     """The field `rule` of its alerts."""
     when: ExpressionText
     """The condition."""
     clear: ExpressionText | None = None
     """What ends it, e.g. `temperature < 75` to `temperature > 80`; none: as soon as `when` is false."""
-    for_s: float = Field(default=0.0, ge=0, le=7 * 86400)
+    for_s: float = key(default=0.0, ge=0, le=7 * 86400)
     """Seconds of event time that it must hold."""
-    for_count: int = Field(default=1, ge=1, le=1_000_000)
+    for_count: int = key(default=1, ge=1, le=1_000_000)
     """Readings in a row for which it must hold."""
 
 
@@ -255,31 +247,31 @@ class PatternConfig(StatefulConfig):
     """An alert when conditions came true one after the other, within a time."""
 
     type: Literal["pattern"]
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[str, Length(1, 64)]
     """The field `rule` of its alerts."""
-    sequence: Annotated[tuple[ExpressionText, ...], Field(min_length=2, max_length=SEQUENCE_MAX)]
+    sequence: Annotated[tuple[ExpressionText, ...], Length(2, SEQUENCE_MAX)]
     """The conditions, in order; each by a reading of its own, with any others between."""
-    within_s: float = Field(gt=0, le=7 * 86400)
+    within_s: float = key(gt=0, le=7 * 86400)
     """Seconds of event time from the first to the last."""
 
 
 AnyProcessor = Annotated[
     FilterConfig | SelectConfig | UnitsConfig | DeriveConfig | DeadbandConfig | RateConfig | SmoothConfig | DownsampleConfig
     | LttbConfig | WindowConfig | RuleConfig | PatternConfig,
-    Field(discriminator="type"),
+    TaggedBy("type"),
 ]  # fmt: skip
 
 
-class AbsenceConfig(Config):
+class AbsenceConfig(ConfigTable):
     """An alert when a stream has been silent for too long, and another when it speaks again."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[str, Length(1, 64)]
     """The field `rule` of its alerts; one of its own."""
     stream: StreamName
     """The stream that is expected to speak: of a source or a chain."""
     into: StreamName
     """The stream of its alerts; other absence rules may share it."""
-    after_s: float = Field(ge=0.1, le=7 * 86400)
+    after_s: float = key(ge=0.1, le=7 * 86400)
     """Seconds of silence, by the monotonic clock of the device; after its start they are counted anew."""
     lane: Lane = Lane.URGENT
     """Of its alerts."""
@@ -287,7 +279,7 @@ class AbsenceConfig(Config):
     """false: its alerts stay on the device, for actions."""
 
 
-class ChainConfig(Config):
+class ChainConfig(ConfigTable):
     """Processors in order: each reading of `stream` passes them, and what comes out is accepted as a reading of `into`."""
 
     stream: StreamName
@@ -298,5 +290,5 @@ class ChainConfig(Config):
     """Of the stream that it makes, as a source's: alerts are `urgent`."""
     send: bool = True
     """Of the stream that it makes, as a source's: false where only later chains read it."""
-    processor: Annotated[tuple[AnyProcessor, ...], Field(min_length=1, max_length=PROCESSORS_MAX)]
+    processor: Annotated[tuple[AnyProcessor, ...], Length(1, PROCESSORS_MAX)]
     """The processors, each given what the one before it made."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field, field_validator, model_validator
-
 from edgewake.edge.processors.config import FieldName, StreamName
 from edgewake.edge.uplink.lanes import Lane
-from edgewake.protocol.config import Config
+from edgewake.protocol.plain import Check, ConfigTable, Length, key
 from edgewake.protocol.sketch import SketchKind
 
 FIELDS_MAX: Final = 16
@@ -18,7 +16,15 @@ OPEN_MAX: Final = 10
 """Windows that may be open because of the grace: each has sketches of its own in memory."""
 
 
-class SketchConfig(Config):
+def _kinds(kinds: tuple[SketchKind, ...]) -> tuple[SketchKind, ...]:
+    if SketchKind.SAMPLE in kinds:
+        raise ValueError("kinds: samples are not made on the device")
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("kinds: one is there twice")
+    return kinds
+
+
+class SketchConfig(ConfigTable):
     """Summaries of a stream's fields, sent in place of its readings or beside them, as readings of `device_sketches`."""
 
     stream: StreamName
@@ -26,31 +32,25 @@ class SketchConfig(Config):
     beside: bool = False
     """Is the stream sent as well? Its sketches then answer for the device alone (`edgewake summary --devices @DEVICE`), so that no reading
     counts twice."""
-    fields: Annotated[tuple[FieldName, ...], Field(min_length=1, max_length=FIELDS_MAX)]
+    fields: Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX)]
     """The fields that are summed up, each by itself."""
-    kinds: Annotated[tuple[SketchKind, ...], Field(min_length=1)] = (SketchKind.NUMBERS, SketchKind.HLL, SketchKind.KLL, SketchKind.TOP)
+    kinds: Annotated[tuple[SketchKind, ...], Length(1), Check(_kinds)] = (
+        SketchKind.NUMBERS,
+        SketchKind.HLL,
+        SketchKind.KLL,
+        SketchKind.TOP,
+    )
     """numbers: count, mean, variance, sum, least, most; hll, theta: how many different values; kll: quantiles; top: frequent values;
     count_min: how often a value occurred."""
-    window_s: int = Field(default=60, ge=1, le=DAY_S)
+    window_s: int = key(default=60, ge=1, le=DAY_S)
     """Seconds of event time that one sketch sums up; a part of a day. Until it is over its readings stay in the log."""
-    grace_s: float = Field(default=0.0, ge=0, le=DAY_S)
+    grace_s: float = key(default=0.0, ge=0, le=DAY_S)
     """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
     lane: Lane = Lane.NORMAL
     """Of `device_sketches`; the same for all."""
 
-    @field_validator("kinds")
-    @classmethod
-    def _made_here(cls, kinds: tuple[SketchKind, ...]) -> tuple[SketchKind, ...]:
-        if SketchKind.SAMPLE in kinds:
-            raise ValueError("kinds: samples are not made on the device")
-        if len(set(kinds)) < len(kinds):
-            raise ValueError("kinds: one is there twice")
-        return kinds
-
-    @model_validator(mode="after")
-    def _aligned(self) -> SketchConfig:
+    def __post_init__(self) -> None:
         if DAY_S % self.window_s:
             raise ValueError("window_s: expected a part of a day, such as 60, 900 or 3600")
         if self.grace_s > OPEN_MAX * self.window_s:
             raise ValueError(f"grace_s: expected at most {OPEN_MAX} windows, which stay open meanwhile")
-        return self

@@ -11,19 +11,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Final
-
-from pydantic import Field, ValidationInfo, WrapValidator
-from pydantic_core import PydanticCustomError
 
 from edgewake.edge.processors.config import StreamName
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.config import Config
+from edgewake.protocol.plain import ConfigTable, checker, key
 from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from pydantic import ValidationInfo
+    from pydantic_core import CoreSchema
+
     from edgewake.edge.downlink.feeds import Feeds
     from edgewake.edge.sources.source import Source
 
@@ -64,7 +65,7 @@ class SourceContext:
     """The way to streams of others; None: there is none."""
 
 
-class SourceConfig(Config):
+class SourceConfig(ConfigTable):
     """What every source has."""
 
     type: str
@@ -81,7 +82,7 @@ class SourceConfig(Config):
     policy: Policy | None = None
     """What happens when its queue is full. block: the source waits, and whoever sends to it feels it; drop_newest: readings are dropped,
     counted, and said by a gap. None: as is usual for this kind."""
-    queue_bytes_max: int | None = Field(default=None, ge=64 << 10)
+    queue_bytes_max: int | None = key(default=None, ge=64 << 10)
     """Bytes of memory that its stream's readings may take before they are durable; one call of the source may exceed it by what it brings.
     None: as much as `log.queue_bytes_max` leaves it."""
 
@@ -96,12 +97,16 @@ class SourceConfig(Config):
 
 def kinds() -> dict[str, EntryPoint]:
     """Every kind that is installed, by its `type`. Imports none of them."""
+    from importlib.metadata import EntryPoint, entry_points
+
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     return found | {name: EntryPoint(name, path, GROUP) for name, path in BUILT_IN.items()}
 
 
 def kind(name: str) -> type[SourceConfig]:
     """The configuration of one kind. Raises ValueError with what to do."""
+    from importlib.metadata import EntryPoint
+
     path = BUILT_IN.get(name)
     entry = EntryPoint(name, path, GROUP) if path else kinds().get(name)
     if entry is None:
@@ -127,8 +132,18 @@ def _install(name: str) -> str:
     return f"pip install 'edgewake[{EXTRAS.get(name, EXTRA)}]'" if name in BUILT_IN else "its package was not installed completely"
 
 
-def _configured(value: Any, _handler: object, info: ValidationInfo) -> SourceConfig:
-    """One table `[[source]]` as what its `type` says."""
+class _ByType:
+    """In `Annotated`: one table `[[source]]` as what its `type` says."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: object) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_plain_validator_function(_configured)
+
+
+def _configured(value: Any, info: ValidationInfo) -> SourceConfig:
+    from pydantic_core import PydanticCustomError
+
     if isinstance(value, SourceConfig):
         return value
     if not isinstance(value, dict):
@@ -136,10 +151,10 @@ def _configured(value: Any, _handler: object, info: ValidationInfo) -> SourceCon
     name = value.get("type")
     if not isinstance(name, str):
         raise ValueError("type is missing")
-    model = kind(name)
-    if info.mode == "json":  # as `load` reads it: strictly, yet a path comes as text
-        return model.model_validate_json(json.dumps(value), strict=True)
-    return model.model_validate(value)
+    table = checker(kind(name))
+    if info.mode == "json":  # as `parse` reads it: strictly, yet a path comes as text
+        return table.validate_json(json.dumps(value), strict=True)
+    return table.validate_python(value)
 
 
-AnySource = Annotated[SourceConfig, WrapValidator(_configured)]
+AnySource = Annotated[SourceConfig, _ByType()]

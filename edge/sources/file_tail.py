@@ -13,14 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
-
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
 
@@ -35,7 +34,7 @@ class FileTailConfig(SourceConfig):
     """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
     start: Literal["beginning", "end"] = "beginning"
     """Where to begin when this file was never read before."""
-    poll_s: float = Field(default=0.2, ge=0.01, le=60)
+    poll_s: float = key(default=0.2, ge=0.01, le=60)
     """Seconds between two looks at the file's end."""
 
     def source(self, context: SourceContext) -> FileTail:

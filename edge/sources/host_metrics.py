@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pydantic import Field
 
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
 
@@ -27,7 +27,7 @@ class HostMetricsConfig(SourceConfig):
     """Metrics of the machine that the agent runs on."""
 
     type: Literal["host_metrics"]
-    interval_s: float = Field(default=1.0, ge=0.05, le=3600)
+    interval_s: float = key(default=1.0, ge=0.05, le=3600)
     """Seconds between readings; rates are over this time."""
     disk_path: Path = Path("/")
     """The file system that is measured."""

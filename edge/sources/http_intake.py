@@ -13,11 +13,10 @@ import ipaddress
 import logging
 import socket
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import h11
 import orjson
-from pydantic import Field, model_validator
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
@@ -27,6 +26,7 @@ from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_keys import RecentKeys
 from edgewake.edge.sources.web import read_token
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
 
@@ -46,13 +46,13 @@ class HttpIntakeConfig(SourceConfig):
     type: Literal["http_intake"]
     host: str = "127.0.0.1"
     """Address to listen on. Any other than this machine's own needs `token_file`."""
-    port: int = Field(ge=1, le=65_535)
+    port: int = key(ge=1, le=65_535)
     """TCP port."""
     token_file: Path | None = None
     """File whose first line every sender has to show as a bearer token, mode 0600."""
-    connections_max: int = Field(default=16, ge=1, le=256)
+    connections_max: int = key(default=16, ge=1, le=256)
     """Connections at once, 150 KiB each and what they send. One more is closed at once."""
-    body_bytes_max: int = Field(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
+    body_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a request's body; a longer one is answered 413."""
 
     def source(self, context: SourceContext) -> HttpIntake:
@@ -61,15 +61,13 @@ class HttpIntakeConfig(SourceConfig):
     def owns(self) -> str:
         return f"the port {self.port}"
 
-    @model_validator(mode="after")
-    def _guarded(self) -> Self:
+    def __post_init__(self) -> None:
         try:
             loopback = ipaddress.ip_address(self.host).is_loopback
         except ValueError as error:
             raise ValueError("host: expected an address") from error
         if not loopback and self.token_file is None:
             raise ValueError("host: who listens beyond this machine needs a token_file")
-        return self
 
 
 class HttpIntake:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import Field
-
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceContext
 from edgewake.edge.sources.http_client import answer, not_as_wanted
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebConfig
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.plain import key
 
 ANSWER_S: Final = 60.0
 """Seconds for the body of an answer."""
@@ -28,11 +27,11 @@ class HttpPollConfig(WebConfig):
     """A web server that is asked at intervals."""
 
     type: Literal["http_poll"]
-    interval_s: float = Field(default=60.0, ge=0.1, le=86_400)
+    interval_s: float = key(default=60.0, ge=0.1, le=86_400)
     """Seconds from one question to the next; questions that are overdue are left out."""
-    items: str = Field(default="", max_length=200)
+    items: str = key(default="", max_length=200)
     """Where the readings are in the answer: names joined by dots, e.g. `data.values`. Empty: the answer itself."""
-    answer_bytes_max: int = Field(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
+    answer_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of an answer. A longer one is not taken, and the source waits as after any failure."""
 
     def source(self, context: SourceContext) -> HttpPoll:

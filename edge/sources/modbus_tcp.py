@@ -6,19 +6,18 @@ later. One value that is no number is null and the others stand.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
 from pymodbus.client import AsyncModbusTcpClient
 from pymodbus.exceptions import ModbusException
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of
-from edgewake.protocol.config import Config
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import is_field
+from edgewake.protocol.plain import Check, ConfigTable, key
 
 POINTS_MAX: Final = 200
 """Values of one device; a reading may have as many fields."""
@@ -30,12 +29,12 @@ def _field(name: str) -> str:
     return name
 
 
-class PointConfig(Config):
+class PointConfig(ConfigTable):
     """A value of the device."""
 
-    name: Annotated[str, AfterValidator(_field)]
+    name: Annotated[str, Check(_field)]
     """The field of the reading."""
-    address: int = Field(ge=0, le=65_535)
+    address: int = key(ge=0, le=65_535)
     """Where it is, counted from 0: the register 40001 of a manual is the holding register 0."""
     table: Table = Table.HOLDING
     """holding, input: registers; coil, discrete: bits."""
@@ -59,15 +58,15 @@ class ModbusTcpConfig(SourceConfig):
     type: Literal["modbus_tcp"]
     host: str
     """Name or address of the device."""
-    port: int = Field(default=502, ge=1, le=65_535)
+    port: int = key(default=502, ge=1, le=65_535)
     """TCP port."""
-    unit: int = Field(default=1, ge=0, le=255)
+    unit: int = key(default=1, ge=0, le=255)
     """Which device behind a gateway."""
-    interval_s: float = Field(default=10.0, ge=0.05, le=86_400)
+    interval_s: float = key(default=10.0, ge=0.05, le=86_400)
     """Seconds from one reading to the next."""
-    timeout_s: float = Field(default=3.0, gt=0, le=60)
+    timeout_s: float = key(default=3.0, gt=0, le=60)
     """Seconds that the device has for an answer."""
-    point: tuple[PointConfig, ...] = Field(min_length=1, max_length=POINTS_MAX)
+    point: tuple[PointConfig, ...] = key(min_length=1, max_length=POINTS_MAX)
     """Its values."""
 
     def source(self, context: SourceContext) -> ModbusTcp:
@@ -76,12 +75,10 @@ class ModbusTcpConfig(SourceConfig):
     def owns(self) -> str:
         return f"unit {self.unit} of {self.host}:{self.port}"
 
-    @model_validator(mode="after")
-    def _names(self) -> Self:
+    def __post_init__(self) -> None:
         names = [point.name for point in self.point]
         if len(set(names)) < len(names):
             raise ValueError("point: two have one name")
-        return self
 
 
 class ModbusTcp:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 
 import mqtt5
 import orjson
-from pydantic import AfterValidator, Field
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
@@ -25,6 +24,7 @@ from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
+from edgewake.protocol.plain import Check, key
 
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
@@ -47,11 +47,11 @@ class MqttSubscribeConfig(SourceConfig):
     """Messages of a local MQTT broker."""
 
     type: Literal["mqtt_subscribe"]
-    topic: Annotated[str, AfterValidator(_template)]
+    topic: Annotated[str, Check(_template)]
     """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading."""
-    field: Annotated[str, AfterValidator(_field)] = "value"
+    field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
-    session_s: int = Field(default=86_400, ge=0, le=4_294_967_294)
+    session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
     broker: BrokerConfig = BrokerConfig()
 

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field
-
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import LineSplitter
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.plain import key
 
 CHUNK_BYTES: Final = 4096
 """Read at once: what the kernel holds of a line."""
@@ -38,7 +37,7 @@ class SerialLinesConfig(SourceConfig):
     """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
     baud: Baud = 4800
     """Bits a second, 8 data bits, no parity, 1 stop bit. NMEA 0183 has 4800, fast receivers 9600 to 115,200."""
-    silence_s: float = Field(default=60.0, gt=0, le=86_400)
+    silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without a byte after which the port is opened anew."""
 
     def source(self, context: SourceContext) -> SerialLines:  # noqa: ARG002

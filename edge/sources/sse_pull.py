@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from typing import Final, Literal
 
-from pydantic import Field
-
 from edgewake.edge.client.sse import Event, Parser
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
@@ -20,6 +18,7 @@ from edgewake.edge.sources.http_client import answer, not_as_wanted
 from edgewake.edge.sources.items import checked, found
 from edgewake.edge.sources.web import WebConfig
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
 
@@ -42,7 +41,7 @@ class SsePullConfig(WebConfig):
     type: Literal["sse_pull"]
     events: tuple[str, ...] = ()
     """Types of events that are readings; none: all."""
-    silence_s: float = Field(default=60.0, gt=0, le=3600)
+    silence_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds without a byte after which the connection is taken for dead; servers send comments to keep it alive."""
 
     def source(self, context: SourceContext) -> SsePull:

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
-
 from edgewake.edge.downlink.feeds import SUCCESS, Feeds
 from edgewake.edge.intake import Intake
 from edgewake.edge.processors.config import StreamName
@@ -23,6 +21,7 @@ from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk
 from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX
 from edgewake.protocol.names import RESERVED_FIELDS
+from edgewake.protocol.plain import Length
 
 log = logging.getLogger("edgewake.source")
 
@@ -31,14 +30,14 @@ SHOWN: Final = ("stream", "device", "query", "revision", "final", "window_start"
 LOST: Final = "not_kept"
 """Reason of the gap that says what the cloud no longer had."""
 
-Filter = Annotated[str, Field(min_length=1, max_length=FILTER_CHARS_MAX)]
+Filter = Annotated[str, Length(1, FILTER_CHARS_MAX)]
 
 
 class SubscriptionConfig(SourceConfig):
     """Streams and results of others, from the cloud."""
 
     type: Literal["subscription"]
-    follow: Annotated[tuple[StreamName, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)]
+    follow: Annotated[tuple[StreamName, ...], Length(1, STREAMS_PER_SUBSCRIPTION_MAX)]
     """Streams and queries, as far as the bridges let devices follow them (`feed.streams`)."""
     where: Filter | None = None
     """Condition, as the access servers take it; none: everything."""

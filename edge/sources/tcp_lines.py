@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from pydantic import Field
-
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
@@ -17,6 +15,7 @@ from edgewake.edge.sources.gpsd import WATCH
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import LineSplitter
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.plain import key
 
 
 class TcpLinesConfig(SourceConfig):
@@ -25,13 +24,13 @@ class TcpLinesConfig(SourceConfig):
     type: Literal["tcp_lines"]
     host: str
     """Name or address."""
-    port: int = Field(default=2947, ge=1, le=65_535)
+    port: int = key(default=2947, ge=1, le=65_535)
     """TCP port; gpsd's is 2947."""
     format: LineFormat
     """json: each line is a JSON object; text: each becomes the field `line`; nmea: a sentence of NMEA 0183; gpsd: a report of gpsd."""
-    hello: str = Field(default="", max_length=1024)
+    hello: str = key(default="", max_length=1024)
     """What is said first, `\\n` included; gpsd is asked to watch without it."""
-    silence_s: float = Field(default=60.0, gt=0, le=86_400)
+    silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without a byte after which the connection is made anew."""
 
     def source(self, context: SourceContext) -> TcpLines:  # noqa: ARG002

@@ -6,12 +6,11 @@ import ssl
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator
-
 from edgewake.edge.sources.address import tls_context
 from edgewake.edge.sources.config import SourceConfig
 from edgewake.edge.sources.http_client import Request, parse_url
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.plain import Check
 
 TOKEN_CHARS_MAX: Final = 8 * 1024
 """Characters of a token: more than servers take in a header."""
@@ -30,7 +29,7 @@ def _websocket(text: str) -> str:
 class WebConfig(SourceConfig):
     """A server that is asked."""
 
-    url: Annotated[str, AfterValidator(_http)]
+    url: Annotated[str, Check(_http)]
     """Its address, http:// or https://."""
     token_file: Path | None = None
     """File whose first line is sent as a bearer token to this host and to no other, mode 0600."""
@@ -62,7 +61,7 @@ class WebConfig(SourceConfig):
 class WebSocketAddress(WebConfig):
     """A WebSocket server."""
 
-    url: Annotated[str, AfterValidator(_websocket)]
+    url: Annotated[str, Check(_websocket)]
     """Its address, ws:// or wss://."""
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
 import orjson
-from pydantic import Field
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -36,6 +35,7 @@ from edgewake.edge.sources.http_client import ANSWER_S, USER_AGENT, host_of, por
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebSocketAddress
 from edgewake.protocol.errors import Rejected, RemoteError, Unavailable
+from edgewake.protocol.plain import key
 
 RESUME_BYTES_MAX: Final = 1024
 """Bytes of a value that is kept to resume from; a larger one is not kept."""
@@ -46,13 +46,13 @@ class WebSocketPullConfig(WebSocketAddress):
     """A WebSocket that is followed."""
 
     type: Literal["websocket_pull"]
-    hello: str = Field(default="", max_length=8192)
+    hello: str = key(default="", max_length=8192)
     """Text that is sent first, such as a subscription. `{resume}` in it, or in `url`, becomes the last value of `resume_field`."""
     resume_field: str | None = None
     """Field of a reading from whose last value the server goes on; none: the server begins where it likes."""
-    silence_s: float = Field(default=60.0, gt=0, le=3600)
+    silence_s: float = key(default=60.0, gt=0, le=3600)
     """Seconds without a byte after which the connection is taken for dead. It is pinged after a third of it."""
-    message_bytes_max: int = Field(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
+    message_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a message; a longer one ends the connection."""
 
     def source(self, context: SourceContext) -> WebSocketPull:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import mqtt5
+import orjson
 
 from edgewake.edge.mqtt_link import MqttLink
 from edgewake.protocol import topics
@@ -40,7 +42,7 @@ class Presence:
             return
         self.due_s = now_s + self._interval_s
         if has_room:
-            status = self._status().model_copy(update={"connected_at": self._connected_at})
+            status = replace(self._status(), connected_at=self._connected_at)
             link.publish(self._topic, _json(status), confirmed=confirmed)
 
     async def goodbye(self, link: MqttLink) -> None:
@@ -53,4 +55,4 @@ class Presence:
 
 
 def _json(status: DeviceStatus) -> bytes:
-    return status.model_dump_json(exclude_none=True).encode()
+    return orjson.dumps({name: value for name, value in asdict(status).items() if value is not None})

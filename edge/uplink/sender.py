@@ -38,8 +38,8 @@ from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.device import DeviceStatus
+from edgewake.protocol.downlink import FEED
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
-from edgewake.protocol.feed import KIND as FEED
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
 log = logging.getLogger("edgewake.uplink")

@@ -30,7 +30,8 @@ from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
 from edgewake.cloud.sequencer.state_table import StateTable
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import wait_until
 
 T0 = 1_790_000_040_000

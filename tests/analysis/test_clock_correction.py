@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX, correct, corrected, corrected_ms
 from edgewake.cloud.analysis.decode import decode
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 T = 1_790_000_000_000
 CASES = {  # t, shift, received_at, kept_at, expected t, flag

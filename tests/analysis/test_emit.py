@@ -15,7 +15,7 @@ from edgewake.cloud.analysis.late import LateWindow
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.protocol import record
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 
 T0 = 1_790_000_040_000
 SCHEMA = pa.schema(

@@ -20,7 +20,8 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, truth, unique, watermarks
 
 N, T = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from edgewake.cloud.analysis import late
 from edgewake.cloud.analysis.late import EXAMPLES_MAX, WINDOWS_MAX, LateWindow, late_windows
 from edgewake.cloud.analysis.query_file import parse
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, sql
 
 FIELDS = {"load": FieldType.NUMBER, "speed": FieldType.NUMBER}

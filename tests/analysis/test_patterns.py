@@ -25,7 +25,8 @@ from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
 from edgewake.cloud.analysis.sequences import Changed, KeyState, close, dump, load
 from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, registered, results, truth, unique
 from tests.services import wait_until
 

@@ -15,8 +15,8 @@ from edgewake.cloud.analysis.registry import built_in
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import Registration
-from edgewake.protocol.stream import FieldType
 from tests.analysis.support import T0, Feed, read, results, sql, truth, unique, windows
 from tests.services import Process, free_ports, part, wait_until
 

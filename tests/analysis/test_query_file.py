@@ -9,7 +9,8 @@ from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, 
 from edgewake.cloud.analysis.query_plan import Aggregate, Key, Output, Unpivot
 from edgewake.cloud.analysis.registry import built_in
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 
 NUMBER, TEXT = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
 STREAMS = {"host": Stream(name="host", fields={"cpu": NUMBER, "memory": NUMBER, "disk": NUMBER, "zone": TEXT})}

@@ -6,7 +6,8 @@ import pytest
 
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 
 N, T, B = (FieldInfo(type=kind) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN))
 STREAMS = {

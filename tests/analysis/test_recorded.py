@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import Analysis, Feed, data_file, registered, results, sql, truth, windows
 
 FIELDS = ("humidity", "smoke", "temp")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from edgewake.cloud.analysis import registry
 from edgewake.cloud.analysis.registry import Tables, statuses
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream, StreamTable
+from edgewake.protocol.stream import FieldInfo, Stream, StreamTable
 
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 

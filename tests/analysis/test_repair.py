@@ -14,8 +14,9 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.repair import Compute, Done, Refuse, Row, Standing, Wait, changes, first_begin, step
 from edgewake.cloud.ops.repairs import oldest_ended
 from edgewake.protocol import repair as repair_rows
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind, RepairState
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, sql
 
 MINUTE = 60_000

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import SaslMechanism, SecurityConfig, SecurityProtocol, spark_options
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, registered, results, sql, unique
 from tests.secure_kafka import PASSWORD, SecureKafka, run_secure_kafka
 

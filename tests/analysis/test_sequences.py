@@ -19,7 +19,8 @@ from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, add, close, dump, load
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.examples import examples
 
 SESSION = Window(size_ms=1, slide_ms=1, gap_ms=10)

@@ -11,9 +11,9 @@ from edgewake.cloud.analysis.summaries import FIELDS_MAX, STREAMS_MAX, SummaryJo
 from edgewake.cloud.summaries.summary import Record, Series
 from edgewake.protocol import sketch
 from edgewake.protocol.count_min import CountMin
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.sample import Sample
 from edgewake.protocol.sketch import Numbers, SketchKind
-from edgewake.protocol.stream import FieldType
 
 NUMBER = FieldType.NUMBER
 TABLE = struct.pack(">iqii2q4q", 1, 1, 2, 2, 17, 19, 1, 0, 0, 1)

@@ -22,7 +22,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 from tests.analysis.recordings import DAY_MS, HOUR_MS, RECORDINGS, Recorded, Recording
 from tests.analysis.support import Feed, late_readings, results, sql, topic_ends, truth, unique
 from tests.analysis.test_process import NewFeed, declare, progress, register

@@ -15,7 +15,7 @@ from edgewake.cloud.analysis.late import late_windows
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
 from edgewake.deploy import jars
-from edgewake.protocol.stream import FieldType
+from edgewake.protocol.field_type import FieldType
 from tests.bench.figures import Found, cpu_s, run
 
 READINGS: Final = 10_000

@@ -41,12 +41,13 @@ from edgewake.cloud.push.sealing import Endpoint, Sealer
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.cursor import Cursor, CursorCodec, CursorKeys, StreamPosition, generation_hash, stream_hash
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.lease import Urgency, WakePolicy
 from edgewake.protocol.lease_read import hash_token
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.push.service import serving
 from tests.services import run_kafka

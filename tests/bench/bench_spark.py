@@ -26,7 +26,8 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.bench.figures import Found, rss_mib, run
 from tests.services import run_kafka, wait_until
 

@@ -219,6 +219,7 @@ def test_a_status_is_stamped_with_its_arrival() -> None:
         (b"[]", RejectReason.SHAPE),
         (b'{"device":"car","state":"asleep"}', RejectReason.SHAPE),
         (b'{"device":"other","state":"online"}', RejectReason.FOREIGN_DEVICE),
+        (b'{"device":"car","state":"online","lost_readings":"1' + b"0" * 30 + b'"}', RejectReason.SHAPE),
         (b'{"device":"car","state":"online","version":"' + b"x" * 5000 + b'"}', RejectReason.OVERSIZE),
     ],
 )

@@ -244,7 +244,7 @@ async def test_a_status_is_kept_and_a_malformed_one_is_a_dead_letter(here: World
     await device.answered(1)
     assert (await device.answered(2)).rejected is RejectReason.SHAPE
     (row,) = read(here.config, topics.DEVICES, device="status-1|status")
-    status = DeviceStatus.model_validate_json(row.value())
+    status = DeviceStatus.from_json(row.value())
     assert (status.epoch, status.received_at is not None) == (3, True)
 
 

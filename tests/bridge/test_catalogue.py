@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from edgewake.cloud.bridge import catalogue as bounds
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.protocol.ack import LaterReason
-from edgewake.protocol.downlink import ANSWERS
+from edgewake.protocol.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Kinds
-from edgewake.protocol.request import REQUESTS
-from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, FieldType, NameKind, Stream
+from edgewake.protocol.stream import STREAMS_MAX, FieldInfo, NameKind, Stream
 
 NUMBERS: Kinds = {"speed": frozenset({float, int, type(None)})}
 STRINGS: Kinds = {"speed": frozenset({str})}

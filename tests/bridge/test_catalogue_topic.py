@@ -10,7 +10,8 @@ from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack, LaterReason
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, NameKind, Stream
 from tests.bridge.running import Device, World, read
 from tests.services import PATIENCE_S
 

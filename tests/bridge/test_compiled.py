@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.protocol import frame as frames
-from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream, types_of_kinds
+from edgewake.protocol.field_type import FieldType, types_of_kinds
+from edgewake.protocol.stream import FieldInfo, NameKind, Stream
 
 NOW = 1_790_000_000_000
 TYPES = {"speed": FieldType.NUMBER, "street": FieldType.STRING, "on": FieldType.BOOLEAN}

@@ -9,7 +9,7 @@ EVERY_S = 10.0
 
 
 def value(device: str = "d", state: DeviceState = DeviceState.ONLINE, at: int = 0, **facts: int) -> bytes:
-    return DeviceStatus(device=device, state=state, sent_at=at, received_at=at, **facts).model_dump_json().encode()  # type: ignore[arg-type]
+    return DeviceStatus(device=device, state=state, sent_at=at, received_at=at, **facts).to_json()  # type: ignore[arg-type]
 
 
 def written(rows: StatusRows, devices: int, now_s: float) -> int:

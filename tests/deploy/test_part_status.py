@@ -14,7 +14,8 @@ from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.deploy.part_status import DECLARED, TOPIC, publish, record_of
 from edgewake.protocol import record, topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.stream import Stream, types_of
+from edgewake.protocol.field_type import types_of
+from edgewake.protocol.stream import Stream
 from tests.deploy.children import part, supervisor, until
 from tests.services import Kafka, run_kafka
 

@@ -57,7 +57,7 @@ def test_the_extras_it_installs_exist() -> None:
 
 def test_the_agent_s_configuration_is_one() -> None:
     (example,) = blocks("toml")
-    settings = AgentConfig.model_validate(tomllib.loads(example))
+    settings = AgentConfig.checked(tomllib.loads(example))
     assert settings.device == Path(str(settings.mqtt.cert_file)).stem
 
 

@@ -22,8 +22,8 @@ from tests.edge.peer import Peer
 from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
-RESIDENT_MIB_MAX = 48
-"""Against something heavy that is imported by mistake. It has 46, 1.5 of them for downlink, lanes, actions and sketches."""
+RESIDENT_MIB_MAX = 36
+"""Against something heavy that is imported by mistake."""
 
 
 def config(directory: Path, port: int, device: str, sources: str = "") -> Path:
@@ -208,6 +208,18 @@ def test_a_log_that_is_no_database_is_set_aside_and_the_agent_measures_on(tmp_pa
 
 UV = Path(sys.executable).with_name("uv")
 FOREIGN = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sqlite_utils", "httpx", "pandas", "numpy", "cloud")
+
+
+START_ONLY = ("annotated_types", "click", "email", "http", "importlib.metadata", "pydantic", "pydantic_core", "tomllib", "zipfile")
+"""What checks the configuration and reads the command line."""
+
+
+def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
+    code = (
+        "import sys, edgewake.edge.run, edgewake.edge.sources.host_metrics, edgewake.edge.sources.json_lines\n"
+        f"print(sorted(set(sys.modules) & set({START_ONLY!r})))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_running_it_imports_nothing_of_the_cloud() -> None:

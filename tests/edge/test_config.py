@@ -61,7 +61,7 @@ def test_a_sketch_says_whether_the_readings_are_sent_too(tmp_path: Path, send: b
     source = {"type": "host_metrics", "stream": "host", "send": send}
     wanted = {"device": "d", "data_dir": tmp_path, "source": [source], "sketch": [{"stream": "host", "fields": ["cpu"], "beside": beside}]}
     if is_good:
-        assert AgentConfig.model_validate(wanted).sketch[0].beside is beside
+        assert AgentConfig.checked(wanted).sketch[0].beside is beside
     else:
         with pytest.raises(ValueError, match=r"is sent, as `beside` says|would count twice"):
-            AgentConfig.model_validate(wanted)
+            AgentConfig.checked(wanted)

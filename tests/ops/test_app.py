@@ -16,10 +16,11 @@ from edgewake.protocol import lease_record, topics
 from edgewake.protocol import record as records
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.lease_record import Lease
 from edgewake.protocol.query import Progress, QueryState, Registration
 from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.push.builders import lease
@@ -140,15 +141,15 @@ def test_a_device_shows_what_its_agent_said_and_what_the_cloud_saw(ops: Ops, wri
     now = now_ms()
     status = DeviceStatus(device=device, state=DeviceState.ONLINE, received_at=now, backlog_readings=12, epoch=3)
     seen = DeviceSeen(device=device, last_seen=now, skew_ms=40, streams={"a": 5}, records=5)
-    writer.put(topics.DEVICES, f"{device}|status", status.model_dump_json().encode())
-    writer.put(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
+    writer.put(topics.DEVICES, f"{device}|status", status.to_json())
+    writer.put(topics.DEVICES, f"{device}|seen", seen.to_json())
     found = eventually(lambda: ops.client.get(f"/v1/devices/{device}"), lambda d: d["streams"] == ["a"])
     assert (found["state"], found["backlog_readings"], found["skew_ms"], found["epoch"]) == ("online", 12, 40, 3)
 
 
 def test_a_removed_device_is_forgotten_until_it_sends_again(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     device = unique("dev")
-    row = DeviceSeen(device=device, last_seen=now_ms()).model_dump_json().encode()
+    row = DeviceSeen(device=device, last_seen=now_ms()).to_json()
     writer.put(topics.DEVICES, f"{device}|seen", row)
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
     assert ops.client.delete(f"/v1/devices/{device}").status_code == 204
@@ -160,7 +161,7 @@ def test_a_removed_device_is_forgotten_until_it_sends_again(ops: Ops, writer: Wr
 def test_pages_of_devices_hold_each_once(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     devices = [f"{unique('page')}" for _ in range(7)]
     for device in devices:
-        writer.put(topics.DEVICES, f"{device}|seen", DeviceSeen(device=device, last_seen=1).model_dump_json().encode())
+        writer.put(topics.DEVICES, f"{device}|seen", DeviceSeen(device=device, last_seen=1).to_json())
     eventually(lambda: ops.client.get(f"/v1/devices/{devices[-1]}"))
     found, after = [], None
     while True:

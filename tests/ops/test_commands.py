@@ -43,7 +43,7 @@ def printed(ops: Ops, *arguments: str) -> Any:
 def test_devices_are_listed_shown_and_forgotten(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> None:
     device = unique("dev")
     seen = DeviceSeen(device=device, last_seen=T0, skew_ms=1, records=3, streams={"weather": 3})
-    writer.put(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
+    writer.put(topics.DEVICES, f"{device}|seen", seen.to_json())
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
     assert device in [found["device"] for found in printed(ops, "devices", "list", "--state", "silent", "--limit", "100000")]
     assert printed(ops, "devices", "show", device)["streams"] == ["weather"]

@@ -15,12 +15,12 @@ NOW = 1_790_000_000_000
 
 
 def put(table: DeviceTable, device: str, *, at: int = NOW) -> object:
-    return table.put(device, "seen", DeviceSeen(device=device, last_seen=at).model_dump_json().encode(), now=at)
+    return table.put(device, "seen", DeviceSeen(device=device, last_seen=at).to_json(), now=at)
 
 
 def report(table: DeviceTable, device: str, *, at: int = NOW) -> object:
     status = DeviceStatus(device=device, state=DeviceState.ONLINE, received_at=at)
-    return table.put(device, "status", status.model_dump_json().encode(), now=at)
+    return table.put(device, "status", status.to_json(), now=at)
 
 
 def look(table: DeviceTable, now: int) -> list[object]:
@@ -51,7 +51,7 @@ def test_a_last_will_that_comes_late_does_not_win_over_the_return() -> None:
 
     def word(state: DeviceState, connected_at: int, at: int) -> None:
         status = DeviceStatus(device="d", state=state, connected_at=connected_at, received_at=at)
-        table.put("d", "status", status.model_dump_json().encode(), now=at)
+        table.put("d", "status", status.to_json(), now=at)
 
     word(DeviceState.ONLINE, 1, NOW)
     word(DeviceState.ONLINE, 2, NOW + 10)

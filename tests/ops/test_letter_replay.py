@@ -11,9 +11,10 @@ from edgewake.cloud.ops.letter_replay import COPIES_APART_MS, FORGOTTEN_AT_ONCE,
 from edgewake.protocol import record
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap, encode
 from edgewake.protocol.replay_row import ReplayRow
-from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream
+from edgewake.protocol.stream import FieldInfo, NameKind, Stream
 from tests.ops.builders import frame
 
 RECEIVED_AT = 1_790_000_000_000

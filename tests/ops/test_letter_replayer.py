@@ -21,9 +21,10 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device_partition import up_partition
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import FRAME_TYPE, encode
 from edgewake.protocol.record import LATE_HEADER
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.ops.builders import frame
 from tests.ops.conftest import T0, Writer
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from edgewake.cloud.ops.down_table import DownTable
 from edgewake.cloud.ops.request_table import FRESH_MAX, RequestTable, Write, replied
 from edgewake.protocol import topics
+from edgewake.protocol.down_message import ReplyState
 from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import Answer, AnswerState, DownKind, ReplyState
+from edgewake.protocol.downlink import Answer, AnswerState, DownKind
 from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, REPLY_LIFE_MS, RequestRow
 
 NOW = 1_790_000_000_000

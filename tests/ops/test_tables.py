@@ -15,7 +15,7 @@ NOW = 1_790_000_000_000
 
 
 def status_change(state: DeviceState = DeviceState.ONLINE, **more: object) -> Change:
-    value = DeviceStatus(device="d", state=state, received_at=NOW, **more).model_dump_json().encode()
+    value = DeviceStatus(device="d", state=state, received_at=NOW, **more).to_json()
     return Change(topics.DEVICES, "d|status", value)
 
 
@@ -87,13 +87,13 @@ def test_what_cannot_be_read_stops_nobody() -> None:
     for topic in (topics.STREAMS, topics.DEVICES, topics.QUERIES, topics.PROGRESS, topics.LEASES, topics.DEAD, "ew.s.part_status"):
         assert tables.apply(Change(topic, "x|seen", b"\xff{"), now=NOW) == []
     assert tables.unreadable == 7
-    tables.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).model_dump_json().encode()), now=NOW)
+    tables.apply(Change(topics.DEVICES, "d|seen", DeviceSeen(device="d", last_seen=NOW).to_json()), now=NOW)
     assert [d.device for d in tables.devices.page(None, 10)] == ["d"]
 
 
 def seen_change(device: str, records: int) -> Change:
     seen = DeviceSeen(device=device, last_seen=NOW, streams={"s": records}, records=records)
-    return Change(topics.DEVICES, f"{device}|seen", seen.model_dump_json().encode())
+    return Change(topics.DEVICES, f"{device}|seen", seen.to_json())
 
 
 def test_a_rate_counts_records_and_no_offsets() -> None:

@@ -18,11 +18,12 @@ import orjson
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
+from edgewake.protocol.field_type import types_of
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.frame import encode as encode_frame
 from edgewake.protocol.query import Registration
 from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, KIND_WATERMARK, WATERMARK_KEY, result_key, watermark_value
-from edgewake.protocol.stream import FieldInfo, Stream, types_of
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import Process, free_ports, part
 
 WRITE_EVERY_S = 0.1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol import downlink
+from edgewake.protocol.down_message import Command, Settings, check_life, decode
 from edgewake.protocol.downlink import (
     ANSWER_FIELDS,
     ARG_CHARS_MAX,
@@ -19,20 +19,16 @@ from edgewake.protocol.downlink import (
     OUTPUT_CHARS_MAX,
     Answer,
     AnswerState,
-    Command,
     DownKind,
-    Settings,
 )
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import COUNTER_MAX, reading_of
-from edgewake.protocol.stream import FieldType
 
 
 def test_a_command_and_settings_are_read_and_keys_of_a_later_version_are_left_out() -> None:
-    assert downlink.decode("command", b'{"id":"a-1","name":"restart","args":["x"],"new":1}') == Command(
-        id="a-1", name="restart", args=("x",)
-    )
-    assert downlink.decode("settings", b'{"id":"b","version":7,"text":"a=1"}') == Settings(id="b", version=7, text="a=1")
+    assert decode("command", b'{"id":"a-1","name":"restart","args":["x"],"new":1}') == Command(id="a-1", name="restart", args=("x",))
+    assert decode("settings", b'{"id":"b","version":7,"text":"a=1"}') == Settings(id="b", version=7, text="a=1")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +59,7 @@ def test_a_command_and_settings_are_read_and_keys_of_a_later_version_are_left_ou
 )  # fmt: skip
 def test_what_is_wrong_is_refused_by_name(kind: str, payload: bytes, reason: RejectReason, says: str) -> None:
     with pytest.raises(Rejected) as refused:
-        downlink.decode(kind, payload)
+        decode(kind, payload)
     assert (refused.value.reason, says in refused.value.detail) == (reason, True), refused.value
     assert len(refused.value.detail) <= OUTPUT_CHARS_MAX
 
@@ -71,14 +67,14 @@ def test_what_is_wrong_is_refused_by_name(kind: str, payload: bytes, reason: Rej
 @given(st.sampled_from([*DownKind, "x"]), st.binary(max_size=200) | st.from_regex(r'\{"id":.{0,60}\}').map(str.encode))
 def test_hostile_bytes_raise_nothing_else(kind: str, payload: bytes) -> None:
     with contextlib.suppress(Rejected):
-        downlink.decode(kind, payload)
+        decode(kind, payload)
 
 
 @pytest.mark.parametrize("expires_s", [None, -1, EXPIRES_S_MAX + 1])
 def test_a_message_without_an_end_is_refused(expires_s: int | None) -> None:
     with pytest.raises(Rejected, match="expiry"):
-        downlink.check_life(expires_s)
-    assert downlink.check_life(EXPIRES_S_MAX) == EXPIRES_S_MAX
+        check_life(expires_s)
+    assert check_life(EXPIRES_S_MAX) == EXPIRES_S_MAX
 
 
 def test_an_answer_is_a_reading_that_the_cloud_takes_whatever_a_command_wrote() -> None:

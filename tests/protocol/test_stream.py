@@ -2,7 +2,8 @@
 
 import pytest
 
-from edgewake.protocol.stream import FieldInfo, FieldType, NameKind, Stream, StreamTable, merge, type_of, types_of
+from edgewake.protocol.field_type import FieldType, type_of, types_of
+from edgewake.protocol.stream import FieldInfo, NameKind, Stream, StreamTable, merge
 
 
 @pytest.mark.parametrize(

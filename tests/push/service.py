@@ -17,9 +17,10 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record as records
 from edgewake.protocol import topics
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
-from edgewake.protocol.stream import FieldInfo, FieldType, Stream
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import PATIENCE_S, Process, free_ports, part, wait_until
 
 RECEIVED_AT = 1_790_000_000_000

@@ -266,7 +266,7 @@ async def test_when_a_device_was_seen_is_reported_with_its_smallest_skew(here: W
     here.sequencer()
 
     def rows() -> list[DeviceSeen]:
-        return [DeviceSeen.model_validate_json(one.value()) for one in read(here.config, topics.DEVICES, device="seen-1|seen")]
+        return [DeviceSeen.from_json(one.value()) for one in read(here.config, topics.DEVICES, device="seen-1|seen")]
 
     wait_until(rows, "the device is reported")
     assert rows() == [DeviceSeen(device="seen-1", last_seen=last_ms, skew_ms=first_ms - sent_at, streams={"seen": 2}, records=2)]

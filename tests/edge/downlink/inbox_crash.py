@@ -28,8 +28,7 @@ from edgewake.edge.downlink.ledger import Ledger, Step
 from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.downlink import ANSWERS
-from edgewake.protocol.request import REPLIES
+from edgewake.protocol.downlink import ANSWERS, REPLIES
 
 N = 12
 REPLIES_N = 4

@@ -9,7 +9,8 @@ import pytest
 
 from edgewake.edge.downlink import commands
 from edgewake.edge.downlink.config import CommandConfig
-from edgewake.protocol.downlink import AnswerState, Command
+from edgewake.protocol.down_message import Command
+from edgewake.protocol.downlink import AnswerState
 from tests.services import wait_until
 
 PYTHON = (sys.executable, "-c")
@@ -93,4 +94,4 @@ def _runs(pid: int) -> bool:
 
 def test_a_program_needs_its_whole_path() -> None:
     with pytest.raises(ValueError, match="whole path"):
-        CommandConfig(argv=("reboot",))
+        CommandConfig.checked({"argv": ["reboot"]})

@@ -28,8 +28,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS
-from edgewake.protocol.request import REPLIES
+from edgewake.protocol.downlink import ANSWERS, REPLIES
 from tests.edge.downlink import inbox_crash
 from tests.edge.downlink.cloud import answered, publish
 from tests.edge.helpers import opened, put

@@ -14,7 +14,7 @@ from edgewake.edge.cli import agent
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.requests import BYTES_MAX, CONSUMER, ENDED_MAX, WAITING_MAX, Book, Entry
 from edgewake.edge.log.consumer import STATE_BYTES_MAX
-from edgewake.protocol.request import REPLIES, REQUESTS
+from edgewake.protocol.downlink import REPLIES, REQUESTS
 from tests.edge.helpers import opened
 
 ASKED = {"id": "a", "name": "route", "body": "to the depot", "expires_s": 60}
@@ -50,7 +50,7 @@ def test_the_book_is_bounded_and_the_oldest_go() -> None:
 
 def configured(tmp_path: Path, *, requests: bool = True, **source: object) -> AgentConfig:
     given = {"type": "http_intake", "stream": REQUESTS, "port": 8099} | source
-    return AgentConfig.model_validate({"device": "d", "data_dir": tmp_path, "source": [given], "downlink": {"requests": requests}})
+    return AgentConfig.checked({"device": "d", "data_dir": tmp_path, "source": [given], "downlink": {"requests": requests}})
 
 
 def test_only_a_device_that_says_so_asks(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.edge import life
+from edgewake.edge import run
+from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.settings import FILE_NAME, SettingsFile, SettingsState, Version, merged
+from edgewake.edge.life import Life
 from edgewake.protocol.errors import ConfigError, LocalError
 from tests.edge.downlink.cloud import answered, answers, publish
 from tests.edge.peer import Peer, Taken
@@ -75,13 +77,14 @@ def test_a_trial_that_ends_by_an_error_is_given_up_at_once(tmp_path: Path, monke
     def fails(*_: object) -> bool:
         raise error
 
-    monkeypatch.setattr(life, "_one_life", fails)
+    monkeypatch.setattr(run, "_run", fails)
     file = SettingsFile(OWN, tmp_path)
     file.write(SettingsState(good=ONE).pushed(TWO))
-    assert life._with_settings(file), "another life begins"
+    life = Life(AgentConfig(device="d", data_dir=tmp_path), OWN, (), "", verbose=False)
+    assert run._live(life), "another life begins"
     assert (file.read().version, file.read().failed, file.read().why) == (1, TWO, "the agent ended: no disk")
     with pytest.raises(type(error)):  # what is proven good is not given up for it
-        life._with_settings(file)
+        run._live(life)
 
 
 ALLOWED = "[downlink]\nsettings = true\nhealth_s = {health_s}\n"

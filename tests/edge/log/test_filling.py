@@ -70,7 +70,7 @@ def test_no_frame_waits_longer_than_its_lane_lingers(commits: list[tuple[float, 
 
 def test_an_urgent_stream_beside_it_does_not_cut_a_normal_one_to_frames_of_few(tmp_path: Path) -> None:
     sent = Sent()
-    config = LogConfig(reserve_bytes=0).model_copy(update={"linger_ms": 60_000.0})
+    config = LogConfig(reserve_bytes=0, linger_ms=60_000.0)
     with opened(tmp_path, sent=sent, config=config, uplink=UplinkConfig(frame_readings_max=100), lanes={"alarm": Lane.URGENT}) as events:
         put(events, range(200), stream="speed")
         put(events, range(200, 400), stream="speed")

@@ -18,7 +18,7 @@ from tests.services import PATIENCE_S
 def test_an_urgent_reading_does_not_wait_for_those_that_linger(tmp_path: Path) -> None:
     """The normal ones would wait for a minute: an urgent one takes them along."""
     sent = Sent()
-    config = LogConfig(reserve_bytes=0).model_copy(update={"linger_ms": 60_000.0})
+    config = LogConfig(reserve_bytes=0, linger_ms=60_000.0)
     with opened(tmp_path, sent=sent, config=config, lanes={"alarm": Lane.URGENT}) as events:
         events.start_sending()
         put(events, range(1, 31), stream="alarm")

@@ -29,7 +29,7 @@ from edgewake.protocol.clock import SystemClock
 N = 600
 EVERY = 3
 CHAINS = [
-    ChainConfig.model_validate(one)
+    ChainConfig.checked(one)
     for one in (
         {"stream": "speed", "into": "mean", "processor": [{"type": "window", "fields": ["x"], "size_count": EVERY}]},
         {"stream": "mean", "into": "high", "processor": [{"type": "rule", "name": "high", "when": "x_mean > 20", "for_count": 2}]},

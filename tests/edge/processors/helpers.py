@@ -17,7 +17,7 @@ T0 = 1_790_000_000_000
 
 def chain(*processors: Mapping[str, Any]) -> Chain:
     """A chain from `speed` to `derived`."""
-    return build(ChainConfig.model_validate({"stream": "speed", "into": "derived", "processor": processors}))
+    return build(ChainConfig.checked({"stream": "speed", "into": "derived", "processor": processors}))
 
 
 def made(one: Chain, readings: Sequence[Reading]) -> list[Reading]:

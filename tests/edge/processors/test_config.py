@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from pydantic import ValidationError
 
 from edgewake.edge.config import AgentConfig
 from tests.edge.processors.helpers import chain
@@ -28,12 +27,12 @@ from tests.edge.processors.helpers import chain
         ({"type": "window", "fields": ["x"], "size_s": 4, "every_count": 1}, "every_count belongs to size_count"),
         ({"type": "window", "fields": ["x"], "size_s": 1, "grace_s": 101}, "grace_s: expected at most 100 times the step"),
         ({"type": "pattern", "name": "p", "sequence": ["x = 1"], "within_s": 1}, "at least 2 items"),
-        ({"type": "rule", "name": "r", "when": "x = 1", "unknown": 1}, "Extra inputs are not permitted"),
+        ({"type": "rule", "name": "r", "when": "x = 1", "unknown": 1}, "Unexpected keyword"),
         ({"type": "spline"}, "expected tags"),
     ],
 )
 def test_errors_say_what_was_expected(processor: dict[str, object], said: str):
-    with pytest.raises(ValidationError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)):
         chain(processor)
 
 
@@ -42,7 +41,7 @@ def agent(**keys: object) -> AgentConfig:
         {"type": "json_lines", "stream": "speed"},
         {"type": "host_metrics", "stream": "loose", "mode": "one_way"},
     ]
-    return AgentConfig.model_validate({"device": "d", "data_dir": "d", "source": sources} | keys)
+    return AgentConfig.checked({"device": "d", "data_dir": "d", "source": sources} | keys)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def agent(**keys: object) -> AgentConfig:
     ],
 )
 def test_a_stream_that_is_not_sent_is_logged_and_is_one_for_all(keys: dict[str, object], said: str):
-    with pytest.raises(ValidationError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)):
         agent(**keys)
 
 
@@ -73,7 +72,7 @@ def link(stream: str, into: str) -> dict[str, object]:
     ],
 )
 def test_a_chain_has_one_input_that_is_logged_and_an_output_of_its_own(chains: list[dict[str, object]], said: str):
-    with pytest.raises(ValidationError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)):
         agent(chain=chains)
 
 

@@ -27,7 +27,7 @@ def readings(block: str) -> list[Reading]:
 
 def test_the_first_example_makes_what_it_shows():
     flowing, *shown = map(readings, blocks("json"))
-    chains = [build(one) for one in AgentConfig.model_validate(tomllib.loads(blocks("toml")[0])).chain]
+    chains = [build(one) for one in AgentConfig.checked(tomllib.loads(blocks("toml")[0])).chain]
     made = []
     for chain in chains:
         flowing = [
@@ -40,4 +40,4 @@ def test_the_first_example_makes_what_it_shows():
 
 @pytest.mark.parametrize("text", blocks("toml"), ids=range(len(blocks("toml"))))
 def test_each_example_is_a_configuration(text: str):
-    assert AgentConfig.model_validate(tomllib.loads(text)).device == "truck-12"
+    assert AgentConfig.checked(tomllib.loads(text)).device == "truck-12"

@@ -120,7 +120,7 @@ async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_pat
             if kills < 4:
                 agent.kill()
         rows = [(1_790_000_000_000 + n, {"n": n}) for n in range(written)]
-        chains = [build(ChainConfig.model_validate(one)) for one in tomllib.loads(CHAINS)["chain"]]
+        chains = [build(ChainConfig.checked(one)) for one in tomllib.loads(CHAINS)["chain"]]
         means = chains[0].apply(chains[0].begin(), rows).readings
         alerts = chains[1].apply(chains[1].begin(), means).readings
         await peer.until(lambda: arrived() >= len(means) and len(peer.kept.readings(device, "speed_alert")) >= len(alerts))
@@ -138,7 +138,7 @@ async def test_a_killed_agent_makes_what_one_makes_that_was_never_killed(tmp_pat
 
 def mean(size: int = 2, *, into: str = "speed_mean") -> ChainConfig:
     window = {"type": "window", "fields": ["n"], "size_count": size, "aggregates": ["mean"]}
-    return ChainConfig.model_validate({"stream": "speed", "into": into, "processor": [window]})
+    return ChainConfig.checked({"stream": "speed", "into": into, "processor": [window]})
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from edgewake.protocol.sketch import STREAM
 from tests.edge.helpers import opened
 
 N, WINDOWS = 600, 6
-CONFIG = SketchConfig.model_validate(
+CONFIG = SketchConfig.checked(
     {"stream": "noise", "fields": ["db", "street"], "kinds": ["numbers", "hll", "theta", "kll", "top", "count_min"], "window_s": 1}
 )
 T0 = 1_790_000_000_000
