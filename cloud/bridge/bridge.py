@@ -310,6 +310,10 @@ class Bridge:
                 return
             self._outbox.on_sent(key)
 
+    def wake(self) -> None:
+        """A table changed: look at once what is to be done about it, as sending a command."""
+        self._work.set()
+
     async def pump(self) -> None:
         """Look for confirmations, answer, and let the broker go on when there is room. Raises LocalError when Kafka refuses for good."""
         while True:

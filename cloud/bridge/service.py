@@ -153,8 +153,8 @@ async def _follow(tables: Sequence[TableReader], bridge: Bridge, catalogue: Cata
     """Keep up with the catalogue and the register. Raises LocalError when another process has started under our name."""
     registered_s = clock.monotonic_s() - REGISTER_S
     while True:
-        for table in tables:
-            table.poll(0)
+        if sum(table.poll(0) for table in tables):
+            bridge.wake()
         if register.has_twin:
             raise LocalError("another bridge has started under our name: give each its own, or stop this one for good")
         if register.is_missing and clock.monotonic_s() - registered_s > REGISTER_S:
