@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.feed import ASK_BYTES_MAX, FeedAsk, FeedChunk, decode
 from tests.edge.helpers import frame_of
+from tests.edge.sources import feed_crash
 from tests.edge.sources.cage import Caged, caged
 
 
@@ -150,3 +154,25 @@ def test_another_condition_is_another_feed() -> None:
         for more in ({}, {"where": "n > 1"}, {"select": "n"})
     }
     assert len(names) == 3
+
+
+# kill -9
+
+
+def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.edge.sources.feed_crash", str(directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_order(tmp_path: Path) -> None:
+    for place, nth in (("inserted", "3"), ("committed", "2")):
+        ended = life(tmp_path, "--kill", place, nth)
+        assert ended.returncode == -signal.SIGKILL, (place, ended.stderr[-2000:])
+    last = life(tmp_path)
+    assert orjson.loads(last.stdout or "[]") == list(range(1, feed_crash.N + 1)), last.stderr[-2000:]
+
+
+def test_a_cursor_that_is_kept_after_the_events_takes_them_twice(tmp_path: Path) -> None:
+    """The control."""
+    assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL
+    assert orjson.loads(life(tmp_path).stdout) == [*range(1, 8), *range(1, feed_crash.N + 1)]

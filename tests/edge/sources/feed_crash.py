@@ -1,0 +1,110 @@
+"""One life of a device that follows others: `python -m tests.edge.sources.feed_crash DIR [--kill PLACE NTH] [--apart]`.
+
+The cloud has N events, and answers a question with the seven that follow its cursor. The life ends by kill -9 at the n-th passage of a
+place in the log's writer, or, when all is here, with the events of all lives as JSON on standard output. `--apart` is the control: the
+cursor is kept after the events and not together with them; the place between is called `apart`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.downlink.feeds import Feeds
+from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.feed import FeedAsk, FeedChunk, decode
+
+N = 40
+
+
+class Life:
+    def __init__(self, directory: Path, place: str, nth: int) -> None:
+        self._place, self._left = place, nth
+        clock = SystemClock()
+        self.events = EventLog(
+            directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock, rng=random.Random(1), failpoint=self.reach
+        )  # fmt: skip
+        self.intake = Intake("feed", LogSink(self.events.stream("s")), Policy.BLOCK, clock)
+        self.feeds = Feeds()
+        self.feeds.send = self._answer
+        self._is_all_asked = asyncio.Event()
+        config = SubscriptionConfig(type="subscription", stream="s", follow=("speed",), begin="earliest")
+        self.source = Subscription(config, SourceContext("d", clock, self.events.position, self.feeds))
+
+    def reach(self, place: str) -> None:
+        """A place was passed."""
+        if place == self._place:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _answer(self, payload: bytes) -> bool:
+        ask = decode(FeedAsk, payload)
+        begin = int(ask.after or 0)
+        if begin == N:
+            self._is_all_asked.set()
+        else:
+            end = min(begin + 7, N)
+            events = tuple({"n": n} for n in range(begin + 1, end + 1))
+            chunk = FeedChunk(feed="s", after=ask.after, cursor=str(end), events=events)
+            self.feeds.take(chunk.model_dump_json().encode(), lambda _reason: None)
+        return True
+
+    async def run(self) -> list[object]:
+        """Until all is here; the events of all lives, in order."""
+        consumer = await self.events.consumer("check", ["s"])
+        running = asyncio.create_task(self.source.run(self.intake))
+        await asyncio.wait({running, asyncio.ensure_future(self._is_all_asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        await asyncio.wait({running})
+        items = (await asyncio.to_thread(consumer.poll)).items
+        await asyncio.to_thread(self.events.close)
+        return [fields["n"] for item in items if isinstance(item, Received) for _, fields in item.readings]
+
+
+def put_apart(life: Life) -> None:
+    """The control."""
+    put = life.intake.put
+
+    async def first_one_then_the_other(readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
+        await put(readings)
+        await life.intake.durable()
+        life.reach("apart")
+        await put([], position=position)
+
+    life.intake.put = first_one_then_the_other  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--kill", nargs=2, default=("", "0"), metavar=("PLACE", "NTH"))
+    parser.add_argument("--apart", action="store_true")
+    given = parser.parse_args()
+
+    async def live() -> list[object]:
+        life = Life(given.directory, given.kill[0], int(given.kill[1]))
+        if given.apart:
+            put_apart(life)
+        return await life.run()
+
+    print(orjson.dumps(asyncio.run(live())).decode())
+
+
+if __name__ == "__main__":
+    main()
