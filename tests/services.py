@@ -19,6 +19,8 @@ from edgewake.deploy import jars, java, kafka_node, mosquitto
 
 PATIENCE_S = 120.0
 """Until a test gives up what does not come. Long: a busy machine is slow, and no test that passes waits it out."""
+POLL_S, POLL_S_MAX, POLL_SHARE = 0.02, 0.5, 9.0
+"""Between two looks at what a test waits for: nine times the processor time of a look, within these bounds."""
 STOP_S = 15.0
 QUICK = "EDGEWAKE_QUICK"
 """Set by `make quick`."""
@@ -54,11 +56,17 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-    """Poll a condition until it holds; AssertionError naming `what` after the time."""
+    """Poll a condition until it holds; AssertionError naming `what` after the time.
+
+    One that costs processor time, because it reads a topic from its beginning, is asked more rarely: what it waits for needs the processor.
+    """
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while True:
+        began = time.process_time()
+        if condition():
+            return
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.02)
+        time.sleep(min(POLL_S_MAX, max(POLL_S, POLL_SHARE * (time.process_time() - began))))
 
 
 def port_is_open(port: int, host: str = "127.0.0.1") -> bool:

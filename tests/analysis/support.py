@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -173,14 +173,25 @@ def catch_up(lane: Lane, feed: Feed) -> None:
     wait_until(done, f"the lane has computed {wanted}")
 
 
+_readers: dict[str, list[Consumer]] = defaultdict(list)
+"""By Kafka, those that nobody uses now."""
+
+
+@contextmanager
+def _reader(config: KafkaConfig) -> Iterator[Consumer]:
+    """A consumer of committed records, one that was used before where there is one: to Kafka a new connection costs more than a read."""
+    idle = _readers[config.model_dump_json()]
+    reader = idle.pop() if idle else clients.consumer(config, "test-reader", **{"enable.partition.eof": True})
+    yield reader
+    reader.unassign()
+    idle.append(reader)
+
+
 def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
     """Partition → offset after the last committed record."""
-    reader = clients.consumer(config, "test-ends")
-    try:
+    with _reader(config) as reader:
         partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
         return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
-    finally:
-        reader.close()
 
 
 @dataclass(frozen=True)
@@ -195,8 +206,7 @@ class Read:
 def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[Read]:
     """Every committed record of a topic, partition by partition; of the dead letters those that were for the topic `about`."""
     found: list[Read] = []
-    reader = clients.consumer(config, "test-reader", **{"enable.partition.eof": True})
-    try:
+    with _reader(config) as reader:
         partitions = set(reader.list_topics(topic, timeout=10).topics[topic].partitions)
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         deadline = time.monotonic() + 30
@@ -212,15 +222,14 @@ def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[R
                 if about is not None and headers.get("topic") != about.encode():
                     continue
                 found.append(Read(message.key(), json.loads(message.value()), headers.get("kind")))
-    finally:
-        reader.close()
     return found
 
 
 def emitted(config: KafkaConfig, query: str) -> list[Read]:
     """All records of a query's last registration."""
-    client = clients.admin(config)
-    found = [parsed for name in client.list_topics(timeout=10).topics if (parsed := topics.parse_query_topic(name)) and parsed[0] == query]
+    with _reader(config) as reader:
+        names = reader.list_topics(timeout=10).topics
+    found = [parsed for name in names if (parsed := topics.parse_query_topic(name)) and parsed[0] == query]
     return read(config, topics.query_topic(*max(found))) if found else []
 
 
