@@ -22,15 +22,15 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint
 	@$(MAKE) --no-print-directory --jobs=2 types behaviour
 
-# Three processes share the test files: services take seconds to start and to end, and waiting costs no core.
+# Four processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test
-	$(RUN)pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
-	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"
+	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 3 -m "not services"
 
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)

@@ -35,7 +35,7 @@ FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark tests takes half the CPU without it."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """What a JVM says of an archive that does not fit it says on standard output, which Spark's launcher reads."""
-WRITE_S: Final = 240.0
+WRITE_S: Final = 900.0
 """Until a JVM has ended and written its archive, on a busy machine."""
 
 

@@ -32,8 +32,13 @@ def parse(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text("utf-8"), filename=str(path))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
     """(line, module) of every import in a file, those inside functions included; `from a import b` gives a.b."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)

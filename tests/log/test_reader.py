@@ -110,6 +110,9 @@ def test_a_reader_whose_time_is_up_makes_the_same_chunks(sent: list[tuple[int, i
     assert chunks(chosen, tails, START, events_at_a_time=looks) == chunks(chosen, tails, START)
 
 
+STARTS = 30
+
+
 def test_readers_that_began_at_different_places_end_at_the_same_ones_soon() -> None:
     """The number of chunks that are made for them is about that of one reader, and not of all."""
     tails, numbers = filled([(i % 2, i // 2 % 2, 4, 1 + i % 3) for i in range(3000)])
@@ -121,10 +124,10 @@ def test_readers_that_began_at_different_places_end_at_the_same_ones_soon() -> N
     positions = [list(row) for row in START]
     for i, step in enumerate(steps):
         positions[step.stream][step.partition] = step.position
-        if i % 97 == 0 and len(starts) < 100:
+        if i % 293 == 0 and len(starts) < STARTS:
             starts.append(tuple(map(tuple, positions)))
     made = {canonical(tails, batch.start): batch for start in starts for batch in chunks(chosen, tails, start)}
-    assert len(starts) == 100
+    assert len(starts) == STARTS
     assert len(made) < len(alone) + 2 * len(starts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from collections import defaultdict
 from typing import Any
@@ -19,7 +18,6 @@ from edgewake.cloud.sequencer.holes import HOLES_MAX
 from edgewake.protocol.record import Discipline, Placement
 from tests.examples import examples
 from tests.sequencer.order import START_MS, Order
-from tests.services import QUICK
 
 READINGS = 10
 
@@ -191,7 +189,7 @@ def test_old_epochs_are_forgotten_after_a_time_and_the_highest_never() -> None:
 
 def test_a_state_takes_at_most_a_hundred_bytes() -> None:
     """Everything that the process allocates for states of as many devices, at any load of the table."""
-    states = 20_000 if os.environ.get(QUICK) else 30_000
+    states = 20_000
     order = FrameOrder(Bounds())
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

@@ -84,7 +84,7 @@ def test_an_empty_vehicle_drives_to_a_station_and_leaves_it_charged():
 
 
 def test_nobody_runs_out_of_energy_in_a_day():
-    world = World(vehicles=5, seed=11)
+    world = World(vehicles=3, seed=11)
     lowest = 100.0
     for _ in range(24 * 360):
         world.step(10.0)
