@@ -5,6 +5,7 @@ nothing behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -68,7 +69,9 @@ class Child:
         # A pipe of our own: asyncio's would make us wait for every descendant that holds it, where we wait for the part alone.
         read_end, write_end = os.pipe()
         signs, address = _sign_socket()
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(signs.close)  # also where we are cancelled meanwhile
+            undo.callback(os.close, write_end)
             output = await _reader(read_end)
             process = await asyncio.create_subprocess_exec(
                 *part.command,
@@ -79,11 +82,8 @@ class Child:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
-        except OSError:
-            signs.close()
-            raise
-        finally:
-            os.close(write_end)
+            undo.pop_all()
+        os.close(write_end)
         guardian.watch(process.pid)
         return cls(part, process, output, signs, log, guardian, clock)
 
@@ -186,7 +186,10 @@ def _sign_socket() -> tuple[socket.socket, str]:
 async def _reader(descriptor: int) -> asyncio.StreamReader:
     """The read end of a pipe as a stream; it is closed at the end of its input or with the loop."""
     reader = asyncio.StreamReader(LINE_BYTES_MAX)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+    with contextlib.ExitStack() as undo:
+        pipe = undo.enter_context(os.fdopen(descriptor, "rb", 0))
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        undo.pop_all()
     return reader
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -13,9 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.deploy.child import Child
+from edgewake.deploy.guardian import Guardian
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Floor
+from edgewake.deploy.part_log import PartLog
 from edgewake.deploy.supervisor import STOP_S
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, is_alive, part, program, supervisor, until
 from tests.services import free_ports
@@ -63,6 +68,31 @@ async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     assert other.restarts == 0
     stop.set()
     await running
+
+
+async def test_a_start_that_is_cancelled_leaves_no_socket_and_no_pipe(tmp_path: Path) -> None:
+    """At each of its steps; who stops a system while a part is being started does so."""
+    one, log, guardian = part("one"), PartLog(tmp_path / "one.log"), Guardian()
+
+    def opened() -> tuple[int, int]:
+        sockets = Path("/proc/net/unix").read_text().count(f"@edgewake-{os.getpid()}-")
+        return sockets, len(list(Path("/proc/self/fd").iterdir()))
+
+    before = opened()
+    with contextlib.closing(guardian), contextlib.closing(log):
+        for steps in range(100):
+            starting = asyncio.create_task(Child.start(one, log, guardian, SystemClock()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            starting.cancel()
+            try:
+                child = await starting
+            except asyncio.CancelledError:
+                await until(lambda: opened() == before, "all is closed")
+            else:
+                await child.stop(STOP_S)
+                break
+    assert steps > 2, "it was never cancelled"
 
 
 async def test_a_part_that_keeps_dying_is_started_again_for_ever_ever_more_slowly_and_the_others_go_on(tmp_path: Path) -> None:
