@@ -170,7 +170,9 @@ def catch_up(lane: Lane, feed: Feed) -> None:
         offsets = lane.offsets()
         return all(offsets.get(partition, 0) >= end for partition, end in wanted.items())
 
-    wait_until(done, f"the lane has computed {wanted}")
+    while not done():
+        before = lane.offsets()
+        wait_until(lambda before=before: done() or lane.offsets() != before, f"the lane goes on to {wanted}")
 
 
 _readers: dict[str, list[Consumer]] = defaultdict(list)
