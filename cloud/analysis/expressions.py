@@ -261,6 +261,10 @@ _NO_FUNCTIONS: Final[Mapping[str, str]] = {
     "now": "the time of a result would depend on when it is computed; use event_time, or received_at in window(…)",
     "rand": "a result must be the same when it is computed again; use a hash-like condition on a field",
     "uuid": "a result must be the same when it is computed again",
+    **dict.fromkeys(
+        ("robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"),
+        "it is of readings: use it in WHERE, within an aggregate or a pattern's condition, or in a query without GROUP BY",
+    ),
 }
 
 

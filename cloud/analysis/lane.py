@@ -162,7 +162,7 @@ class Lane:
         self._record = self._begin(record)
         if isinstance(self.job, JoinJob):
             self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
-            self._tables = join_states.follower(self.config.kafka)
+            self._tables = join_states.follower(self.config.kafka) if join_states.tables else None
         elif isinstance(self.job, SequenceJob):
             self._states = read_states(self.config.kafka, self.job.stream, self.job.queries)
         self._tops = dict(self._record.tops)

@@ -120,7 +120,7 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
 
 
 def _kind(registered: Registered) -> LaneKind:
-    if registered.query.join is not None:
+    if registered.query.is_completed:
         return LaneKind.JOIN
     if registered.query.is_rows:
         return LaneKind.ROWS

@@ -66,6 +66,8 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
     if not isinstance(job, JoinJob):
         return States({registered.label: {} for registered in job.queries})
     states = new_states(job.queries)
+    if not states.tables:
+        return states
     with closing(states.follower(kafka)) as follower:
         states.catch_up(follower, {})
     return states

@@ -99,24 +99,28 @@ class JoinReader:
                     raise QueryError(f"JOIN {self._join.table}: {ours} and {name} are of different types: they are never equal")
 
     def joined(self, query: Query) -> Query:
-        """The query with its join, whose part of WHERE is computed when a reading has its row."""
-        join = self._join
-        if join is None:
+        """The query with its join; what of WHERE needs the row or the history is computed when a reading has them."""
+        query = replace(query, join=self._join)
+        if not query.is_completed:
             return query
-        with self._faults.within(self._node):
+        what = "JOIN" if self._join is not None else query.history[0].past.function
+        with self._faults.within(self._node or self._select):
             if query.unpivot is not None:
-                raise QueryError("UNPIVOT: not with JOIN; name the fields in SELECT")
+                raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
             if any((query.moments, query.extremes, query.distinct, query.quantiles, query.tops)):
-                raise QueryError("JOIN: a joined query has count, count_if, sum, avg, min and max of numbers")
+                raise QueryError(f"{what}: a query with it has count, count_if, sum, avg, min and max of numbers")
             if query.window.rule is Rule.ABSENCE:
-                raise QueryError("JOIN: not with absence_window; join its results")
+                raise QueryError(f"{what}: not with absence_window")
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
-                raise QueryError(f"JOIN: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")
-        where, with_table = parted(query.where)
-        query = replace(query, where=where, join=replace(join, where=with_table))
+                raise QueryError(f"{what}: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")
+        where, where_after = parted(query.where)
+        query = replace(query, where=where, where_after=where_after)
+        join = query.join
+        if join is None:
+            return query
         columns = tuple((name, self.kinds.get(f"{join.table}.{name}")) for name in sorted(query.table_columns))
-        return replace(query, join=replace(join, where=with_table, columns=columns))
+        return replace(query, join=replace(join, columns=columns))
 
 
 def _believed(columns: Iterable[exp.Column]) -> Mapping[str, Kind]:
@@ -177,7 +181,7 @@ def _keys(on: exp.Expr | None, table: str) -> Iterable[tuple[str, str]]:
 
 
 def parted(where: Expression | None) -> tuple[Expression | None, Expression | None]:
-    """What of a condition reads the stream alone, and what needs the table's row."""
+    """What of a condition reads the reading alone, and what needs its table's row or its history."""
     parts = _conjuncts(where)
     with_table = [part for part in parts if any("." in name for name in fields_of(part))]
     return _all_of([part for part in parts if part not in with_table]), _all_of(with_table)

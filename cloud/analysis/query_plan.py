@@ -8,6 +8,7 @@ from typing import Final
 
 from edgewake.cloud.analysis.expressions import TIMES, Expression, fields_of
 from edgewake.cloud.analysis.functions import Kind
+from edgewake.cloud.analysis.history import Past
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.topics import query_topic
 
@@ -43,8 +44,14 @@ class TableJoin:
     """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
     columns: tuple[tuple[str, Kind], ...] = ()
     """Those of the table that the query reads, keys included, sorted; in expressions they are called `table.column`."""
-    where: Expression | None = None
-    """What of WHERE reads the table's columns; the query's own `where` has the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A function of a device's readings before; in expressions it is called `.0`, `.1` …, by its place in the query."""
+
+    past: Past
+    expression: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,9 @@ class Query:
     reopen_ms: int = 0
     unpivot: Unpivot | None = None
     join: TableJoin | None = None
+    history: tuple[History, ...] = ()
+    where_after: Expression | None = None
+    """What of WHERE needs the table's row or the history; `where` has the rest."""
     where: Expression | None = None
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
@@ -115,6 +125,11 @@ class Query:
     distinct: tuple[tuple[Expression, Kind], ...] = ()
     quantiles: tuple[Expression, ...] = ()
     tops: tuple[tuple[Expression, Kind], ...] = ()
+
+    @property
+    def is_completed(self) -> bool:
+        """Do its readings need what only the driver knows: a table's row, or what came before?"""
+        return self.join is not None or bool(self.history)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -157,8 +172,8 @@ class Query:
         used = {name for expression in self._expressions() for name in fields_of(expression)}
         if self.unpivot is not None:
             used = used - {self.unpivot.value, self.unpivot.metric} | set(self.unpivot.fields)
-        if self.join is not None:
-            used = {name for name in used if "." not in name} | {name for name, _ in self.join.keys}
+        keys = () if self.join is None else self.join.keys
+        used = {name for name in used if "." not in name} | {name for name, _ in keys}
         return frozenset(used - {"device", *TIMES.values()})
 
     @property
@@ -166,12 +181,13 @@ class Query:
         """The columns of the joined table that it reads."""
         if self.join is None:
             return frozenset()
-        used = {name.partition(".")[2] for expression in self._expressions() for name in fields_of(expression) if "." in name}
+        table = f"{self.join.table}."
+        used = {name.removeprefix(table) for one in self._expressions() for name in fields_of(one) if name.startswith(table)}
         return frozenset(used | {name for _, name in self.join.keys})
 
     def _expressions(self) -> list[Expression]:
-        where = [] if self.where is None else [self.where]
-        where += [] if self.join is None or self.join.where is None else [self.join.where]
+        where = [one for one in (self.where, self.where_after) if one is not None]
+        where += [call.expression for call in self.history]
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
         rows = [output.expression for output in self.outputs] if self.is_rows else []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -16,6 +17,7 @@ from edgewake.cloud.analysis.expressions import AGGREGATES, TIMES, Call, Express
 from edgewake.cloud.analysis.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
+from edgewake.cloud.analysis.query_history import HistoryReader
 from edgewake.cloud.analysis.query_join import JoinReader, plain_name
 from edgewake.cloud.analysis.query_patterns import conditions
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
@@ -94,7 +96,9 @@ class SelectReader:
             self._unpivot = self._read_unpivot(table)
         times: Mapping[str, Kind] = dict.fromkeys(TIMES, TIME)
         self._join = JoinReader(select, self._stream, self._types, streams, faults)
-        self._scope = Scope(self._types, {"device": STRING, **times, **self._unpivot_kinds(), **self._join.kinds}, faults, zone)
+        self._history = HistoryReader()
+        names: Mapping[str, Kind] = {"device": STRING, **times, **self._unpivot_kinds(), **self._join.kinds}
+        self._scope = Scope(self._types, names, faults, zone, lambda node: self._history.read(node, self._scope))
         self._join.check_keys(self._scope)
         self._slots = Slots(self._scope)
         self._conditions: list[Expression] = []
@@ -104,7 +108,8 @@ class SelectReader:
 
     def read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         """The query."""
-        return self._join.joined(self._read(name=name, description=description, lateness_ms=lateness_ms, reopen_ms=reopen_ms))
+        query = self._read(name=name, description=description, lateness_ms=lateness_ms, reopen_ms=reopen_ms)
+        return self._join.joined(replace(query, history=tuple(self._history.calls)))
 
     def _read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         if self._is_rows():

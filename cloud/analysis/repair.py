@@ -86,8 +86,8 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         )
     if query.window.is_sequence:
         return Refuse("sessions and windows by count cannot be computed again yet: they depend on what came before them")
-    if query.join is not None:
-        return Refuse("joined queries cannot be computed again yet: the rows of their table that held then may be forgotten")
+    if query.is_completed:
+        return Refuse("queries with JOIN or with what came before cannot be computed again yet: what was known then may be forgotten")
     if query.window.is_all:
         return Refuse("a query without a window takes each reading, however late it comes, so there is nothing to repair")
     assert record.top is not None

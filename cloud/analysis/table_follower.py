@@ -39,14 +39,24 @@ class TableFollower:
     """All tables of one lane. Not for several threads."""
 
     def __init__(self, config: KafkaConfig, tables: Collection[str], starts: Mapping[Place, int]) -> None:
-        """`tables`: topics; `starts`: where each partition is read from, the beginning where nothing is said. Raises Unavailable."""
+        """`tables`: topics; `starts`: where each partition is read from, the beginning where nothing is said."""
         self._consumer = clients.consumer(config, "analysis-tables", **_SETTINGS)
-        places = [(topic, partition) for topic in sorted(tables) for partition in range(partition_count(self._consumer, topic))]
-        self.positions: dict[Place, int] = {place: starts.get(place, 0) for place in places}
-        self._consumer.assign([TopicPartition(*place, starts.get(place, OFFSET_BEGINNING)) for place in places])
+        self._starts = starts
+        self._missing = set(tables)
+        """Topics that are not there yet: a stream is in the catalogue before its first reading makes its topic."""
+        self.positions: dict[Place, int] = {}
+
+    def _assign(self) -> None:
+        for topic in sorted(self._missing):
+            places = [(topic, partition) for partition in range(partition_count(self._consumer, topic))]
+            if places:
+                self._missing.discard(topic)
+                self.positions |= {place: self._starts.get(place, 0) for place in places}
+                self._consumer.incremental_assign([TopicPartition(*place, self._starts.get(place, OFFSET_BEGINNING)) for place in places])
 
     def read(self) -> Iterator[TableRecord]:
         """What is new, up to the end as it is when this begins. Raises Unavailable."""
+        self._assign()
         ends = {place: watermarks(self._consumer, *place)[1] for place in self.positions}
         came_s = time.monotonic()
         while any(self.positions[place] < end for place, end in ends.items()):

@@ -189,6 +189,17 @@ def _reader(config: KafkaConfig) -> Iterator[Consumer]:
     idle.append(reader)
 
 
+def newest(checkpoint: Path, folder: str) -> Path:
+    """The file of the last batch."""
+    return max((path for path in (checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def lose_last_batch(checkpoint: Path) -> None:
+    """As a power cut may: Spark then reads its records once more, with those that came since."""
+    for folder in ("offsets", "commits"):
+        newest(checkpoint, folder).unlink()
+
+
 def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
     """Partition → offset after the last committed record."""
     with _reader(config) as reader:

@@ -8,31 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, sql, truth, watermarks, windows
+from tests.analysis.support import (
+    T0,
+    Analysis,
+    Feed,
+    catch_up,
+    lose_last_batch,
+    newest,
+    registered,
+    results,
+    sql,
+    truth,
+    watermarks,
+    windows,
+)
 
 MINUTE = "window(event_time, '1 minute'), device"
 
 
-def _newest(checkpoint: Path, folder: str) -> Path:
-    return max((path for path in (checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
-
-
-def _remove_offsets_and_commits(checkpoint: Path) -> None:
-    for folder in ("offsets", "commits"):
-        _newest(checkpoint, folder).unlink()
-
-
 def _empty_offsets(checkpoint: Path) -> None:
-    _newest(checkpoint, "offsets").write_bytes(b"")
+    newest(checkpoint, "offsets").write_bytes(b"")
 
 
 def _empty_commits(checkpoint: Path) -> None:
-    _newest(checkpoint, "commits").write_bytes(b"")
+    newest(checkpoint, "commits").write_bytes(b"")
 
 
 def _tear_both(checkpoint: Path) -> None:
     for folder in ("offsets", "commits"):
-        path = _newest(checkpoint, folder)
+        path = newest(checkpoint, folder)
         path.write_bytes(path.read_bytes()[:7])
 
 
@@ -40,7 +44,7 @@ def _lose_metadata(checkpoint: Path) -> None:
     (checkpoint / "metadata").unlink()
 
 
-@pytest.mark.parametrize("damage", [_remove_offsets_and_commits, _empty_offsets, _empty_commits, _tear_both, _lose_metadata])
+@pytest.mark.parametrize("damage", [lose_last_batch, _empty_offsets, _empty_commits, _tear_both, _lose_metadata])
 def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(analysis: Analysis, feed: Feed, damage: Callable[[Path], None]) -> None:
     (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
     with analysis.running([query], feed) as lane:

@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 from edgewake.cloud.analysis import table_versions
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query
+from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.table_rows import rows_of
 from edgewake.cloud.analysis.table_versions import VERSIONS_MAX, Versions, key_text
 from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, truth, unique, watermarks
+from tests.analysis.support import T0, Analysis, Feed, catch_up, lose_last_batch, registered, results, truth, unique, watermarks
+from tests.services import wait_until
 
 N, T = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
 STREAMS = {
@@ -127,7 +130,7 @@ def test_a_join_may_say_using_and_its_time_and_join_the_devices() -> None:
         ("SELECT speed FROM s JOIN routes USING (route) JOIN devices USING (device)", "one table can be joined"),
         ("SELECT speed FROM s JOIN (SELECT * FROM routes) r USING (route)", "[LEFT] JOIN table ON"),
         ("SELECT speed FROM s LEFT ANTI JOIN routes USING (route)", "WHERE table.column IS NULL"),
-        ("SELECT median(speed) AS m FROM s JOIN routes USING (route) GROUP BY device", "a joined query has count, count_if, sum"),
+        ("SELECT median(speed) AS m FROM s JOIN routes USING (route) GROUP BY device", "JOIN: a query with it has count, count_if, sum"),
         (
             "SELECT v FROM s UNPIVOT (v FOR m IN (speed, bus)) JOIN routes r ON m = r.route GROUP BY v",
             "UNPIVOT: not with JOIN",
@@ -169,13 +172,14 @@ def oracle(readings: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[t
 def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(analysis: Analysis, new_feed: NewFeed) -> None:
     feed = new_feed({"speed": FieldType.NUMBER, "route": FieldType.STRING})
     routes = new_feed({"route": FieldType.STRING, "operator": FieldType.STRING})
-    sums, fast = unique("sums"), unique("fast")
+    sums, fast, odd = unique("sums"), unique("fast"), unique("odd")
     join = f"JOIN {routes.name} r ON v.route = r.route"
     queries = registered(
         f"-- name: {sums}\nSELECT r.operator, sum(speed) AS total FROM {feed.name} v LEFT {join}"
         " GROUP BY window(event_time, '1 minute'), r.operator",
         f"-- name: {fast}\nSELECT speed, r.operator, unix_millis(v.event_time) - unix_millis(r.event_time) AS age FROM {feed.name} v {join}"
         " WHERE speed > 25",
+        f"-- name: {odd}\nSELECT speed, robust_zscore(speed, 5) AS z FROM {feed.name} WHERE device = 'd1'",
         streams=[feed.stream, routes.stream],
     )
     routes.send([T0, T0 + 20_000], route=["a", "a"], operator=["one", "two"])
@@ -183,7 +187,9 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     routes.flush()
     feed.send([T0 - 1_000, T0 + 5_000, T0 + 25_000], speed=[1.0, 2.0, 4.0], route=["a", "a", "a"])
     feed.send([T0 + 30_000], device="d2", speed=[8.0], route=[None])
-    analysis.run(queries, feed)
+    with analysis.running(queries, feed) as lane:
+        pass
+    lose_last_batch(lane.checkpoint)
 
     routes.send([T0 + 30_000], route=["a"], operator=["four"])  # between two known ones, after the readings that it would have been for
     routes.flush()
@@ -200,6 +206,47 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
         128.0: ("three", 130_000.0),
     }
     assert watermarks(feed.config, sums)[-1] == T0 + 120_000
+    scores = {
+        1.0: None,
+        2.0: None,
+        4.0: None,
+        16.0: 14 / 1.4826,
+        32.0: 29 / (1.5 * 1.4826),
+        64.0: 60 / (3 * 1.4826),
+        128.0: 112 / (14 * 1.4826),
+    }
+    assert {row["speed"]: row["z"] for row in results(feed.config, odd)} == pytest.approx(scores), (
+        "of the values before, also of the first run"
+    )
+
+
+def test_a_table_whose_topic_is_made_later_is_read_from_its_beginning_and_only_once(kafka_config: KafkaConfig) -> None:
+    stream = unique("later")
+    topic = topics.stream_topic(stream)
+    follower = TableFollower(kafka_config, {topic}, {})
+    try:
+        assert list(follower.read()) == []
+        table = Feed(kafka_config, stream, {"route": FieldType.STRING})
+        table.send([T0], route=["a"])
+        table.send([T0], device="another", route=["b"])
+        table.flush()
+
+        def devices() -> set[bytes | None]:
+            return {record.key for record in follower.read()}
+
+        first = devices()  # a topic just made may be known a moment later
+        wait_until(lambda: first.update(devices()) or first == {b"d1", b"another"}, "both rows")
+        assert devices() == set()
+    finally:
+        follower.close()
+    again = TableFollower(kafka_config, {topic}, dict(follower.positions))
+    try:
+        assert list(again.read()) == []
+        table.send([T0 + 1], device="third", route=["c"])
+        table.flush()
+        assert [record.key for record in again.read()] == [b"third"]
+    finally:
+        again.close()
 
 
 def test_readings_know_what_their_device_said_of_itself(analysis: Analysis, feed: Feed) -> None:

@@ -27,7 +27,7 @@ from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, registered, results, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, lose_last_batch, registered, results, truth, unique
 from tests.services import wait_until
 
 Reading = tuple[int, list[bool | None]]
@@ -183,9 +183,11 @@ def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
         streams=[feed.stream],
     )
     times = [T0 + 1_000 * i for i in range(8)]
-    feed.send(times[:4], speed=[10.0, 90.0, 85.0, 95.0], on=[True, False, False, False])
+    feed.send(times[:4], speed=[70.0, 90.0, 85.0, 95.0], on=[True, False, False, False])
     feed.send(times[:1], device="d2", speed=[5.0], on=[False])
-    analysis.run(queries, feed)
+    with analysis.running(queries, feed) as lane:
+        pass
+    lose_last_batch(lane.checkpoint)
     assert [(row["window_start"], row["n"], row["final"]) for row in results(feed.config, hot)] == [(times[1], 3, False)]
     assert results(feed.config, stop) == []
 

@@ -1,0 +1,159 @@
+"""A reading as a query needs it: with its table's row, and with what the device's readings before say of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.analysis.query_plan import History, Query, TableJoin
+from edgewake.cloud.analysis.sequence_queries import PLACE
+from edgewake.cloud.analysis.table_rows import rows_of, topic_of, typed
+from edgewake.cloud.analysis.table_versions import Versions, key_text
+
+READING: Final = ("device", "t", "received_at")
+"""What each reading has beside its fields."""
+HISTORY: Final = "~"
+"""Begins the key of a device's histories, where those of tables are JSON."""
+DEVICES_MAX: Final = 100_000
+"""Devices of a query whose histories are kept; beyond it the one without a reading for longest begins anew."""
+_READ_TO: Final = "@"
+"""Of a query on `ew.windows`: how far its table was read."""
+
+
+@dataclass
+class Table:
+    """A query's table."""
+
+    join: TableJoin
+    versions: Versions = field(default_factory=Versions)
+    read_to: dict[int, int] = field(default_factory=dict)
+    """Partition → offset of the next record."""
+
+    @property
+    def topic(self) -> str:
+        """Where its rows come from."""
+        return topic_of(self.join.table, dict(self.join.columns))
+
+    def put(self, key: bytes | None, value: bytes | None, closed: int | None) -> None:
+        """A record of its topic."""
+        columns = self.join.columns
+        for row in rows_of(self.topic, key, value):
+            values = {name: typed(row.columns.get(name), kind) for name, kind in columns}
+            place = key_text([values[name] for _, name in self.join.keys])
+            if place is not None:
+                self.versions.put(place, row.since, [values[name] for name, _ in columns], closed=closed)
+
+    def dump(self) -> dict[str, bytes | None]:
+        """What changed since the last time."""
+        read_to = orjson.dumps(self.read_to, option=orjson.OPT_NON_STR_KEYS)
+        return self.versions.dump() | {_READ_TO: read_to}
+
+    def load(self, key: str, value: Any) -> None:
+        """The reverse of `dump`."""
+        if key == _READ_TO:
+            self.read_to = {int(partition): offset for partition, offset in value.items()}
+        else:
+            self.versions.load(key, value)
+
+
+@dataclass
+class Histories:
+    """What a query remembers of each device's readings."""
+
+    calls: tuple[History, ...]
+    of: dict[str, list[Any]] = field(default_factory=dict)
+    """Device → a state for each call. The device without a reading for longest is the first."""
+    changed: set[str] = field(default_factory=set)
+
+    def step(self, device: str, t: int, values: Sequence[Any]) -> list[float | None]:
+        """The results for one more reading, whose expressions have these values."""
+        states = self.of.pop(device, None) or [None] * len(self.calls)
+        stepped = [call.past.step(state, t, value) for call, state, value in zip(self.calls, states, values, strict=True)]
+        self.of[device] = [state for state, _ in stepped]
+        self.changed.add(device)
+        if len(self.of) > DEVICES_MAX:
+            oldest = next(iter(self.of))
+            del self.of[oldest]
+            self.changed.add(oldest)
+        return [result for _, result in stepped]
+
+    def dump(self) -> dict[str, bytes | None]:
+        """What changed since the last time."""
+        found = {f"{HISTORY}{one}": orjson.dumps(self.of[one]) if one in self.of else None for one in sorted(self.changed)}
+        self.changed.clear()
+        return found
+
+    def load(self, key: str, value: list[Any]) -> None:
+        """The reverse of `dump`."""
+        self.of[key.removeprefix(HISTORY)] = value
+
+
+class CompletedReading(NamedTuple):
+    """What a query computes of a reading."""
+
+    t: int
+    group: str
+    """JSON."""
+    numbers: list[float | None]
+    """Its conditions' and aggregates'."""
+    values: dict[str, Any]
+    """Its columns, where readings are rows."""
+
+
+class Completed:
+    """A query's readings."""
+
+    def __init__(self, query: Query, table: Table | None, histories: Histories, fields: Sequence[str]) -> None:
+        """`fields`: of a reading, beside READING."""
+        self._query, self._table, self._histories = query, table, histories
+        self._names = (*READING, *fields)
+        columns = () if table is None else tuple(f"{table.join.table}.{name}" for name, _ in table.join.columns)
+        self._nothing: list[Any] = [None] * len(columns)
+        names = (*self._names, *columns, *(f".{i}" for i in range(len(query.history))))
+        at = {name: i for i, name in enumerate(names)}
+        self._place = at[query.window.time]
+        if table is not None:
+            kinds = dict(table.join.columns)
+            self._key = [(at[ours], kinds[theirs]) for ours, theirs in table.join.keys]
+        self._calls = [evaluated(call.expression, at) for call in query.history]
+        self._where = None if query.where_after is None else evaluated(query.where_after, at)
+        self._groups: list[tuple[str, Evaluated]] = [(key.name, evaluated(key.expression, at)) for key in query.keys]
+        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers)]
+        self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
+
+    def rows(self, mine: pa.Table) -> Iterator[CompletedReading]:
+        """Those that have their row and pass WHERE. `mine`: PLACE and reading (JSON) of each, in the order of the log."""
+        places = zip(*[mine[name].to_pylist() for name in PLACE], strict=True)
+        for place, text in zip(places, mine["reading"].to_pylist(), strict=True):
+            reading = orjson.loads(text)
+            row = self._completed([reading[name] for name in self._names])
+            if row is None or (self._where is not None and self._where(row) is not True):
+                continue
+            if self._query.is_rows:
+                group: dict[str, Any] = {"device": row[0], "reading": ":".join(map(str, place))}
+            else:
+                group = {name: compute(row) for name, compute in self._groups}
+            numbers = [_number(compute(row)) for compute in self._numbers]
+            values = {name: compute(row) for name, compute in self._outputs}
+            yield CompletedReading(row[self._place], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
+
+    def _completed(self, reading: list[Any]) -> Row | None:
+        results: list[float | None] = []
+        if self._calls:  # also of a reading without its row: it is one of the readings before
+            results = self._histories.step(reading[0], reading[1], [compute(reading) for compute in self._calls])
+        if self._table is None:
+            return [*reading, *results]
+        key = key_text([typed(reading[at], kind) for at, kind in self._key])
+        found = self._table.versions.at(key, reading[1])
+        if found is None and not self._table.join.is_left:
+            return None
+        return [*reading, *(self._nothing if found is None else found), *results]
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
