@@ -5,6 +5,7 @@ reading, evenly. Host metrics: eight fields, 176 bytes of JSON, random digits (h
 slowly. CPU and flash are of the agent's process (user and system time; bytes that it caused to be written to the disk), after a warm-up.
 Wire: TCP payload in both directions, TLS records and MQTT included, counted by a proxy before the broker. Wait: from the source's call to
 the moment when the frame with the reading is handed to the uplink, in a process of its own without the agent around the log, percentile 99.
+Accepted: readings a second from the source's call, 500 at a time, its check included, until they are durable.
 Completeness: every reading written during the measurement arrived exactly once, or the run fails.
 """
 
@@ -26,7 +27,9 @@ import orjson
 import psutil
 
 from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.log.event_log import EventLog, OutFrame
+from edgewake.edge.sources.config import Policy
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
@@ -61,6 +64,8 @@ def measure(folder: Path, runs: int, seconds: int = 20) -> Found:
     for i in range(runs):
         for rate, lane, make in CASES:
             asyncio.run(_agent(folder / f"{i}-{rate}-{lane}-{make.__name__}", found, rate, lane, make, seconds))
+        for name, more, floor in ACCEPTED:
+            asyncio.run(_accept(folder / f"accept-{i}-{len(more)}", name, more, floor, found))
         for lane in Lane:
             _wait(folder / f"wait-{i}-{lane}", lane, found)
     return found
@@ -188,13 +193,37 @@ async def _measure(
     count = seconds * rate
     await peer.until(lambda: sum(len(taken.frame.t) for taken in peer.taken) >= sent, timeout_s=60)
     assert len(peer.kept.readings("bench", stream)) == sent, "not each reading exactly once"
-    ceilings = (2.0, 1024.0 if rate == 100 else None, (25.0 if make is host_metrics else 15.0) if rate == 100 else None)
+    payload = len(orjson.dumps(make(rng, sent)))
+    ceilings = (2.0, 1024.0 if rate == 100 else 3.0 * payload, (25.0 if make is host_metrics else 15.0) if rate == 100 else None)
     found[f"edge: CPU, {name}", "% of a core", ceilings[0] if rate == 100 else None].append(100 * cpu / elapsed_s)
     found[f"edge: flash, {name}", "bytes/reading", ceilings[1]].append((process.io_counters().write_bytes - before[1]) / count)
     found[f"edge: wire up, {name}", "bytes/reading", ceilings[2]].append((wire.up - before[2]) / count)
     found[f"edge: wire down, {name}", "bytes/reading", None].append((wire.down - before[3]) / count)
     found[f"edge: readings per frame, {name}", "readings", None].append(count / max(1, len(peer.taken) - before[5]))
     found[f"edge: memory, mTLS, {name}", "MiB", 32.0 if rate == 100 else None].append(rss_mib(agent.pid))
+
+
+ACCEPTED: tuple[tuple[str, dict[str, Any], float], ...] = (("numbers", {}, 600_000.0), ("with a string", {"state": "driving"}, 300_000.0))
+ACCEPT_READINGS = 600_000
+CALL_READINGS = 500
+"""Readings of one call of the source: what it read at once."""
+
+
+async def _accept(folder: Path, name: str, more: dict[str, Any], floor: float, found: Found) -> None:
+    """From the source's call, the check included, until the last reading is durable."""
+    bodies = [{"t": 1_790_000_000_000 + i, "speed": i * 0.25, "lat": 53.1 + i * 1e-6, "battery": i % 100} | more for i in range(1000)]
+    log_config = LogConfig(queue_readings_max=50_000, quota_bytes=1 << 30)
+    with EventLog(folder, log_config, UplinkConfig(), clock=SystemClock(), rng=random.Random(1), on_frames=lambda _: None) as events:
+        intake = Intake("bench", LogSink(events.stream("s")), Policy.BLOCK, SystemClock())
+        check = intake.check
+        begin_s = time.perf_counter()
+        for first in range(0, ACCEPT_READINGS, CALL_READINGS):
+            start = first % 1000
+            checked = [check(body) for body in bodies[start : start + CALL_READINGS]]
+            await intake.put([reading for reading in checked if reading is not None])
+        await intake.durable()
+        rate = ACCEPT_READINGS / (time.perf_counter() - begin_s)
+    found[f"edge: accepted durably, check included, {name}", "readings/s", floor].append(rate)
 
 
 def _wait(folder: Path, lane: Lane, found: Found) -> None:

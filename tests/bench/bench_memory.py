@@ -19,7 +19,7 @@ from tests.bench.figures import Found, rss_mib, run
 from tests.services import Process, free_ports
 from tests.story.system import until
 
-FLOORS_MIB = {"agent": 45.0}
+FLOORS_MIB = {"agent": 32.0}
 STREAMS = ("host_metrics", "vehicle_position", "part_status")
 UP_S = 600.0
 SETTLE_S = 20.0

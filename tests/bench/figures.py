@@ -13,7 +13,17 @@ from typing import TypeAlias
 import psutil
 
 Found: TypeAlias = dict[tuple[str, str, float | None], list[float]]
-"""(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (report.AT_MOST)."""
+"""(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (AT_MOST)."""
+
+AT_MOST = ("MiB", "ms", "s", "MB", "µs", "x", "×", "cores", "% of a core", "bytes/reading", "bytes")
+"""Units of which less is better: their bound is a ceiling."""
+
+
+def is_met(value: float, unit: str, bound: float | None) -> bool:
+    """Is the bound kept, or is there none?"""
+    if bound is None:
+        return True
+    return value <= bound if unit in AT_MOST else value >= bound
 
 
 def run(
@@ -36,7 +46,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
     for figure in figures:
-        bound = f"   bound {_number(figure['floor']):>11}" if figure["floor"] else ""
+        bound = f"   bound {_number(figure['floor']):>11}{figure['missed']}" if figure["floor"] else ""
         rival = f"   rival {_number(figure['rival']):>11}" if "rival" in figure else ""
         print(f"{figure['name']:<60} {_number(figure['value']):>13} {figure['unit']:<12}{bound}{rival}")
     if arguments.json:
@@ -52,6 +62,7 @@ def _number(value: object) -> str:
 def _medians(found: Found, rivals: Mapping[str, Sequence[float]]) -> list[dict[str, object]]:
     return [
         {"name": name, "value": statistics.median(values), "unit": unit, "floor": floor, "runs": values}
+        | {"missed": "" if is_met(statistics.median(values), unit, floor) else " missed"}
         | ({"rival": statistics.median(rivals[name])} if name in rivals else {})
         for (name, unit, floor), values in found.items()
     ]

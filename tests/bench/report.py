@@ -28,12 +28,11 @@ from typing import Any
 import psutil
 
 from edgewake.deploy import java, kafka_node, mosquitto
+from tests.bench.figures import AT_MOST, is_met
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
 TIMEOUT_S = 1800
-AT_MOST = ("MiB", "ms", "s", "MB", "µs", "x", "×", "cores", "% of a core", "bytes/reading", "bytes")
-"""Units of which less is better: their floor is a ceiling."""
 LIBRARIES = ("confluent-kafka", "fastapi", "mqtt5", "orjson", "pydantic", "pyspark", "uvicorn", "uvloop", "zstandard")
 
 
@@ -52,9 +51,7 @@ class Figure:
     @property
     def met(self) -> bool:
         """Is the floor reached (or there is none)?"""
-        if self.floor is None:
-            return True
-        return self.value <= self.floor if self.unit in AT_MOST else self.value >= self.floor
+        return is_met(self.value, self.unit, self.floor)
 
 
 def benches() -> list[str]:
