@@ -146,7 +146,13 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
     mqtt: Mapping[str, Any] = {"host": "127.0.0.1", "port": ports.mqtt}
     accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
     all_of_them: dict[str, Mapping[str, Any]] = {
-        "bridge-1": {"name": "bridge-1", "metrics_port": ports.metrics("bridge"), "mqtt": mqtt, "kafka": kafka},
+        "bridge-1": {
+            "name": "bridge-1",
+            "metrics_port": ports.metrics("bridge"),
+            "mqtt": mqtt,
+            "kafka": kafka,
+            "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
+        },
         "sequencer-1": {"name": "sequencer-1", "metrics_port": ports.metrics("sequencer"), "kafka": kafka},
         "analysis": {
             "data_dir": str(plan.data / "analysis"),

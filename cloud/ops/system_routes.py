@@ -75,7 +75,7 @@ def router(services: Services) -> APIRouter:
     async def live(
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> EventSourceResponse:
-        """Changes of devices, queries, parts and dead letters as they happen (Server-Sent Events)."""
+        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent Events)."""
         return services.ring.response(last_event_id)
 
     return routes
