@@ -66,7 +66,7 @@ def answer(job: Job) -> dict[str, Any]:
     try:
         shown = db.execute(question.sql)
         names = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
-        rows, is_cut = _rows(shown, question.rows)
+        rows, is_cut = rows_of(shown, question.rows)
     except duckdb.InterruptException as error:
         raise QueryError(f"not done within {question.seconds:g} s: ask for less, or for more seconds") from error
     except duckdb.OutOfMemoryException as error:
@@ -156,7 +156,7 @@ def close(db: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
         db.execute(f"SET {setting}")
 
 
-def _rows(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes], bool]:
+def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes], bool]:
     """Rows as JSON lists, and whether there are more."""
     found: list[bytes] = []
     size = 0

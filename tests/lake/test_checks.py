@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.lake.answer import bind, close
+from edgewake.cloud.lake.answer import bind, close, rows_of
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.lake.checks import tables_of
 from edgewake.cloud.lake.files import Disk
@@ -24,8 +26,9 @@ NUMBER, STRING = ColumnType.NUMBER, ColumnType.STRING
 
 
 @pytest.fixture
-def db() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"errors_as_json": True})
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"errors_as_json": True}) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize(
@@ -109,3 +112,18 @@ def test_what_passes_the_check_still_reaches_no_file_and_no_setting(db: duckdb.D
 async def test_a_question_that_takes_too_much_ends_alone(tmp_path: Path, sql: str, seconds: float, why: str) -> None:
     with pytest.raises(QueryError, match=why):
         await Asking(tmp_path, KafkaConfig()).ask({"sql": sql, "rows": 10, "seconds": seconds})
+
+
+def test_a_long_answer_is_cut_and_every_value_is_json(db: duckdb.DuckDBPyConnection) -> None:
+    assert rows_of(db.execute("FROM range(10)"), 3) == ([b"[0]", b"[1]", b"[2]"], True)
+    assert rows_of(db.execute("FROM range(3)"), 3)[1] is False
+    values = "1.5::DECIMAL(4,1), 'nan'::DOUBLE, 2::HUGEINT ** 70, 170141183460469231731687303715884105727, '\\xAB'::BLOB"
+    times = (
+        "TIMESTAMP '2026-11-22 10:00:00', DATE '2026-11-22', INTERVAL 90 SECOND, [1, NULL], {'a': DATE '2026-01-01'}, MAP {1: 'x'}, uuid()"
+    )
+    (row,), _ = rows_of(db.execute(f"SELECT {values}, {times}"), 3)
+    found = orjson.loads(row)
+    assert found[:2] == [1.5, None]
+    assert found[3:5] == ["170141183460469231731687303715884105727", "ab"]
+    assert found[5:11] == ["2026-11-22T10:00:00Z", "2026-11-22", 90.0, [1, None], {"a": "2026-01-01"}, {"1": "x"}]
+    assert len(found[11]) == 36

@@ -10,7 +10,9 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.lake.manifest import File, contents
 from edgewake.cloud.lake.upkeep import MERGE_FILES
@@ -92,3 +94,20 @@ async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: 
         wait_until(lambda: lake.rows() == MERGE_FILES + 1, "it goes on")
         assert process.is_running()
     assert (await lake.ask(ONCE))["rows"] == [[MERGE_FILES + 1, MERGE_FILES + 1, MERGE_FILES + 1.0]]
+
+
+async def test_what_kafka_deleted_before_the_lake_had_it_is_counted_in_every_answer(lake: Lake, feed: Feed) -> None:
+    with lake.writer():
+        feed.send(n=3)
+        wait_until(lambda: lake.rows() == 3, "it is in the lake")
+    feed.send(n=2)
+    reader = clients.consumer(lake.kafka, "test-lake")
+    for partition in range(2):
+        feed.trim(partition, watermarks(reader, feed.topic, partition)[1])
+    reader.close()
+    feed.send(n=1)
+    found = await lake.ask(ONCE)
+    assert (found["rows"], found["past"]["lost_records"] > 0) == ([[4, 4, 6.0]], True)
+    with lake.writer():
+        wait_until(lambda: lake.rows() == 4, "it goes on behind the gap")
+    assert (await lake.ask(ONCE))["past"]["lost_records"] == found["past"]["lost_records"]
