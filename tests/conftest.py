@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from httpx._transports import default as httpx_transport
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
@@ -23,6 +24,9 @@ for _name, _value in class_archives.environment().items():
     os.environ.setdefault(_name, _value)
 
 examples.load_profile()
+
+# Each client of httpx reads the certificates of all authorities anew, for http:// too: 36 ms of processor, and tests make thousands.
+httpx_transport.create_ssl_context = cache(httpx_transport.create_ssl_context)
 
 
 SERVICE_FIXTURES = frozenset({"kafka", "mosquitto", "own_kafka", "own_broker", "broker", "page_kafka", "spark", "browser", "spark_jars"})
