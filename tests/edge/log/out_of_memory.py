@@ -1,8 +1,9 @@
 """Logs that run out of memory: `python -m tests.edge.log.out_of_memory DIR --kills N [--accept-before-commit]` prints findings as JSON.
 
-Each child lives in a memory group of the kernel (cgroup 2: memory.max; cgroup 1: memory.limit_in_bytes) and becomes hungry at a random
-moment, so that the kernel kills it wherever its threads are. Where no group can be made, its address space is bounded (RLIMIT_AS), and
-it is killed when an allocation fails: the report says `by`. The parent is the cloud, as in `crash_runner`, whose children these are.
+Each child lives in a memory group of the kernel (cgroup 2: memory.max; cgroup 1: memory.limit_in_bytes) and becomes hungry at its start or
+after some appends, so that the kernel kills it a little later, wherever its threads are. Where no group can be made, its address space is
+bounded (RLIMIT_AS), and it is killed when an allocation fails: the report says `by`. The parent is the cloud, as in `crash_runner`, whose
+children these are.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ import argparse
 import contextlib
 import json
 import os
-import random
 import resource
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Final
 
 from tests.edge.log.crash_runner import Child, Cloud, live_once
 
-HUNGRY_AFTER_S: Final = 0.25
-"""At most; some die while they open what the last one left."""
+HUNGRY_AFTER: Final = (0, 1, 5, 20, 60)
+"""Appends, in turns; after none, some die while they open what the last one left."""
 MEMORY_BYTES: Final = 48 << 20
 """What a child may take; without hunger it takes a third."""
-BITE_BYTES: Final = 4 << 20
-ROUNDS: Final = 400
+BITE_BYTES: Final = 16 << 20
+"""Few, so that little else happens between them."""
+ROUNDS: Final = 1_500
+"""More than there is time for, so that also who waits for no commit is appending when it dies; and no more than the queue takes."""
 LIVES_A_KILL: Final = 3
 GROUPS: Final = Path("/sys/fs/cgroup")
 SWAP_TOO: Final = "memory.memsw.limit_in_bytes"
@@ -95,9 +96,25 @@ def _make(path: Path, kind: str, keys: dict[str, int]) -> None:
         raise
 
 
-def eat(after_s: float, bite_bytes: int) -> None:
+class HungryChild(Child):
+    """One life that becomes hungry."""
+
+    def __init__(self, directory: Path, out: int, acks: int, group: MemoryGroup, *, life: int, after: int, control: bool) -> None:
+        self._appends_left, self._hungry = after, threading.Event()
+        group.bound()
+        threading.Thread(target=eat, args=(self._hungry, group.bite_bytes), daemon=True).start()
+        self._pass("started")
+        super().__init__(directory, out, acks, life=life, failpoint=None, nth=0, control=control, rounds=ROUNDS)
+
+    def _pass(self, place: str) -> None:
+        self._appends_left -= place == "appended"
+        if self._appends_left <= 0:
+            self._hungry.set()
+
+
+def eat(hungry: threading.Event, bite_bytes: int) -> None:
     """Take memory until there is none."""
-    time.sleep(after_s)
+    hungry.wait()
     eaten = []
     try:
         while True:
@@ -114,18 +131,14 @@ def main() -> None:
     parser.add_argument("--accept-before-commit", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    rng, group, cloud = random.Random(7), MemoryGroup(), Cloud()
+    group, cloud = MemoryGroup(), Cloud()
     killed = life = 0
     try:
         while killed < options.kills and life < LIVES_A_KILL * options.kills:
             life += 1
 
-            def make(out: int, acks: int, *, life: int = life, after_s: float = rng.uniform(0, HUNGRY_AFTER_S)) -> Child:
-                group.bound()
-                threading.Thread(target=eat, args=(after_s, group.bite_bytes), daemon=True).start()
-                return Child(
-                    options.directory, out, acks, life=life, failpoint=None, nth=0, control=options.accept_before_commit, rounds=ROUNDS
-                )
+            def make(out: int, acks: int, *, life: int = life, after: int = HUNGRY_AFTER[life % len(HUNGRY_AFTER)]) -> Child:
+                return HungryChild(options.directory, out, acks, group, life=life, after=after, control=options.accept_before_commit)
 
             killed += live_once(cloud, make, None, before=group.add)
 
