@@ -254,7 +254,7 @@ def test_readings_know_what_their_device_said_of_itself(analysis: Analysis, feed
     device, name = unique("d"), unique("q")
     for version, at in (("1.0", T0), ("2.0", T0 + 10_000)):
         status = DeviceStatus(device=device, state=DeviceState.ONLINE, received_at=at, version=version)
-        feed.producer.produce(topics.DEVICES, status.model_dump_json().encode(), f"{device}|status")
+        feed.producer.produce(topics.DEVICES, status.to_json(), f"{device}|status")
     feed.send([T0 - 5_000, T0 + 5_000, T0 + 15_000], device=device, speed=[1.0, 2.0, 3.0])
     feed.flush()
     text = f"-- name: {name}\nSELECT speed, version FROM {feed.name} LEFT JOIN devices USING (device)"
