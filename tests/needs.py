@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import click
+from hypothesis import strategies as st
 
 from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
@@ -57,6 +58,11 @@ def javascript() -> None:
     stamp.touch()
 
 
+def characters() -> None:
+    """Hypothesis's tables of characters, which it keeps in .hypothesis: otherwise each test process works them out at the same time."""
+    st.text().validate()
+
+
 def main() -> None:
     """All of it."""
     try:
@@ -77,6 +83,7 @@ def main() -> None:
         program(("setpriv",), ("util-linux",), "setpriv")
         library("libnss_wrapper.so", "libnss-wrapper", "libnss_wrapper, as the image has it")
         javascript()
+        characters()
         for name in jars.read_lock():
             jars.ensure(name)
         class_archives.ensure()
