@@ -23,6 +23,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "sse_pull": 'stream = "events"\nurl = "http://127.0.0.1:8000/events"',
     "websocket_pull": 'stream = "messages"\nurl = "ws://127.0.0.1:8000/feed"',
     "modbus_tcp": 'stream = "meter"\nhost = "192.0.2.7"\npoint = [{ name = "power_w", address = 0, type = "int32" }]',
+    "subscription": 'stream = "of_others"\nfollow = ["vehicle_position"]',
 }
 """Kind → what its table begins with."""
 
