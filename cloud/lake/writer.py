@@ -39,6 +39,8 @@ ROWS_MAX: Final = 200_000
 """Rows that are gathered before they are written; some 200 bytes each in memory."""
 BYTES_MAX: Final = 32 << 20
 """Bytes of records that are gathered before they are written: rows may be wide."""
+POLL_S: Final = 0.5
+"""How long Kafka is waited for at most, so that the part gives signs of life and ends when it is told to."""
 BATCH: Final = 500
 """Records taken from Kafka's client at once."""
 LOOK_EVERY_S: Final = 10.0
@@ -122,7 +124,7 @@ class _Turns:
                 if now_s >= look_at:
                     self._look()
                     look_at = now_s + LOOK_EVERY_S
-                self._take()
+                self._take(min(POLL_S, max(0.0, write_at - now_s)) if self._next else POLL_S)
                 if now_s >= write_at or self._rows >= ROWS_MAX or self._bytes >= BYTES_MAX:
                     self._write()
                     write_at = now_s + self._config.every_s
@@ -161,8 +163,8 @@ class _Turns:
             )  # fmt: skip
         return low if at is None else max(at, low)
 
-    def _take(self) -> None:
-        first = self._consumer.poll(0.5)
+    def _take(self, wait_s: float) -> None:
+        first = self._consumer.poll(wait_s)
         for message in [] if first is None else [first, *self._consumer.consume(BATCH - 1, 0)]:
             if message.error() is not None:
                 raise KafkaException(message.error())
