@@ -12,7 +12,8 @@ import pyarrow as pa
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.analysis.query_plan import History, Query, TableJoin
 from edgewake.cloud.analysis.sequence_queries import PLACE
-from edgewake.cloud.analysis.table_rows import rows_of, topic_of, typed
+from edgewake.cloud.analysis.table_columns import topic_of
+from edgewake.cloud.analysis.table_rows import rows_of, typed
 from edgewake.cloud.analysis.table_versions import Versions, key_text
 
 READING: Final = ("device", "t", "received_at")

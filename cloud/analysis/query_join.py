@@ -19,7 +19,7 @@ from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Scope, 
 from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Query, TableJoin
-from edgewake.cloud.analysis.table_rows import DEVICES, columns_of
+from edgewake.cloud.analysis.table_columns import DEVICES, columns_of
 from edgewake.cloud.analysis.windows import Rule
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.stream import Stream

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from edgewake.cloud.analysis.expressions import Call, Field, Literal
@@ -217,3 +220,9 @@ def test_a_query_says_how_long_a_final_window_is_opened_again() -> None:
         parse(query("count(*) AS n", header="-- name: q\n-- reopen: 9 days\n"))
     with pytest.raises(QueryError, match="header lateness '2 days': expected at most 1 day"):
         parse(query("count(*) AS n", header="-- name: q\n-- lateness: 2 days\n"))
+
+
+def test_checking_a_query_needs_no_spark() -> None:
+    """The operations API does it, in a process of its own."""
+    code = "import sys, edgewake.cloud.analysis.query_file; print(*sorted({'pyspark', 'pyarrow', 'numpy'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
