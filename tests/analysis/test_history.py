@@ -73,7 +73,7 @@ def test_a_trend_is_the_slope_of_the_last_readings(steps: list[tuple[int, float 
     readings = [(T0 + t, value) for t, (_, value) in zip(times, steps, strict=True)]
     found = results(Past("trend", 1_000), readings)
     for i, (t, value) in enumerate(readings):
-        near = [(at / 1000 - T0 / 1000, one) for at, one in readings[: i + 1] if one is not None and at > t - 1_000]
+        near = [((at - T0) / 1000, one) for at, one in readings[: i + 1] if one is not None and at > t - 1_000]
         expected = None
         if value is not None and len(near) >= 3 and len({at for at, _ in near}) > 1:
             expected = float(np.polyfit(*np.array(near, dtype=float).T, 1)[0])
