@@ -14,6 +14,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from edgewake.edge.intake import Intake
@@ -27,8 +28,9 @@ log = logging.getLogger("edgewake.source")
 
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once; what one turn of the loop handles."""
-PAUSE_S: Final = 0.02
-"""Time between two reads of a pipe, except in the lane `urgent`: lines that come one by one wait there and cost one turn together."""
+PAUSES_S: Final[Mapping[Lane, float]] = {Lane.URGENT: 0.0, Lane.NORMAL: 0.05, Lane.BULK: 0.2}
+"""Time between two reads of a pipe: lines that come one by one wait there, a part of what their lane waits for its commit, and cost one
+turn together. A pipe that is full is read at once."""
 CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
 
@@ -52,7 +54,7 @@ class JsonLines:
 
     def __init__(self, fd: int = 0, *, lane: Lane = Lane.NORMAL) -> None:
         self._fd = fd
-        self._pause_s = 0.0 if lane is Lane.URGENT else PAUSE_S
+        self._pause_s = PAUSES_S[lane]
 
     async def run(self, intake: Intake) -> None:
         splitter = LineSplitter()
