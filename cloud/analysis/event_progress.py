@@ -19,6 +19,15 @@ from edgewake.cloud.analysis.query_plan import Query
 BEHIND_MS: Final = 10_000
 """A partition is behind while the latest record read of it was received longer ago than this. A batch and the way take less."""
 
+SPARK_STEP_MS: Final = 30_000
+"""Spark is told of event time in such steps: it compiles the condition by which it forgets windows anew for every other value, in every
+batch. State lives up to a step longer; what is final and what is late the driver decides, by event time as it is."""
+
+
+def for_spark(top: int) -> int:
+    """Event time in ms up to which Spark may forget windows."""
+    return top - top % SPARK_STEP_MS
+
 
 def behind(left: Mapping[int, int], received_at: Mapping[int, int], read: Collection[int], now_ms: int) -> set[int]:
     """Which partitions are behind. `left`: partition → unread records; `received_at`: of the latest reading of each that was read, ms.

@@ -301,7 +301,7 @@ class Lane:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""
         if self._record.top is not None and self._query is not None:
             # Spark has no public way to set a watermark: its own is the highest event time of all partitions, or needs a source for each.
-            self._query._jsq.streamingQuery().watermarkTracker().setWatermark(self._record.top)
+            self._query._jsq.streamingQuery().watermarkTracker().setWatermark(event_progress.for_spark(self._record.top))
 
     def _reached(self, batch: int) -> Offsets | None:
         try:

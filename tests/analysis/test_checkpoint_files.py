@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,12 @@ def _retaining(session: SparkSession, batches: int) -> Iterator[None]:
         session.conf.set(RETAINED, before)
 
 
+def _compiled(session: SparkSession) -> int:
+    """Classes of expressions that were compiled so far."""
+    jvm: Any = session.sparkContext._jvm
+    return int(jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount())
+
+
 def _send(feed: Feed, frames: int) -> None:
     for i in range(frames):
         feed.send([T0 + i * 10], speed=[1.0])
@@ -42,8 +49,10 @@ def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(ana
     one_each = analysis.with_config(batch_records_max=1)
     (query,) = registered(sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device"), streams=[feed.stream])
     _send(feed, UNFORGOTTEN)
+    compiled_before = _compiled(analysis.session)
     with _retaining(analysis.session, 1000), one_each.running([query], feed) as lane:
         assert lane.finished >= UNFORGOTTEN
+        assert _compiled(analysis.session) - compiled_before < UNFORGOTTEN, "and no batch compiles anything for event time alone"
         assert _files(lane.checkpoint) > FILES_MAX, "the control: nothing is forgotten"
     _send(feed, BATCHES)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.event_progress import BEHIND_MS, behind, progress, progress_in_silence
+from edgewake.cloud.analysis.event_progress import BEHIND_MS, SPARK_STEP_MS, behind, for_spark, progress, progress_in_silence
 from edgewake.cloud.analysis.query_file import parse
 
 T0 = 1_790_000_040_000
@@ -49,3 +49,9 @@ def test_in_silence_event_time_goes_on_with_the_clock_until_the_last_windows_are
 def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
     assert progress_in_silence(T0 + 99_000, {0: T0}, 1_000, [MINUTE]) == T0 + 99_000
     assert progress_in_silence(T0, {0: T0}, 10**9, []) == T0
+
+
+def test_spark_is_told_in_steps_and_never_of_more_than_has_come() -> None:
+    told = [for_spark(T0 + ms) for ms in range(0, 4 * SPARK_STEP_MS, 700)]
+    assert len(set(told)) <= 5
+    assert all(T0 + i * 700 - SPARK_STEP_MS < at <= T0 + i * 700 for i, at in enumerate(told))
