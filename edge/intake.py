@@ -22,7 +22,7 @@ from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import TIME_MS_MAX, Scalar, reading_of
+from edgewake.protocol.frame import STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
 from edgewake.protocol.names import is_field
 
 log = logging.getLogger("edgewake.intake")
@@ -31,7 +31,7 @@ SHAPES_MAX: Final = 1000
 """Sets of field names that are remembered as good. More: they are checked each time."""
 SAY_EVERY: Final = 1000
 """A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
-_PLAIN: Final = frozenset({int, float, bool, type(None)})
+_NUMBERS: Final = frozenset({int, float, bool})
 
 
 class LossReason(StrEnum):
@@ -150,18 +150,22 @@ class Intake:
         return t, fields
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
-        """The short way for flat numbers with known names; None: ask the long way, which says what is wrong."""
+        """The short way for flat values with known names; None: ask the long way, which says what is wrong."""
         names = tuple(body)
         if names not in self._shapes and not self._learn(names):
             return None
         fields: dict[str, Scalar] = dict(body)
-        t = fields.pop("t", None)
-        if t is None:
-            t = self._now_ms()
-        if type(t) is not int or not 0 <= t <= TIME_MS_MAX or not _PLAIN.issuperset(map(type, fields.values())):
+        t = fields.pop("t") if "t" in fields else self._now_ms()
+        if type(t) is not int or not 0 <= t <= TIME_MS_MAX:
             return None
+        chars = 0
         for value in fields.values():
-            if value is not None and not -9e18 < value < 9e18:  # type: ignore[operator]
+            kind = type(value)
+            if kind is str:
+                chars += len(value)  # type: ignore[arg-type]
+                if chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
+                    return None
+            elif value is not None and (kind not in _NUMBERS or not -9e18 < value < 9e18):  # type: ignore[operator]
                 return None
         return t, fields
 

@@ -232,6 +232,11 @@ def _check_numbers(fields: Mapping[str, Scalar]) -> None:
 _NUL_OR_LONE_SURROGATE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
+def is_suspect(text: str) -> bool:
+    """Is there NUL or a lone surrogate in it, which a string of a reading may not hold?"""
+    return _NUL_OR_LONE_SURROGATE.search(text) is not None
+
+
 def _object(payload: bytes) -> dict[str, Any]:
     if len(payload) > FRAME_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}")
@@ -307,7 +312,7 @@ def _check_strings(name: str, column: Sequence[Scalar]) -> None:
             continue
         if len(value) > STRING_CHARS_MAX:
             raise Rejected(RejectReason.OVERSIZE, f"field {name!r}: a string of {len(value)} characters, at most {STRING_CHARS_MAX}")
-        if _NUL_OR_LONE_SURROGATE.search(value):
+        if is_suspect(value):
             raise Rejected(RejectReason.ENCODING, f"field {name!r}: NUL or a lone surrogate in a string")
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.intake import Intake, LossReason
@@ -14,9 +17,11 @@ from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.frame import TIME_MS_MAX, from_plain
+from edgewake.protocol.frame import TIME_MS_MAX, from_plain, reading_of
 
 NOW_MS = 1_790_000_000_000
+TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x00\ud800x"))
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
 
 
 class Memory:
@@ -104,6 +109,17 @@ def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
     assert intake().check_line(line) is None
     with pytest.raises(Rejected):
         from_plain(line, received_at=NOW_MS)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "t", "c d"]), st.none() | st.booleans() | st.integers() | st.floats() | TEXTS, min_size=1)
+)
+def test_the_short_way_for_flat_values_takes_what_the_rules_take(body: dict[str, Any]) -> None:
+    try:
+        expected = reading_of(body, now_ms=NOW_MS)
+    except Rejected:
+        expected = None
+    assert intake().check(body) == expected
 
 
 def test_a_missing_time_is_now() -> None:
