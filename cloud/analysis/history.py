@@ -46,7 +46,8 @@ class Past:
         """After one more reading of the device at `t` (event time, ms). `state`: None before the first."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= NUMBER_MAX:
             return state, None
-        return _STEPS[self.function](self, state, t, float(value))
+        after, result = _STEPS[self.function](self, state, t, float(value))
+        return after, result if result is None or math.isfinite(result) else None
 
 
 def _robust_zscore(past: Past, state: Sequence[float] | None, _: int, value: float) -> Stepped:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import psutil
@@ -146,6 +147,7 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
 def events(url: str, count: int) -> Iterator[dict[str, object]]:
     """The first readings or results of an SSE stream; events with a name of their own (progress, gap) are something else."""
     name = ""
+    wait_until(lambda: urlsplit(url).path.split("/")[3] in httpx.get(urljoin(url, "/v1/streams")).text, f"{url} is known")
     with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
         assert response.status_code == 200, response.read()
         for line in response.iter_lines():

@@ -146,12 +146,17 @@ class Reader:
         headers = {"Last-Event-ID": self.cursor} if self.cursor else {}
         headers |= {"Edgewake-Lease": self.lease} if self.lease else {}
         address = f"{self.url}/v1/streams/{self.stream}/events"
-        async with (
-            httpx.AsyncClient(timeout=20) as client,
-            client.stream("GET", address, params={"from": start}, headers=headers) as response,
-        ):
-            assert response.status_code == 200, await response.aread()
-            yield _blocks_of(response)
+        async with httpx.AsyncClient(timeout=20) as client:
+            await self._until_known(client)
+            async with client.stream("GET", address, params={"from": start}, headers=headers) as response:
+                assert response.status_code == 200, await response.aread()
+                yield _blocks_of(response)
+
+    async def _until_known(self, client: httpx.AsyncClient) -> None:
+        """A server hears of a new stream soon, not at once."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.stream not in (await client.get(f"{self.url}/v1/streams")).text:
+                await asyncio.sleep(0.05)
 
     def _take(self, block: dict[str, str]) -> None:
         if "data" in block and "event" not in block:

@@ -69,9 +69,11 @@ async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, 
     headers = {"Authorization": f"Bearer {lease['token']}"}
     async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=20) as client:
         while True:
-            found: dict[str, Any] = (await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)).json()
-            if is_so(found):
-                return found
+            answer = await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)
+            if answer.status_code != 503:  # a proxy that was just started does not have all leases yet
+                found: dict[str, Any] = answer.json()
+                if is_so(found):
+                    return found
             await asyncio.sleep(0.05)
 
 
