@@ -30,7 +30,7 @@ needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs
 
 quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
-	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 3 -m "not services"
+	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"
 
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)

@@ -7,8 +7,9 @@ thread of its own (`daemon_thread`), and what floods meets its queue's bound and
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ RESTART_MIN_S: Final = 1.0
 """First wait before a source is started again; doubled and jittered."""
 RESTART_MAX_S: Final = 60.0
 """Bound of it: the longest time that a source is missed after what it reads came back."""
+CANCEL_AGAIN_S: Final = 0.5
+"""A source that was told to end and has not is told again after so many seconds, until it does."""
 
 
 class SourceState(StrEnum):
@@ -63,7 +66,7 @@ class Supervisor:
                 if self._source is None:
                     self._source = self._make()
                     self._intake.policy = self._policy or self._source.policy
-                await self._source.run(self._intake)
+                await _lived(self._source.run(self._intake))
                 self.state = SourceState.ENDED
             except Exception as error:  # whatever a source raises is its own affair
                 self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
@@ -85,3 +88,20 @@ class Supervisor:
     def counts(self) -> dict[str, Any]:
         """For the status."""
         return {"state": self.state.value, "failures": self.failures, "error": self.error, **self._intake.counts()}
+
+
+async def _lived(life: Coroutine[Any, Any, None]) -> None:
+    """Await a source's life. Cancelled, cancel it until it ends: a library may lose a cancellation that comes together with an answer, as
+    `asyncio.wait_for` does before Python 3.12.
+    """
+    living = asyncio.create_task(life)
+    try:
+        await asyncio.wait({living})
+    except asyncio.CancelledError:
+        while not living.done():
+            living.cancel()
+            await asyncio.wait({living}, timeout=CANCEL_AGAIN_S)
+        if not living.cancelled():
+            living.exception()  # looked at: it failed while it was to end, which concerns nobody any more
+        raise
+    living.result()

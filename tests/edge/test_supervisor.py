@@ -15,6 +15,7 @@ from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
+from tests.services import PATIENCE_S
 
 
 class Asking:
@@ -99,3 +100,28 @@ async def test_a_stop_ends_a_source_that_waits_and_one_that_runs() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert one.failures == 0
+
+
+class HardOfHearing:
+    """Loses the first time that it is cancelled, as a library may."""
+
+    policy = Policy.BLOCK
+    lost = 0
+
+    async def run(self, intake: Intake) -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.lost += 1
+                if self.lost > 1:
+                    raise
+
+
+async def test_a_source_that_loses_a_cancellation_is_cancelled_again() -> None:
+    source = HardOfHearing()
+    running = asyncio.create_task(supervised(source, [], FakeClock()).run())
+    await asyncio.sleep(0.05)
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=PATIENCE_S)
+    assert (done, running.cancelled(), source.lost) == ({running}, True, 2)

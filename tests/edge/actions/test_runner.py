@@ -37,6 +37,7 @@ def done(directory: Path) -> list[int]:
     return [json.loads(line)["n"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.services
 @pytest.mark.parametrize(("kill", "left_out"), [("begun", {2}), ("acted", set())])
 def test_a_kill_makes_nothing_happen_twice_and_what_may_be_left_out_is_said(tmp_path: Path, kill: str, left_out: set[int]) -> None:
     killed = life(tmp_path, kill)
@@ -50,6 +51,7 @@ def test_a_kill_makes_nothing_happen_twice_and_what_may_be_left_out_is_said(tmp_
     assert (counts["done"], counts["unknown"]) == (ALERTS - 1, 1)
 
 
+@pytest.mark.services
 def test_without_the_position_kept_first_things_happen_twice(tmp_path: Path) -> None:
     """The control: a kill as above finds what is not durable before."""
     killed = subprocess.run([sys.executable, "-c", CONTROL, str(tmp_path), str(ALERTS)], capture_output=True, text=True, timeout=120)

@@ -233,6 +233,7 @@ def effects(directory: Path) -> Counter[str]:
     return Counter((directory / "effects").read_text().split())
 
 
+@pytest.mark.services
 def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(tmp_path: Path) -> None:
     for place, nth in KILLS:
         ended = life(tmp_path, *(["--kill", place, str(nth)] if place else []))
@@ -255,6 +256,7 @@ def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(t
     assert {key for key, state in states.items() if state == "done"} <= ran.keys()
 
 
+@pytest.mark.services
 def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
     """The control: what was confirmed before it was durable is gone with the process."""
     assert life(tmp_path, "--hasty", "--kill", "received", "1").returncode == -signal.SIGKILL
@@ -264,6 +266,7 @@ def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
     assert len(told(last.stdout)[0]) < inbox_crash.N + inbox_crash.REPLIES_N
 
 
+@pytest.mark.services
 def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> None:
     """The other control."""
     for _ in range(2):
@@ -271,6 +274,7 @@ def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> 
     assert effects(tmp_path)[inbox_crash.DIES] == 2
 
 
+@pytest.mark.services
 def test_a_reply_that_is_not_kept_together_with_the_note_of_it_is_kept_twice(tmp_path: Path) -> None:
     """The third control."""
     assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL

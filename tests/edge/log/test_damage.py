@@ -120,6 +120,7 @@ def test_a_lost_log_says_what_was_in_it(tmp_path: Path, life: FirstLife) -> None
     assert cloud.lost(EXPECTED) > 0
 
 
+@pytest.mark.services
 def test_kill_9_while_a_damaged_log_is_saved_loses_and_doubles_nothing_more(tmp_path: Path, life: FirstLife) -> None:
     """At each place on the way, one after the other: every start goes on where the one before died."""
     lay(tmp_path / "log", life, ALL["zeroed page 0"](life.log))

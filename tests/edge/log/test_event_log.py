@@ -555,6 +555,7 @@ KILLS = 90 if os.environ.get(QUICK) else 300
 NOTHING = dict.fromkeys(("unsaid", "not_derived", "miscounted", "lost", "twice", "disorder", "holes", "changed"), 0)
 
 
+@pytest.mark.services
 def test_kill_9_at_every_place_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """At each named place and at random moments; every one of them is seen to have happened."""
     report = crash_runner(tmp_path, "--kills", str(KILLS))
@@ -564,6 +565,7 @@ def test_kill_9_at_every_place_loses_and_doubles_nothing(tmp_path: Path) -> None
     assert {name: count for name, count in found.items() if name != "received_lost"} == NOTHING  # type: ignore[attr-defined]
 
 
+@pytest.mark.services
 def test_control_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     """Or the test above would show nothing."""
     report = crash_runner(tmp_path, "--kills", "40", "--accept-before-commit")

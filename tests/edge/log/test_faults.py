@@ -35,6 +35,7 @@ def violations(report: dict[str, dict[str, int]]) -> dict[str, int]:
     return {name: count for name, count in report["violations"].items() if name != "received_lost"}
 
 
+@pytest.mark.services
 def test_kill_9_at_system_calls_loses_and_doubles_nothing(tmp_path: Path) -> None:
     report = report_of("syscall_kills", tmp_path, *(("--points", 3_000) if ALL else ("--points", 12, "--sample")))
     assert report["killed"] >= (500 if ALL else 12), "too few faults fired"
@@ -42,11 +43,13 @@ def test_kill_9_at_system_calls_loses_and_doubles_nothing(tmp_path: Path) -> Non
     assert violations(report) == NOTHING
 
 
+@pytest.mark.services
 def test_control_killed_at_system_calls_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     report = report_of("syscall_kills", tmp_path, "--points", 12, "--sample", "--accept-before-commit")
     assert report["violations"]["lost"] > 0
 
 
+@pytest.mark.services
 @as_root
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"] if ALL else ["ext4"])
 def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, filesystem: str) -> None:
@@ -57,11 +60,13 @@ def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, filesystem: 
     assert violations(report) == NOTHING
 
 
+@pytest.mark.services
 @as_root
 def test_control_power_loss_breaks_a_log_that_does_not_sync(tmp_path: Path) -> None:
     assert violations(report_of("power_loss", tmp_path, "ext4", "--losses", 4, "--unsynced")) != NOTHING
 
 
+@pytest.mark.services
 def test_out_of_memory_loses_and_doubles_nothing(tmp_path: Path) -> None:
     kills = 100 if ALL else 5
     report = report_of("out_of_memory", tmp_path, "--kills", kills)
@@ -70,5 +75,6 @@ def test_out_of_memory_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert violations(report) == NOTHING
 
 
+@pytest.mark.services
 def test_control_out_of_memory_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     assert report_of("out_of_memory", tmp_path, "--kills", 5, "--accept-before-commit")["violations"]["lost"] > 0

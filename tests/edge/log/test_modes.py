@@ -34,6 +34,7 @@ def config(mode: LogMode, **more: object) -> LogConfig:
 # the contract
 
 
+@pytest.mark.services
 @pytest.mark.parametrize("mode", LogMode)
 def test_what_each_mode_promises_over_kill_9(tmp_path: Path, mode: LogMode) -> None:
     """All: nothing twice, no hole, no number used again, no loss unsaid. All but `none`: nothing accepted is lost, and what is derived is

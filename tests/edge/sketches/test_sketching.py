@@ -47,6 +47,7 @@ def lives(directory: Path, kills: list[tuple[str, int]], *more: str) -> list[Any
     return orjson.loads(last.stdout)  # type: ignore[no-any-return]
 
 
+@pytest.mark.services
 def test_kills_at_named_places_leave_the_sketches_of_no_kill(tmp_path: Path) -> None:
     whole = lives(tmp_path / "whole", [])
     assert len(whole) == WINDOWS * 10
@@ -54,6 +55,7 @@ def test_kills_at_named_places_leave_the_sketches_of_no_kill(tmp_path: Path) -> 
     assert lives(tmp_path / "killed", kills) == whole
 
 
+@pytest.mark.services
 def test_a_cursor_that_moves_ahead_of_what_is_open_loses(tmp_path: Path) -> None:
     """The control."""
     whole = sum(fields["readings"] for _, fields in lives(tmp_path / "whole", []))

@@ -164,6 +164,7 @@ def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.services
 def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_order(tmp_path: Path) -> None:
     for place, nth in (("inserted", "3"), ("committed", "2")):
         ended = life(tmp_path, "--kill", place, nth)
@@ -172,6 +173,7 @@ def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_or
     assert orjson.loads(last.stdout or "[]") == list(range(1, feed_crash.N + 1)), last.stderr[-2000:]
 
 
+@pytest.mark.services
 def test_a_cursor_that_is_kept_after_the_events_takes_them_twice(tmp_path: Path) -> None:
     """The control."""
     assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL
