@@ -25,7 +25,7 @@ from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import UPLINK, Sent, frame_of, opened, put, reading
-from tests.services import PATIENCE_S, QUICK, wait_until
+from tests.services import PATIENCE_S, wait_until
 
 LOGS = Path(__file__).parent / "files"
 
@@ -551,7 +551,7 @@ def crash_runner(directory: Path, *options: str) -> dict[str, object]:
     return found
 
 
-KILLS = 90 if os.environ.get(QUICK) else 300
+KILLS = 300
 NOTHING = dict.fromkeys(("unsaid", "not_derived", "miscounted", "lost", "twice", "disorder", "holes", "changed"), 0)
 
 

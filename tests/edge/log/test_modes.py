@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.edge.log.test_event_log import NOTHING, crash_runner, edit
-from tests.services import PATIENCE_S, QUICK, wait_until
+from tests.services import PATIENCE_S, wait_until
 
 DURABLE = [mode for mode in LogMode if mode.flags.is_durable]
-KILLS = 20 if os.environ.get(QUICK) else 60
+KILLS = 60
 
 
 def config(mode: LogMode, **more: object) -> LogConfig:
