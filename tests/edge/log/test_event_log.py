@@ -455,30 +455,29 @@ def test_a_log_that_the_fourth_version_made_loses_nothing_over_the_upgrade(tmp_p
     assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
 
 
-def test_a_log_of_the_fourth_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
-    """Its gaps are found page by page, without checksums."""
-    log = (LOGS / "version-4.db").read_bytes()
+def upgraded_without_header(tmp_path: Path, version: int) -> Sent:
+    """All that is sent of a log of that version, whose first page begins with zeros."""
+    log = (LOGS / f"version-{version}.db").read_bytes()
     (tmp_path / LOG_NAME).write_bytes(bytes(1024) + log[1024:])
-    shutil.copy(LOGS / "version-4.epoch", tmp_path / "epoch")
+    shutil.copy(LOGS / f"version-{version}.epoch", tmp_path / "epoch")
     sent = Sent()
     with opened(tmp_path, sent=sent) as events:
         assert events.epoch_began == "damaged"
         events.start_sending()
         wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+    return sent
+
+
+def test_a_log_of_the_fourth_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
+    """Its gaps are found page by page, without checksums."""
+    sent = upgraded_without_header(tmp_path, 4)
     assert sent.ns() == [*range(10, 20), *range(30, 100)]
     assert [(out.count, out.gap) for out in sent if out.gap] == [(3, "queue_full"), (4, "refused")]
 
 
 def test_a_log_of_the_second_version_that_lost_its_header_loses_nothing_over_the_upgrade(tmp_path: Path) -> None:
     """Its frames are found page by page, and belong to numbers that its sidecar told."""
-    log = (LOGS / "version-2.db").read_bytes()
-    (tmp_path / LOG_NAME).write_bytes(bytes(1024) + log[1024:])
-    shutil.copy(LOGS / "version-2.epoch", tmp_path / "epoch")
-    sent = Sent()
-    with opened(tmp_path, sent=sent) as events:
-        assert events.epoch_began == "damaged"
-        events.start_sending()
-        wait_until(lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged")
+    sent = upgraded_without_header(tmp_path, 2)
     assert sent.ns() == [*range(10, 20), *range(30, 100)]
     assert sum(out.count for out in sent if out.gap) == 3
 
