@@ -68,6 +68,8 @@ WINDOW_READINGS: Final = 80
 AGENT_FRAMES: Final = 200
 WINDOW_AGENT_FRAMES: Final = 8
 """Frames in flight of an agent at full load: what `uplink.inflight_bytes_max` allows is a multiple, but 50 of them share one bridge."""
+VISIBLE_S: Final = 30.0
+"""How long a confirmed transaction may take until its records can be read."""
 KAFKA_RECORDS: Final = 1_000_000
 READY: Final = '"event":"part.ready"'
 QOS: Final = {1: "QoS 1, one answer a message", 0: "QoS 0, joined answers"}
@@ -175,8 +177,7 @@ def _one(site: Site, kind: Kind, qos: int, run: str, found: Found) -> None:
     assert goal - up_before == count, f"ew.up grew by {goal - up_before} for {count} acknowledged messages"
     wait_until(lambda: site.progress.done() >= goal, "the sequencer has passed on everything", timeout_s=300)
     used = {name: used - before[name] for name, used in site.used_s().items()} | {"load": own}
-    per_device = _sequenced(site.config, topics.stream_topic(load.stream))
-    assert per_device == {f"{run}-{i}": len(kind.messages) for i in range(DEVICES)}, "ew.s.* misses a message or has one twice"
+    _check_sequenced(site.config, topics.stream_topic(load.stream), {f"{run}-{i}": len(kind.messages) for i in range(DEVICES)})
     name = f"{kind.name}, {QOS[qos]}"
     found[name, f"{kind.unit}/s", FLOORS.get((kind.key, qos))].append(count / took_s)
     if kind.unit == "frames":
@@ -186,6 +187,19 @@ def _one(site: Site, kind: Kind, qos: int, run: str, found: Found) -> None:
     for who, seconds in used.items():
         found[f"{name}: processor time of {who}", "µs", None].append(seconds / count * 1e6)
     found[f"{name}: processor time in all", "µs", None].append(sum(used.values()) / count * 1e6)
+
+
+def _check_sequenced(config: KafkaConfig, topic: str, expected: Mapping[str, int]) -> None:
+    """Fails unless the topic holds so many records of each device.
+
+    Kafka confirms a transaction before its last records can be read, so what is missing may come a moment later. What is there twice stays.
+    """
+    per_device: Counter[str] = Counter()
+    deadline = time.monotonic() + VISIBLE_S
+    while per_device.total() < sum(expected.values()) and time.monotonic() < deadline:
+        per_device = _sequenced(config, topic)
+    wrong = {device: f"{per_device[device]} of {count}" for device, count in expected.items() if per_device[device] != count}
+    assert per_device == expected, f"{topic} misses messages or has some twice: {wrong}"
 
 
 def _sequenced(config: KafkaConfig, topic: str) -> Counter[str]:
