@@ -33,7 +33,7 @@ days=${DAYS:-825}
 renew_days=${RENEW_DAYS:-30}
 front_names=${FRONT_NAMES:-DNS:localhost,IP:127.0.0.1}
 kafka_brokers=${KAFKA_BROKERS:-kafka-1 kafka-2 kafka-3}
-kafka_users=${KAFKA_USERS:-sequencer analysis access-1 access-2 push ops}
+kafka_users=${KAFKA_USERS:-sequencer analysis lake access-1 access-2 push ops}
 mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys" "$dir/kafka" "$dir/front"
 cd "$dir"
 

@@ -31,6 +31,7 @@ MODELS = {
     "bridge": "edgewake.cloud.bridge.config:BridgeConfig",
     "sequencer": "edgewake.cloud.sequencer.config:SequencerConfig",
     "analysis": "edgewake.cloud.analysis.config:AnalysisConfig",
+    "lake": "edgewake.cloud.lake.config:LakeConfig",
     "access": "edgewake.cloud.access.config:AccessConfig",
     "push": "edgewake.cloud.push.run:PushConfig",
     "ops": "edgewake.cloud.ops.run:OpsConfig",
@@ -52,7 +53,7 @@ def settings(service: str) -> Any:
 
 def test_there_are_the_parts_that_a_production_has() -> None:
     count = {command: sum(1 for part in PARTS.values() if part["command"][0] == command) for command in MODELS}
-    assert count == {"bridge": 2, "sequencer": 1, "analysis": 1, "access": 2, "push": 1, "ops": 1}
+    assert count == {"bridge": 2, "sequencer": 1, "analysis": 1, "lake": 1, "access": 2, "push": 1, "ops": 1}
     assert {"mosquitto", "kafka-1", "kafka-2", "kafka-3", "proxy"} <= set(SERVICES)
 
 
@@ -105,6 +106,7 @@ SECRETS = {
     "bridge-2": {"bridges/bridge-2.key", "kafka/bridge-2.password"},
     "sequencer": {"kafka/sequencer.password"},
     "analysis": {"kafka/analysis.password"},
+    "lake": {"kafka/lake.password"},
     "access-1": {"keys/cursor.key", "kafka/access-1.password"},
     "access-2": {"keys/cursor.key", "kafka/access-2.password"},
     "push": {"keys/cursor.key", "keys/lease.key", "kafka/push.password"},
@@ -140,6 +142,14 @@ def test_what_is_mounted_is_there(host: Path) -> None:
                 assert (DEPLOY / source).is_file(), source
             else:
                 assert source in COMPOSE["volumes"]
+
+
+def test_the_operations_read_the_lake_and_cannot_change_it() -> None:
+    folder = PurePosixPath(settings("lake").data_dir)
+    assert PurePosixPath(settings("ops").lake_dir) == folder
+    volumes = {service: [one for one in PARTS[service]["volumes"] if one.startswith("lake:")] for service in PARTS}
+    assert {service: found for service, found in volumes.items() if found} == {"lake": [f"lake:{folder}"], "ops": [f"lake:{folder}:ro"]}
+    assert PARTS["ops"]["image"] == PARTS["lake"]["image"]
 
 
 def test_names_differ_where_two_run_side_by_side() -> None:
@@ -323,7 +333,7 @@ def test_the_images_hold_no_requirement_of_the_demo() -> None:
     assert "demo" not in text
     servers = (DEPLOY / "requirements" / "cloud.txt").read_text()
     assert not re.search(r"^(pyspark|pyarrow|jgo|paho-mqtt|aiomqtt)==", servers, re.MULTILINE)
-    assert set(re.findall(r"requirements/(\w+)\.txt", text)) == {"build", "cloud", "analysis"}
+    assert set(re.findall(r"requirements/(\w+)\.txt", text)) == {"build", "cloud", "analysis", "lake"}
 
 
 @pytest.mark.parametrize("part", ["bridge.bridge", "sequencer.sequencer", "access.run", "push.run", "ops.run"])
