@@ -88,6 +88,8 @@ SHARDS: Final = 16
 """Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions of `ew.up`, one Kafka transaction."""
 SEQUENCER_GROUP: Final = "sequencer"
 """Consumer group of the sequencers. Its offsets of `ew.up` say how far each partition is sequenced."""
+ANALYSIS_GROUP: Final = "analysis"
+"""Consumer group of the analyses: the member that has the one partition of `ew.lanes` leads. It commits nothing."""
 FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 """Topics whose number of partitions is no matter of configuration."""
 

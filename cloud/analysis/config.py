@@ -51,6 +51,9 @@ class AnalysisConfig(Config):
     summary_devices: dict[str, tuple[str, ...]] = Field(default_factory=dict, max_length=SETS_MAX)
     """Sets of devices that are summed up beside the whole, by name, e.g. north = ["car-01", "car-02"]; one device may be a set. At most 16
     of 1000 devices; each costs as much again for its devices' readings."""
+    session_s: float = Field(default=10.0, ge=0.5, le=600)
+    """Seconds without a sign of life after which another analysis takes over, where one stands by. At least what Kafka allows: 6 unless its
+    `group.min.session.timeout.ms` is lowered, as it is in our compose file."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"

@@ -10,7 +10,7 @@ import logging
 import random
 import shutil
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -36,6 +36,7 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.repair import Standing
 from edgewake.cloud.analysis.repairs import Repairs
+from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.summaries import SummaryJob, summarised
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
@@ -84,9 +85,16 @@ class Analysis:
     """Everything that runs. `run` returns when `stop` is set."""
 
     def __init__(
-        self, config: AnalysisConfig, session: SparkSession, clock: Clock, rng: random.Random, heartbeat: Heartbeat | None = None
+        self,
+        config: AnalysisConfig,
+        session: SparkSession,
+        clock: Clock,
+        rng: random.Random,
+        heartbeat: Heartbeat | None = None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._heartbeat = heartbeat or Heartbeat(clock, {})
+        """`leads`: may it start lanes now? Raises LocalError where another analysis does for certain."""
+        self._heartbeat, self._leads = heartbeat or Heartbeat(clock, {}), leads
         self._config, self._session, self._clock, self._rng = config, session, clock, rng
         self._tables = Tables()
         self._lanes: dict[LaneKey, SupervisedLane] = {}
@@ -103,13 +111,11 @@ class Analysis:
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
         self._open(stop)
-        metrics.serve(
-            self._config.metrics_port, self._gather, host=self._config.metrics_host, is_alive=lambda: self._heartbeat.is_alive(SILENT_S)
-        )
         seen = -1
         ready = False
         while not stop.is_set():
             self._heartbeat.beat()
+            self._leads()
             for reader in self._readers:
                 reader.poll(0)
             if self._has_changed() or self._tables.changes != seen or self._is_due():
@@ -288,7 +294,7 @@ class Analysis:
         self._failed = {label: why for label, why in self._failed.items() if label in labels}
         for key, job in sorted(jobs.items(), key=lambda item: item[0][1] is LaneKind.SUMMARY):
             place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
-            if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set():
+            if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set() and self._leads():
                 self._start_lane(key, place, job)
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
@@ -371,7 +377,7 @@ class Analysis:
             extra={"event": "lane.failed", "fault": failure.fault, "failures": place.trouble.failures},
         )
         if what is Step.END:
-            raise LocalError(f"another analysis computes {key[0]!r}: only one may, this one ends")
+            raise LocalError(f"another analysis computes {key[0]!r}: only one may, this one ends, and stands by when it is started again")
         if what is Step.REBUILD:
             shutil.rmtree(checkpoint, ignore_errors=True)
             log.warning("lane %s-%s: its state is built again", *key, extra={"event": "checkpoint.removed"})
@@ -403,7 +409,7 @@ class Analysis:
             return True
         return any(place.lane is None and now_s >= place.not_before_s for place in self._lanes.values())
 
-    def _gather(self) -> Iterable[Metric]:
+    def gather(self) -> Iterable[Metric]:
         texts = {
             "batches": "micro-batches committed",
             "readings": "readings computed",
@@ -428,8 +434,21 @@ def _one_line(error: Exception) -> str:
 
 
 def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, heartbeat: Heartbeat | None = None) -> None:
-    """Start Spark, follow the queries until `stop`, end all within 5 s."""
+    """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all within 5 s."""
     config = config.model_copy(update={"data_dir": config.data_dir.resolve()})
+    heartbeat = heartbeat or Heartbeat(clock, {})
+    spark.jars_in(config.jars_dir)  # known before it stands by
+    gathered: list[Callable[[], Iterable[Metric]]] = []
+
+    def gather() -> Iterable[Metric]:
+        yield metrics.gauge("edgewake_analysis_leads", "1 where this analysis computes, 0 where it stands by", float(bool(gathered)))
+        for each in gathered:
+            yield from each()
+
+    metrics.serve(config.metrics_port, gather, host=config.metrics_host, is_alive=lambda: heartbeat.is_alive(SILENT_S))
+    leadership = Standby(config, rng, stop, heartbeat.beat).wait()
+    if leadership is None:
+        return
     session = spark.start_session(
         jars_dir=config.jars_dir,
         work_dir=config.data_dir / "spark",
@@ -438,9 +457,11 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         state_partitions=config.state_partitions,
         maintenance_s=config.maintenance_s,
     )
-    analysis = Analysis(config, session, clock, rng, heartbeat)
+    analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
+    gathered.append(analysis.gather)
     try:
         analysis.run(stop)
     finally:
         analysis.close()
         spark.kill_jvm(session)
+        leadership.close()

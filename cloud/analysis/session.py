@@ -82,9 +82,7 @@ def start_session(
 
     `work_dir` is Spark's own: it is emptied first. `maintenance_s`: see AnalysisConfig.
     """
-    jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
-    if not any("spark-sql-kafka" in jar for jar in jars):
-        raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    jars = jars_in(jars_dir)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
     # The JVM is ended with a kill: what it unpacked there (RocksDB, 15 MiB) it never removes itself.
     shutil.rmtree(work_dir, ignore_errors=True)
@@ -111,6 +109,14 @@ def start_session(
     session = builder.getOrCreate()
     _write_no_checksum_files(session)
     return session
+
+
+def jars_in(jars_dir: Path) -> list[str]:
+    """Spark's Kafka connector; raises ConfigError where it is missing."""
+    jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
+    if not any("spark-sql-kafka" in jar for jar in jars):
+        raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    return jars
 
 
 def _write_no_checksum_files(session: SparkSession) -> None:

@@ -1,0 +1,44 @@
+"""The `data_dir` of an analysis: one process at a time uses it, and it has a name that no other has."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+import uuid
+from pathlib import Path
+from typing import Final
+
+from edgewake.protocol.errors import LocalError
+
+_NAME_CHARS: Final = 32
+
+
+def lock(folder: Path) -> int | None:
+    """Lock it until the descriptor is closed or the process is gone; None where another process has it. Raises LocalError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(f"data_dir {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def name_of(folder: Path, host: str | None = None) -> str:
+    """The same after every restart, and another one for a copy of the folder, on this machine or elsewhere. Raises LocalError."""
+    path = folder / "name"
+    try:
+        if not path.exists():
+            new = path.with_suffix(".new")
+            new.write_text(uuid.uuid4().hex, "ascii")
+            new.replace(path)
+        seed = path.read_text("ascii")
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror}") from error
+    return hashlib.sha256(f"{seed}\n{host or socket.gethostname()}\n{folder.resolve()}".encode()).hexdigest()[:_NAME_CHARS]

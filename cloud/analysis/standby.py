@@ -1,0 +1,80 @@
+"""Standing by: until no other process uses our folder, Kafka is there, and it gives this analysis the lead."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from edgewake.cloud.analysis import own_folder
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.leadership import Leadership, Role
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.retry import Backoff
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
+
+log = logging.getLogger("edgewake.analysis")
+
+LOOK_EVERY_S: Final = 0.2
+
+
+@dataclass
+class Standby:
+    """`wait` until this analysis leads, or is stopped."""
+
+    config: AnalysisConfig
+    rng: random.Random
+    stop: threading.Event
+    beat: Callable[[], None]
+    """Called whenever the loop turns: a sign of life."""
+    _said: set[str] = field(default_factory=set)
+
+    def wait(self) -> Leadership | None:
+        """The lead, for as long as this process lives; None where it was stopped before. Raises LocalError."""
+        if not self._has_folder() or not self._has_kafka():
+            return None
+        leadership = Leadership(self.config.kafka, own_folder.name_of(self.config.data_dir), session_s=self.config.session_s)
+        while not self.stop.is_set():
+            self.beat()
+            leadership.poll(LOOK_EVERY_S)
+            if leadership.leads():
+                log.info("this analysis leads", extra={"event": "analysis.leads"})
+                return leadership
+            if leadership.role is Role.STANDBY:
+                self._say(f"another analysis leads; one that is not heard of for {self.config.session_s:g} s is replaced")
+        leadership.close()
+        return None
+
+    def _has_folder(self) -> bool:
+        while not self.stop.is_set():
+            self.beat()
+            if own_folder.lock(self.config.data_dir) is not None:  # held until the process ends
+                return True
+            self._say(f"another process uses {self.config.data_dir}")
+            self.stop.wait(LOOK_EVERY_S)
+        return False
+
+    def _has_kafka(self) -> bool:
+        backoff, is_said = Backoff(self.rng), False
+        while not self.stop.is_set():
+            self.beat()
+            try:
+                topic_admin.ensure_topics(self.config.kafka, [topics.LANES])
+                return True
+            except Unavailable as error:
+                if not is_said:
+                    log.warning("waits for Kafka: %s", error, extra={"event": "kafka.away"})
+                    is_said = True
+                self.stop.wait(backoff.next_s())
+        return False
+
+    def _say(self, why: str) -> None:
+        """Once: it is ready to take over."""
+        if why not in self._said:
+            ready = {} if self._said else {"event": "part.ready"}
+            self._said.add(why)
+            log.info("stands by: %s", why, extra={"standby": True, "event": "analysis.standby"} | ready)

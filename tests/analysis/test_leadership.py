@@ -1,0 +1,106 @@
+"""Who of several analyses leads: decided by what the group says, and on a real Kafka by its members."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from edgewake.cloud.analysis import own_folder
+from edgewake.cloud.analysis.leadership import Leadership, Role, after_answer, after_loss
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.errors import LocalError
+from tests.analysis.support import unique
+from tests.services import wait_until
+
+SESSION_S = 4.0
+"""Long enough for a busy machine, whose threads may wait a second for their turn."""
+
+
+@pytest.mark.parametrize(
+    ("happens", "role"),
+    [
+        ([], Role.JOINING),
+        ([False], Role.STANDBY),
+        ([False, True], Role.LEADER),
+        ([True, False], Role.LEADER),
+        ([True, None], Role.UNSURE),
+        ([True, None, True], Role.LEADER),
+        ([True, None, False], Role.DEPOSED),
+        ([False, None, False], Role.STANDBY),
+    ],
+)
+def test_roles(happens: Sequence[bool | None], role: Role) -> None:
+    """True, False: the group shared its partition out, to this one or to none or another; None: it took it away."""
+    found = Role.JOINING
+    for given in happens:
+        found = after_loss(found) if given is None else after_answer(found, is_given=given)
+    assert found is role
+
+
+def test_a_folder_has_one_user_and_a_copy_of_it_another_name(tmp_path: Path) -> None:
+    folder, copy = tmp_path / "data", tmp_path / "copy"
+    held = own_folder.lock(folder)
+    assert held is not None
+    assert own_folder.lock(folder) is None
+    name = own_folder.name_of(folder)
+    assert own_folder.name_of(folder) == name
+    shutil.copytree(folder, copy)
+    assert len({name, own_folder.name_of(copy), own_folder.name_of(folder, "elsewhere")}) == 3
+    os.close(held)
+    again = own_folder.lock(folder)
+    assert again is not None, "its user is gone"
+    os.close(again)
+
+
+@contextmanager
+def member(config: KafkaConfig, name: str) -> Iterator[Leadership]:
+    """A member of the group; at the end it is as if its process had died: the group hears no more of it."""
+    topic_admin.ensure_topics(config, [topics.LANES])
+    with closing(Leadership(config, name, session_s=SESSION_S)) as found:
+        yield found
+
+
+def until(role: Role, *members: Leadership) -> None:
+    """The first one gets the role while all take part."""
+
+    def is_it() -> bool:
+        for one in members:
+            one.poll(0.02)
+        return members[0].role is role
+
+    wait_until(is_it, f"{role}: {[one.role for one in members]}")
+
+
+def test_one_leads_whoever_joins_and_the_next_one_leads_when_it_is_gone(kafka_config: KafkaConfig) -> None:
+    name = unique("first")
+    with ExitStack() as lives:
+        leader = lives.enter_context(member(kafka_config, unique("leader")))
+        until(Role.LEADER, leader)
+        with member(kafka_config, name) as first:
+            until(Role.STANDBY, first, leader)
+            with member(kafka_config, unique("second")) as second:
+                until(Role.STANDBY, second, leader, first)
+                assert (leader.role, first.role) == (Role.LEADER, Role.STANDBY), "who joins takes nothing from the leader"
+            lives.close()
+            until(Role.LEADER, first)
+        with member(kafka_config, name) as again:
+            until(Role.LEADER, again)
+
+
+def test_two_of_one_name_take_no_turns(kafka_config: KafkaConfig) -> None:
+    name = unique("copy")
+    with member(kafka_config, name) as first:
+        until(Role.LEADER, first)
+        with member(kafka_config, name) as second:
+            until(Role.LEADER, second, first)
+            until(Role.DEPOSED, first, second)
+            with pytest.raises(LocalError, match="stands by when it is started again"):
+                first.leads()
+            assert second.leads()
