@@ -20,6 +20,8 @@ class RepairKind(StrEnum):
     """Readings that came after their window was closed. Windows that are open at the moment are left out: they take them anyway."""
     BACKFILL = "backfill"
     """Windows of before the query was registered. Those that are open at the moment are waited for."""
+    REBUILD = "rebuild"
+    """The state of the query, and every window that the log has whole. Its lane's state is removed and computed anew."""
 
 
 class RepairState(StrEnum):
@@ -56,6 +58,13 @@ class Repair(BaseModel):
     asked_by: str
     state: RepairState = RepairState.WAITING
     detail: str = ""
+    lossy: bool = False
+    """Rebuild also where open windows have readings that retention took: they lose them then."""
+    removed_at: int | None = None
+    """When a rebuild had replaced the state, ms; None: not yet."""
+    kept_from: int | None = None
+    """Event time, ms, as a rebuild found it: windows that begin before it may have readings that retention took, and stay as they were.
+    None: it took none."""
     done_to: int | None = None
     """Windows that begin before it (ms) are done."""
     added: int = 0

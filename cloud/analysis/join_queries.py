@@ -25,7 +25,8 @@ from edgewake.cloud.analysis.completed import HISTORY, READING, Completed, Compl
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.sequence_queries import PLACE, Fold, States, kept_rows, new_in_order, without_foreign
+from edgewake.cloud.analysis.sequence_queries import PLACE, Fold, States, new_in_order
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.table_follower import Place, TableFollower
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -77,9 +78,9 @@ def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinSt
     found = new_states(queries)
     for key, value in rows.items():
         _, label, rest = key.split("|", 2)
-        if label not in found.of:
-            found.foreign.append(key)
-        elif rest.startswith("{"):
+        if label not in found.of:  # paused, or failed
+            continue
+        if rest.startswith("{"):
             found.of[label][rest] = sequences.load(orjson.loads(value))
         elif rest.startswith(HISTORY):
             found.histories[label].load(rest, orjson.loads(value))
@@ -130,7 +131,6 @@ class JoinJob:
                 yield from Fold(_place(self.stream), registered, states.of[registered.label], batch).outputs(values, broken)
             for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
                 yield emit.Output(topics.WINDOWS, f"{_place(self.stream)}|{registered.label}|{key}".encode(), value)
-        yield from without_foreign(states)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
     def committed(self, rows: pa.Table, revision: int) -> None:

@@ -30,6 +30,7 @@ from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
+from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.table_follower import TableFollower
@@ -164,7 +165,7 @@ class Lane:
             self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
             self._tables = join_states.follower(self.config.kafka) if join_states.tables else None
         elif isinstance(self.job, SequenceJob):
-            self._states = read_states(self.config.kafka, self.job.stream, self.job.queries)
+            self._states = read_states(self.config.kafka, self.job.stream, self.job.queries, record.asked_from)
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
@@ -184,6 +185,7 @@ class Lane:
 
     def _begin(self, record: LaneRecord) -> LaneRecord:
         assert self._ends is not None
+        now_ms = self.clock.now_ms()
         has_checkpoint = any((self.checkpoint / "offsets").glob("[0-9]*"))
         kept = {} if has_checkpoint else self._ends.kept()
         record = without_other(record, self.topic, {partition: end for partition, (_, end) in kept.items()})
@@ -195,8 +197,8 @@ class Lane:
             record,
             {registered.label for registered in self.job.queries},
             has_checkpoint=has_checkpoint,
-            is_cut=any(start > 0 for start, _ in kept.values()),
-            now_ms=self.clock.now_ms(),
+            cut_to=kept_from(self.config.kafka, self.topic, now_ms=now_ms) if any(start > 0 for start, _ in kept.values()) else None,
+            now_ms=now_ms,
         )
 
     def _look_ms(self) -> int:
@@ -390,7 +392,7 @@ class Lane:
 
         assert self._transactions is not None
         self._transactions.write(outputs())
-        failpoint.reach("analysis.committed")
+        failpoint.reach(f"analysis.committed.{self.job.kind}")
         self._record, self._has_said_running = after, True
         self._count(observed, results, sum(late_readings.values()))
 

@@ -44,22 +44,24 @@ class LaneRecord(BaseModel):
         return f"{self.stream}|{self.lane}".encode()
 
 
-def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, is_cut: bool, now_ms: int) -> LaneRecord:
+def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, cut_to: int | None, now_ms: int) -> LaneRecord:
     """The record to go on from with exactly these queries. Pure.
 
-    `has_checkpoint`: is there a state to go on from? Otherwise the stream is computed from the first reading that it keeps. `is_cut`: does
-    it no longer keep all that is to be computed?
+    `has_checkpoint`: is there a state to go on from? Otherwise the stream is computed from the first reading that it keeps. `cut_to`: event
+    time, ms, of the first windows that it still has whole, where it does not keep all that is to be computed.
     """
     if labels and not has_checkpoint and not any(label in record.asked_from for label in labels):
         # Nothing of these queries was ever computed, so all of it is new to them.
         record = LaneRecord(stream=record.stream, lane=record.lane, revision=record.revision)
     safe = now_ms + CLOCKS_APART_MS
-    joins = {label for label in labels if label not in record.asked_from and (record.offsets or is_cut)}
-    complete_from = {label: at for label, at in record.complete_from.items() if label in labels}
+    joins = {label for label in labels if label not in record.asked_from and record.offsets}
+    complete_from = {label: at for label, at in record.complete_from.items() if label in labels} | dict.fromkeys(joins, safe)
+    if cut_to is not None:
+        complete_from = {label: max(cut_to, complete_from.get(label, cut_to)) for label in labels}
     return record.model_copy(
         update={
             "asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels},
-            "complete_from": complete_from | dict.fromkeys(labels if is_cut else joins, safe),
+            "complete_from": complete_from,
             "late": {label: late for label, late in record.late.items() if label in labels},
         }
     )

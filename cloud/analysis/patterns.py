@@ -81,6 +81,11 @@ def is_absent(state: KeyState, window: Window, passed: int | None) -> bool:
     return window.rule is Rule.ABSENCE and passed is not None and not state.rule and any(one.last < passed for one in state.windows)
 
 
+def is_told(state: KeyState) -> bool:
+    """Was the absence told that this state is of?"""
+    return bool(state.rule)
+
+
 def raise_absence(state: KeyState, changed: Changed) -> None:
     """Tell it."""
     state.rule = True

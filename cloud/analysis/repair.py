@@ -16,7 +16,7 @@ import orjson
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol import result
 from edgewake.protocol.field_type import FieldType
@@ -38,6 +38,13 @@ class Standing:
     record: LaneRecord
     types: Mapping[str, FieldType]
     """The stream's fields."""
+    beside: tuple[Registered, ...] = ()
+    """All queries of its lane."""
+
+    @property
+    def lane(self) -> tuple[str, str]:
+        """Stream and kind of its lane."""
+        return self.record.stream, self.record.lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +71,18 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class Replace:
+    """The lane's state is replaced by one that is computed anew, while the lane stands still."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Nothing is left to do."""
 
     detail: str = ""
 
 
-Step: TypeAlias = Wait | Refuse | Compute | Done
+Step: TypeAlias = Wait | Refuse | Replace | Compute | Done
 
 
 def step(repair: Repair, registered_at: int | None, standing: Standing | None) -> Step:
@@ -80,16 +92,14 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
-    if query.is_rows:
-        return Refuse(
-            "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
-        )
-    if query.window.is_sequence:
-        return Refuse("sessions and windows by count cannot be computed again yet: they depend on what came before them")
-    if query.is_completed:
-        return Refuse("queries with JOIN or with what came before cannot be computed again yet: what was known then may be forgotten")
-    if query.window.is_all:
-        return Refuse("a query without a window takes each reading, however late it comes, so there is nothing to repair")
+    if query.is_rows and repair.kind is RepairKind.REBUILD:
+        return Done("a query without aggregates keeps no state")
+    if (why := _refusal(repair.kind, query)) is not None:
+        return Refuse(why)
+    if repair.kind is RepairKind.REBUILD and repair.removed_at is None:
+        return Replace()
+    if query.window.is_sequence or query.window.is_all:
+        return Done()
     assert record.top is not None
     closed = emit.closed(query, record.top)
     assert closed is not None
@@ -105,6 +115,20 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     return Compute(start, stop, end)
 
 
+def _refusal(kind: RepairKind, query: Query) -> str | None:
+    if query.is_rows:
+        return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
+    if query.is_completed:
+        return "queries with JOIN or with what came before cannot be computed again yet: what was known then may be forgotten"
+    if kind is RepairKind.REBUILD:
+        return None
+    if query.window.is_sequence:
+        return "sessions and windows by count depend on what came before them: `query rebuild` computes all of them again"
+    if query.window.is_all:
+        return "a query without a window takes each reading, however late it comes, so there is nothing to repair"
+    return None
+
+
 def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | None:
     if repair.end is not None:
         return min(repair.end, bound) if repair.kind is RepairKind.REPAIR else repair.end
@@ -114,6 +138,14 @@ def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | No
 def first_begin(window: Window, time_ms: int) -> int:
     """No window that `time_ms` lies in begins before it."""
     return window.latest(time_ms)[0] - (window.hops - 1) * (window.slide_ms if window.unit is None else 0)
+
+
+def first_from(window: Window, time_ms: int) -> int:
+    """The first window that begins at `time_ms` or later."""
+    start, end = window.latest(time_ms)
+    if start == time_ms:
+        return start
+    return end if window.unit is not None else start + window.slide_ms
 
 
 def begin_of_the_next(window: Window, closed: int) -> int:
@@ -143,12 +175,19 @@ class Changes:
 
 
 def changes(
-    registered: Registered, told: Mapping[bytes, Row], computed: Iterable[emit.Output], readings: Mapping[bytes, int], *, revision: int
+    registered: Registered,
+    told: Mapping[bytes, Row],
+    computed: Iterable[emit.Output],
+    readings: Mapping[bytes, int],
+    *,
+    revision: int,
+    is_whole: bool = False,
 ) -> Changes:
     """What of the computed rows is news.
 
-    `told`: key → row; `readings`: key → how many are in the row; `revision`: the least one of a row that is told, higher than all that the
-    lane told of closed windows.
+    `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`: the least one of a row that is told,
+    higher than all that the lane told of closed windows; `is_whole`: the log has all that there ever was, so a row that was told and does
+    not come is none.
     """
     found = Changes()
     seen: set[bytes] = set()
@@ -160,12 +199,12 @@ def changes(
         if before is not None and _is_same(before, value, readings.get(output.key)):
             found.unchanged += 1
             continue
-        found.outputs.append(_told(output, value, before, readings.get(output.key, 0), revision))
+        found.outputs.append(_told(output, value, before, readings.get(output.key), revision))
         if before is None:
             found.added += 1
         else:
             found.changed += 1
-    for output in _withdrawn(registered, told, seen, found, revision):
+    for output in _withdrawn(registered, told, seen, found, revision, is_whole=is_whole):
         found.outputs.append(output)
         found.withdrawn += 1
     return found
@@ -181,22 +220,27 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _NO_VALUES}
 
 
-def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int, revision: int) -> emit.Output:
+def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int | None, revision: int) -> emit.Output:
     value["revision"] = revision if before is None else max(revision, int(before.value["revision"]) + 1)
-    headers = {**result.KIND_HEADERS, READINGS_HEADER: str(readings).encode()}
+    headers = dict(result.KIND_HEADERS)
+    if readings is not None:
+        headers[READINGS_HEADER] = str(readings).encode()
     return emit.Output(output.topic, output.key, orjson.dumps(value), headers)
 
 
-def _withdrawn(registered: Registered, told: Mapping[bytes, Row], seen: set[bytes], found: Changes, revision: int) -> Iterator[emit.Output]:
+def _withdrawn(
+    registered: Registered, told: Mapping[bytes, Row], seen: set[bytes], found: Changes, revision: int, *, is_whole: bool
+) -> Iterator[emit.Output]:
     """Rows that were told and do not come any more. Without HAVING and LIMIT a window never loses a row, so they are left as they are."""
     query = registered.query
     for key, before in told.items():
         if key in seen or before.value.get("withdrawn"):
             continue
-        if query.having is None and query.limit is None:
+        if query.having is None and query.limit is None and not is_whole:
             found.unknown += 1
             continue
-        kept = {name: before.value[name] for name in ("query", "window_start", "window_end", *query.key_names)}
+        names = ("query", "window_start", "window_end", *query.key_names, "window_number")
+        kept = {name: before.value[name] for name in names if name in before.value}
         told_at = max(revision, int(before.value["revision"]) + 1)
         value = kept | {"withdrawn": True, "revision": told_at, "final": True}
         yield emit.Output(registered.topic, key, orjson.dumps(value), result.KIND_HEADERS)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS
 from edgewake.cloud.analysis.repair import LOG_BEFORE_MS, READINGS_HEADER, Row
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
@@ -57,11 +58,40 @@ def log_range(kafka: KafkaConfig, topic: str, first_begin_ms: int) -> LogRange:
 
 
 def _check_kept(consumer: Consumer, topic: str, partition: int, kept: tuple[int, int], first_begin_ms: int) -> None:
-    first = _first_record(consumer, topic, partition, *kept)
-    kept_from = None if first is None else first.timestamp()[1] + LOG_BEFORE_MS
+    kept_from = _kept_from(consumer, topic, partition, kept)
     if kept_from is None or kept_from > first_begin_ms:
-        since = "" if kept_from is None else f"; windows that begin at {_iso(kept_from)} or later can be computed from it"
-        raise Overtaken(f"retention took readings of {topic}[{partition}] that windows from {_iso(first_begin_ms)} on may need{since}")
+        since = "" if kept_from is None else f"; windows that begin at {iso(kept_from)} or later can be computed from it"
+        raise Overtaken(f"retention took readings of {topic}[{partition}] that windows from {iso(first_begin_ms)} on may need{since}")
+
+
+def _kept_from(consumer: Consumer, topic: str, partition: int, kept: tuple[int, int]) -> int | None:
+    """All readings of windows that begin at this event time (ms) or later are kept; None where nothing is."""
+    first = _first_record(consumer, topic, partition, *kept)
+    return None if first is None else first.timestamp()[1] + LOG_BEFORE_MS
+
+
+def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
+    """The event time, ms, from which on the log has windows whole; None where retention took nothing. Raises Unavailable."""
+    with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
+        found: list[int] = []
+        for partition in range(partition_count(consumer, topic)):
+            low, high = watermarks(consumer, topic, partition)
+            if low > 0:
+                since = _kept_from(consumer, topic, partition, (low, high))
+                found.append(now_ms + CLOCKS_APART_MS if since is None else since)
+        return max(found, default=None)
+
+
+def starts(kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int, int]) -> dict[int, int]:
+    """Partition → first offset that is kept and may have readings of windows that begin then or later, before `end`. Raises Unavailable."""
+    with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
+        found = {}
+        for partition, stop in end.items():
+            low, _ = watermarks(consumer, topic, partition)
+            at = _at_time(kafka, consumer, topic, partition, first_begin_ms - LOG_BEFORE_MS)
+            if at is not None and max(low, at) < stop:
+                found[partition] = max(low, at)
+        return found
 
 
 def _at_time(kafka: KafkaConfig, consumer: Consumer, topic: str, partition: int, time_ms: int) -> int | None:
@@ -117,5 +147,6 @@ def _keep(found: dict[bytes, Row], key: bytes, message: Message, headers: Mappin
         found[key] = Row(value, None if readings is None else int(readings))
 
 
-def _iso(time_ms: int) -> str:
+def iso(time_ms: int) -> str:
+    """For a person."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,8 @@ from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.lane import cause_of, fault_of
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
-from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Standing, Step, Wait, changes, step
+from edgewake.cloud.analysis.rebuild import Rebuilder
+from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, step
 from edgewake.cloud.analysis.repair_log import Overtaken, log_range, told
 from edgewake.cloud.analysis.supervise import Fault
 from edgewake.cloud.analysis.transaction import Transactions
@@ -42,6 +44,7 @@ AGAIN_S: Final = 5.0
 TRIES_MAX: Final = 3
 """How often readings that cannot be computed are tried before the repair is refused."""
 CLOSE_S: Final = 1.0
+STANDS_STILL: Final = "its lane stands still while its state is computed anew"
 POOL: Final = "repairs"
 _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -49,7 +52,7 @@ _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4J
 class Repairs:
     """All repairs that were asked for. `on_row` and `turn` belong to one thread."""
 
-    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock) -> None:
+    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path) -> None:
         self._session, self._kafka, self._clock = session, kafka, clock
         self._rows: dict[str, Repair] = {}
         self._lock = threading.Lock()
@@ -57,6 +60,7 @@ class Repairs:
         self._tries: dict[str, int] = {}
         self._spans: dict[str, int] = {}
         """Repair → ms of windows that were no more than ROWS_MAX rows the last time; the next step tries twice as many."""
+        self._rebuilder = Rebuilder(session, kafka, clock, checkpoints)
         self._worker: threading.Thread | None = None
         self._transactions: Transactions | None = None
 
@@ -71,15 +75,25 @@ class Repairs:
                 self._rows[key] = row
 
     @property
+    def is_working(self) -> bool:
+        """Is a step under way?"""
+        return self._worker is not None and self._worker.is_alive()
+
+    @property
     def is_idle(self) -> bool:
         """Is there nothing to begin: none waits, or one is under way?"""
-        if self._worker is not None and self._worker.is_alive():
+        if self.is_working:
             return True
         with self._lock:
             return not any(row.state.is_open for row in self._rows.values())
 
-    def turn(self, registered_at: Mapping[str, int], standings: Mapping[str, Standing]) -> None:
-        """Begin the next step that is due. `registered_at`: of all queries; `standings`: of those that run."""
+    def turn(
+        self, registered_at: Mapping[str, int], standings: Mapping[str, Standing], hold: Callable[[tuple[str, str]], None] = lambda _: None
+    ) -> None:
+        """Begin the next step that is due. `registered_at`: of all queries; `standings`: of those that run.
+
+        `hold` stops a lane (stream, kind), which is to stand still until no step `is_working`.
+        """
         if self.is_idle:
             return
         with self._lock:
@@ -90,9 +104,40 @@ class Repairs:
             is_said = isinstance(what, Wait) and what.detail == repair.detail
             if is_said or self._clock.monotonic_s() < self._not_before_s.get(repair.id, 0.0):
                 continue
-            self._worker = threading.Thread(target=self._do, args=(repair, what, standing), name="repair", daemon=True)
-            self._worker.start()
+            if isinstance(what, Replace) and standing is not None:
+                hold(standing.lane)
+                self._begin(self._replace, self._of_lane(open_ones, standing.lane, registered_at, standings))
+            else:
+                self._begin(self._do, repair, what, standing)
             return
+
+    def _begin(self, do: Callable[..., None], *arguments: object) -> None:
+        self._worker = threading.Thread(target=do, args=arguments, name="repair", daemon=True)
+        self._worker.start()
+
+    @staticmethod
+    def _of_lane(
+        repairs: Sequence[Repair], lane: tuple[str, str], registered_at: Mapping[str, int], standings: Mapping[str, Standing]
+    ) -> list[tuple[Repair, Standing]]:
+        """All rebuilds of a lane that wait: it stands still once for all of them."""
+        found = [(repair, standings[repair.query]) for repair in repairs if repair.query in standings]
+        return [
+            (repair, standing)
+            for repair, standing in found
+            if standing.lane == lane and isinstance(step(repair, registered_at.get(repair.query), standing), Replace)
+        ]
+
+    def _replace(self, asked: Sequence[tuple[Repair, Standing]]) -> None:
+        try:
+            self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            running = [(self._write(repair, state=RepairState.RUNNING, detail=STANDS_STILL), standing) for repair, standing in asked]
+            for after in self._rebuilder.replace(running):
+                with self._lock:
+                    self._rows[after.id] = after
+                log.info("state of %s: %s", after.query, after.detail or "computed anew", extra={"event": "repair.replaced"})
+        except _FAULTS as error:
+            for repair, _ in asked:
+                self._on_fault(repair, error)
 
     def close(self) -> None:
         """Leave; a step under way is done again by the next process."""

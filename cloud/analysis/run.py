@@ -37,6 +37,7 @@ from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, stat
 from edgewake.cloud.analysis.repair import Standing
 from edgewake.cloud.analysis.repairs import Repairs
 from edgewake.cloud.analysis.standby import Standby
+from edgewake.cloud.analysis.state_rows import StateRows
 from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.summaries import SummaryJob, summarised
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
@@ -79,6 +80,8 @@ class SupervisedLane:
     told: dict[str, Told] = field(default_factory=dict)
     trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
+    is_held: bool = False
+    """It stands still: its state is being replaced (rebuild.py)."""
 
 
 class Analysis:
@@ -105,7 +108,8 @@ class Analysis:
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
         self._with_summaries = False
         self._board = StatusBoard(self._producer, clock)
-        self._repairs = Repairs(session, config.kafka, clock)
+        self._state_rows = StateRows(config.kafka, self._producer, clock)
+        self._repairs = Repairs(session, config.kafka, clock, config.data_dir / "checkpoints")
         self._previews = Previews(session, config.kafka, self._producer, clock)
 
     def run(self, stop: threading.Event) -> None:
@@ -212,17 +216,27 @@ class Analysis:
         return [one for one in wanted if names[one.name].claim == one.claim]
 
     def _repair(self) -> None:
+        if not self._repairs.is_working:
+            for place in self._lanes.values():
+                place.is_held = False
         if self._repairs.is_idle:
             return
         types = self._types()
         standings = {
-            registered.query.name: Standing(registered, place.lane.record, types[place.lane.job.stream])
+            registered.query.name: Standing(registered, place.lane.record, types[place.lane.job.stream], place.lane.job.queries)
             for place in self._lanes.values()
             if place.lane is not None
             for registered in place.lane.job.queries
         }
         registered_at = {name: registration.registered_at for name, registration in self._tables.registrations.items()}
-        self._repairs.turn(registered_at, standings)
+        self._repairs.turn(registered_at, standings, self._hold)
+
+    def _hold(self, lane: tuple[str, str]) -> None:
+        """Stop a lane, and let it stand still until the repair's step is over."""
+        key = lane[0], LaneKind(lane[1])
+        place = self._lanes[key]
+        self._stop_lane(key, place)
+        place.is_held = True
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
         found = statuses(self._tables, self._failed)
@@ -286,6 +300,7 @@ class Analysis:
             if key not in jobs:
                 del self._lanes[key]
         self._drop_checkpoints(found)
+        self._state_rows.keep(f"{one.name}@{one.registered_at}" for one in self._tables.registrations.values())
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
@@ -294,7 +309,8 @@ class Analysis:
         self._failed = {label: why for label, why in self._failed.items() if label in labels}
         for key, job in sorted(jobs.items(), key=lambda item: item[0][1] is LaneKind.SUMMARY):
             place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
-            if place.lane is None and self._clock.monotonic_s() >= place.not_before_s and not stop.is_set() and self._leads():
+            is_due = place.lane is None and not place.is_held and self._clock.monotonic_s() >= place.not_before_s
+            if is_due and not stop.is_set() and self._leads():
                 self._start_lane(key, place, job)
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
@@ -407,7 +423,7 @@ class Analysis:
         if self._config.summary_interval_s and not self._with_summaries and now_s >= self._summaries_from_s:
             self._with_summaries = True
             return True
-        return any(place.lane is None and now_s >= place.not_before_s for place in self._lanes.values())
+        return any(place.lane is None and not place.is_held and now_s >= place.not_before_s for place in self._lanes.values())
 
     def gather(self) -> Iterable[Metric]:
         texts = {

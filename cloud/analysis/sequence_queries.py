@@ -7,7 +7,7 @@ driver, in the order of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,10 +25,10 @@ from edgewake.cloud.analysis.expressions import substitute
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.tags import key_json, variants, where_of
 from edgewake.cloud.analysis.windows import Rule
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 
@@ -41,38 +41,33 @@ class States:
     """Of all queries of a lane: label → group (JSON) → what is open. The group touched longest ago is the first."""
 
     of: dict[str, dict[str, KeyState]] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-    """Keys on `ew.windows` of this stream's queries that run no more; removed with the next batch."""
+    gone: list[str] = field(default_factory=list)
+    """Keys on `ew.windows` that hold nothing any more; removed with the next batch."""
 
 
-def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered]) -> States:
-    """What was open after the last committed batch. Call after `Transactions` is made. Raises Unavailable."""
+def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered], heard: Container[str]) -> States:
+    """What was open after the last committed batch (restored). Call after `Transactions` is made. Raises Unavailable."""
+    return restored(queries, kept_rows(config, stream), heard)
+
+
+def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], heard: Container[str]) -> States:
+    """The states that these rows of `ew.windows` hold.
+
+    `heard`: queries (label) that the lane had in that batch. Another one was paused meanwhile: it goes on with what it had open, but for
+    absences that it was waiting for, since it did not hear who was there.
+    """
     found = States({registered.label: {} for registered in queries})
-    for key, value in kept_rows(config, stream).items():
+    deaf = {one.label for one in queries if one.query.window.rule is Rule.ABSENCE and one.label not in heard}
+    for key, value in rows.items():
         _, label, group = key.split("|", 2)
-        if label in found.of:
-            found.of[label][group] = sequences.load(orjson.loads(value))
+        if label not in found.of:  # paused, or failed
+            continue
+        state = sequences.load(orjson.loads(value))
+        if label in deaf and not patterns.is_told(state):
+            found.gone.append(key)
         else:
-            found.foreign.append(key)
+            found.of[label][group] = state
     return found
-
-
-def kept_rows(config: KafkaConfig, place: str) -> dict[str, bytes]:
-    """The rows of `ew.windows` whose keys begin with `place|`. Raises Unavailable."""
-    rows: dict[str, bytes] = {}
-
-    def keep(key: str, value: bytes | None) -> None:
-        if value is None:
-            rows.pop(key, None)
-        elif key.startswith(f"{place}|"):
-            rows[key] = value
-
-    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep)
-    try:
-        reader.read_all()
-    finally:
-        reader.close()
-    return rows
 
 
 def has_absences(states: States, queries: Sequence[Registered], top: int | None) -> bool:
@@ -105,17 +100,18 @@ class SequenceJob:
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, States)
+        yield from without_gone(batch.states)
         rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
             values = zip(*[mine[name].to_pylist() for name in ("t", "key", "x")], strict=True)
             yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(values, broken)
-        yield from without_foreign(batch.states)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
     def in_silence(self, batch: emit.Batch) -> Iterator[emit.Output]:
         """Absences to be told though no reading came. `batch.states` changes with it, so the outputs must be written."""
         assert isinstance(batch.states, States)
+        yield from without_gone(batch.states)
         for registered in self.queries:
             if registered.query.window.rule is Rule.ABSENCE:
                 yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), {})
@@ -131,11 +127,11 @@ def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
     return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE])
 
 
-def without_foreign(states: States) -> Iterator[emit.Output]:
-    """Removes what was kept for queries that run no more."""
-    for key in states.foreign:
+def without_gone(states: States) -> Iterator[emit.Output]:
+    """Removes the rows of `gone`, before the same keys may get new ones."""
+    for key in states.gone:
         yield emit.Output(topics.WINDOWS, key.encode(), None)
-    states.foreign.clear()
+    states.gone.clear()
 
 
 class Fold:

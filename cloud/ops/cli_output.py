@@ -23,6 +23,7 @@ TIMES: Final = frozenset(
         "begin",
         "end",
         "done_to",
+        "kept_from",
         "asked_at",
     }
 )

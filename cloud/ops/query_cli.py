@@ -12,6 +12,7 @@ from edgewake.cloud.ops.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.ops.cli_output import print_item, print_items, print_json
 from edgewake.cloud.ops.cli_time import TIME, time_ms
 from edgewake.cloud.ops.query_name import query_name
+from edgewake.cloud.ops.rebuild_cli import rebuild
 from edgewake.cloud.ops.repair_cli import ask, backfill, repair, repairs
 
 WAIT_S: Final = 60
@@ -31,7 +32,7 @@ def query(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
     context.obj = make_api
 
 
-for _command in (repair, backfill, repairs):
+for _command in (repair, backfill, rebuild, repairs):
     query.add_command(_command)
 
 

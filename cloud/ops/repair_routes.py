@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, page_of
+from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
 from edgewake.protocol.repair import Repair, RepairKind
 
@@ -28,6 +29,15 @@ class RepairRange(BaseModel):
     """Windows that begin at it or later are left out; null: those that are open now, or that the query has itself."""
 
 
+class RebuildWish(BaseModel):
+    """How a state is computed anew."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lossy: bool = False
+    """Also where open windows have readings that retention took: they lose them."""
+
+
 def router(services: Services) -> APIRouter:
     """Ask for repairs and list them."""
     routes = APIRouter(tags=["queries"])
@@ -36,7 +46,14 @@ def router(services: Services) -> APIRouter:
     @routes.post("/v1/queries/{name}/repairs", status_code=202, responses=problems(404, 409))
     async def repair(name: QueryName, body: RepairRange, request: Request) -> Repair:
         """Compute closed windows again from the log. Rows that differ are told with a higher revision; asked again it changes nothing."""
+        if body.kind is RepairKind.REBUILD:
+            raise Problem(422, "kind", "a state is computed anew by POST /v1/queries/{name}/rebuild")
         return await desk.ask(registry.get(name), body.kind, body.begin, body.end, by=request.state.holder.name)
+
+    @routes.post("/v1/queries/{name}/rebuild", status_code=202, responses=problems(404, 409))
+    async def rebuild(name: QueryName, body: RebuildWish, request: Request) -> Repair:
+        """Remove a query's state and compute it anew from the log, as far as it is kept. Only rows that differ are told once more."""
+        return await desk.ask(registry.get(name), RepairKind.REBUILD, 0, None, by=request.state.holder.name, lossy=body.lossy)
 
     @routes.get("/v1/queries/{name}/repairs")
     async def repairs(name: QueryName, limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[Repair]:

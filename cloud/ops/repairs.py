@@ -27,7 +27,9 @@ class RepairDesk:
         found = [repair for repair in self._tables.repairs.values() if repair.query == query]
         return sorted(found, key=lambda repair: (repair.asked_at, repair.id), reverse=True)
 
-    async def ask(self, registration: Registration, kind: RepairKind, begin: int, end: int | None, *, by: str) -> Repair:
+    async def ask(
+        self, registration: Registration, kind: RepairKind, begin: int, end: int | None, *, by: str, lossy: bool = False
+    ) -> Repair:
         """Ask for one. Raises Problem or Unavailable."""
         now_ms = self._clock.now_ms()
         if not begin < (now_ms if end is None else end):
@@ -43,6 +45,7 @@ class RepairDesk:
                 kind=kind,
                 begin=begin,
                 end=end,
+                lossy=lossy,
                 asked_at=now_ms,
                 asked_by=by,
                 updated_at=now_ms,

@@ -8,13 +8,14 @@ from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord, beg
 
 NOW = 1_790_000_000_000
 SAFE = NOW + CLOCKS_APART_MS
+CUT = NOW - 3_600_000
 NEW = LaneRecord(stream="s", lane="plain")
 AT = {"ew.s.s": {0: 50, 1: 60}}
 RECORD = NEW.model_copy(update={"revision": 14, "top": 99, "offsets": AT, "asked_from": {"q@1": {}}, "late": {"q@1": 3}})
 
 
-def after(record: LaneRecord, *labels: str, has_checkpoint: bool = True, is_cut: bool = False) -> LaneRecord:
-    return begin(record, labels, has_checkpoint=has_checkpoint, is_cut=is_cut, now_ms=NOW)
+def after(record: LaneRecord, *labels: str, has_checkpoint: bool = True, cut_to: int | None = None) -> LaneRecord:
+    return begin(record, labels, has_checkpoint=has_checkpoint, cut_to=cut_to, now_ms=NOW)
 
 
 def fields(record: LaneRecord) -> dict[str, Any]:
@@ -23,8 +24,8 @@ def fields(record: LaneRecord) -> dict[str, Any]:
 
 def test_the_first_queries_of_a_stream_are_asked_for_all_that_it_keeps() -> None:
     assert fields(after(NEW, "a@1", has_checkpoint=False)) == {"asked_from": {"a@1": {}}, "complete_from": {}}
-    cut = after(NEW, "a@1", has_checkpoint=False, is_cut=True)
-    assert cut.complete_from == {"a@1": SAFE}, "retention took the first ones"
+    cut = after(NEW, "a@1", has_checkpoint=False, cut_to=CUT)
+    assert cut.complete_from == {"a@1": CUT}, "retention took the first ones"
 
 
 def test_a_query_that_joins_lacks_the_readings_before_it_and_the_others_lack_nothing() -> None:
@@ -44,7 +45,12 @@ def test_a_lane_goes_on_where_it_stopped() -> None:
 
 
 def test_what_retention_took_while_the_state_was_away_is_lacking_for_all() -> None:
-    assert after(RECORD, "q@1", has_checkpoint=False, is_cut=True).complete_from == {"q@1": SAFE}
+    assert after(RECORD, "q@1", has_checkpoint=False, cut_to=CUT).complete_from == {"q@1": CUT}
+
+
+def test_what_a_query_lacked_before_it_lacks_after_retention_took_more_or_less() -> None:
+    joined = after(RECORD, "q@1", "b@2")
+    assert after(joined, "q@1", "b@2", has_checkpoint=False, cut_to=CUT).complete_from == {"q@1": CUT, "b@2": SAFE}
 
 
 def test_queries_without_a_predecessor_begin_at_the_first_reading_with_higher_revisions() -> None:

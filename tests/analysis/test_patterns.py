@@ -173,7 +173,9 @@ def test_what_a_pattern_cannot_be_is_refused_with_how_it_is_written(group: str, 
         parse(f"-- name: q\nSELECT device, max(v) AS m FROM s GROUP BY {group}, device {more}", STREAMS)
 
 
-def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(analysis: Analysis, feed: Feed) -> None:
+def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hot, stop, quiet = unique("hot"), unique("stop"), unique("quiet")
     head = "-- lateness: 0 seconds\nSELECT device, count(*) AS n, max(speed) AS top"
     queries = registered(
@@ -207,6 +209,15 @@ def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
 
         expected = {(T0, "d2"): True, (times[6], "d1"): False}
         wait_until(lambda: expected.items() <= absent().items(), "the absence of d1 is told though nobody sends")
+
+        feed.send([T0 + 600_000, T0 + 603_000], speed=[95.0, 96.0], on=[False, False])
+        catch_up(lane, feed)
+    with monkeypatch.context() as control:
+        control.setattr("edgewake.cloud.analysis.lane.read_states", lambda _, __, queries, ___: States({one.label: {} for one in queries}))
+        feed.send([T0 + 604_000], speed=[50.0], on=[False])
+        analysis.run(queries, feed)
+    row = truth(results(feed.config, hot), "device")[T0 + 600_000, "d1"]
+    assert (row["n"], row["final"]) == (2, False), "control: without what is kept nobody knows that it began"
 
 
 # --- the queries that are shipped as examples, on recorded sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,22 +19,41 @@ from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import Registration
 from tests.analysis.support import T0, Feed, read, results, sql, truth, unique, windows
+from tests.analysis.test_patterns import episodes
 from tests.services import Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
+LEADS = '"event":"analysis.leads"'
+STANDS_BY = '"standby":true'
+READY_TO_COMPUTE = '"event":"lane.started"'
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
+
+
+def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path) -> Process:
+    """The analysis as a process, not started."""
+    folder.mkdir(exist_ok=True)
+    config = folder / "analysis.toml"
+    (port,) = free_ports(1)
+    config.write_text(
+        f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsummary_interval_s = 0\n'
+        f'driver_memory = "512m"\nsession_s = 4\nmetrics_port = {port}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+    )
+    return part("analysis", config, folder / "analysis.log")
 
 
 @pytest.fixture
 def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[Process]:
     """The analysis, not started; stopped at the end."""
-    config = tmp_path / "analysis.toml"
-    (port,) = free_ports(1)
-    config.write_text(
-        f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsummary_interval_s = 0\n'
-        f'driver_memory = "512m"\nmetrics_port = {port}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
-    )
-    found = part("analysis", config, tmp_path / "analysis.log")
+    found = analysis_in(tmp_path, kafka_config, spark_jars)
+    yield found
+    if found.is_running():
+        found.stop()
+
+
+@pytest.fixture
+def standby(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[Process]:
+    """Another one, with a folder of its own."""
+    found = analysis_in(tmp_path / "standby", kafka_config, spark_jars)
     yield found
     if found.is_running():
         found.stop()
@@ -127,32 +147,65 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
     assert list((tmp_path / "data" / "spark" / "tmp").glob("librocksdbjni*.so"))
 
 
-def test_a_batch_that_was_committed_before_kill_9_is_never_emitted_again(process: Process, new_feed: NewFeed) -> None:
-    """The driver dies between Kafka's commit and Spark's: after the restart every revision is there once and the sums are right."""
+def hot_spells(feed: Feed) -> dict[tuple[Any, ...], tuple[int, bool]]:
+    """The oracle: (start, device) → how many readings the threshold has, and is it over."""
+    found = {}
+    for device in {reading["device"] for reading in feed.sent}:
+        mine = [(reading["t"], {"speed": reading["speed"]}) for reading in feed.sent if reading["device"] == device]
+        for places in episodes(mine, lambda speed: speed > 80, lambda speed: speed < 60, 0):
+            found[mine[places[0]][0], device] = len(places), places[-1] + 1 < len(mine)
+    return found
+
+
+def test_after_kill_9_a_standby_goes_on_with_sums_and_patterns_and_who_comes_back_stands_by(
+    process: Process, standby: Process, new_feed: NewFeed
+) -> None:
+    """The leader dies between Kafka's commit of a pattern's batch and Spark's, while the pattern is open; nobody takes turns after it."""
     feed = new_feed({"speed": FieldType.NUMBER})
     declare(feed)
-    name = unique("killed")
+    name, hot = unique("killed"), unique("hot")
     register(feed, total_by_minute(feed, name), name=name)
-    process._env = {**os.environ, "EDGEWAKE_FAILPOINT": "analysis.committed:3"}
+    register(feed, sql(feed.name, "device, count(*) AS n", "threshold_window(speed > 80, speed < 60), device", name=hot), name=hot)
+    process._env = {**os.environ, "EDGEWAKE_FAILPOINT": "analysis.committed.sequence:3"}
     process.start()
     process.wait_for(READY, timeout_s=120)
     jvm = jvm_of(process)
+    standby.start()
+    standby.wait_for(STANDS_BY)
     i = 0
     while process.is_running():
-        feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[float(i)])
+        feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[85.0 + i % 10])
         feed.flush()
         i += 1
         time.sleep(0.01)
         assert i < 10_000, "the failpoint was never reached"
+    assert process.stop() == -signal.SIGKILL
     wait_until(lambda: is_gone(jvm), "the JVM is gone with its driver")
-    committed = len(results(feed.config, name))
-    assert committed > 0
+    before = spells(feed, hot)
+    assert before
+    assert not any(is_over for _, is_over in before.values())
+
+    standby.wait_for(READY_TO_COMPUTE)
     process._env = None
-    with process:
-        expected = {place: sum(v) for place, v in windows(feed.sent, 60_000, 60_000, lambda r: (r["device"],), "speed").items()}
-        wait_until(lambda: totals(feed, name) == expected, "the sums of all that was sent", timeout_s=120)
-    rows = [(row["window_start"], row["device"], row["revision"]) for row in results(feed.config, name)]
-    assert len(rows) == len(set(rows))
+    process.start()
+    wait_until(lambda: STANDS_BY in process.output(), "the one that died stands by")
+    for device in ("d0", "d1"):
+        feed.send([T0 + i * 500, T0 + i * 500 + 1, T0 + i * 500 + 2], device=device, speed=[90.0, 50.0, 99.0])
+    feed.flush()
+    expected = {place: sum(v) for place, v in windows(feed.sent, 60_000, 60_000, lambda r: (r["device"],), "speed").items()}
+    wait_until(lambda: totals(feed, name) == expected, "the sums of all that was sent")
+    wait_until(lambda: spells(feed, hot) == hot_spells(feed), "the pattern's windows of all that was sent")
+    assert process.stop() == standby.stop() == 0
+    for query in (name, hot):
+        rows = [(row["window_start"], row["device"], row["revision"]) for row in results(feed.config, query)]
+        assert len(rows) == len(set(rows))
+    assert "lane.failed" not in standby.output()
+    assert process.output().count(LEADS) == 1
+
+
+def spells(feed: Feed, query: str) -> dict[tuple[Any, ...], tuple[int, bool]]:
+    """(start, device) → readings, and is it over, as was told last."""
+    return {place: (row["n"], row["final"]) for place, row in truth(results(feed.config, query), "device").items()}
 
 
 def test_without_the_connector_it_says_so_in_one_sentence(tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import repairs
+from edgewake.cloud.analysis import pipeline, repairs, sequence_queries
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.preview import Preview
@@ -26,7 +29,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ask(feed: Feed, query: str, begin: int, end: int | None = None, *, kind: RepairKind = RepairKind.REPAIR) -> str:
+def ask(feed: Feed, query: str, begin: int, end: int | None = None, *, kind: RepairKind = RepairKind.REPAIR, lossy: bool = False) -> str:
     """Ask for a repair, as the operations API does."""
     topic_admin.ensure_topics(feed.config, [topics.REPAIRS])
     (registered_at,) = [row.value["registered_at"] for row in read(feed.config, topics.QUERIES) if row.key == query.encode()]
@@ -37,6 +40,7 @@ def ask(feed: Feed, query: str, begin: int, end: int | None = None, *, kind: Rep
         kind=kind,
         begin=begin,
         end=end,
+        lossy=lossy,
         asked_at=now_ms(),
         asked_by="test",
         updated_at=now_ms(),
@@ -190,3 +194,85 @@ def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_ca
     assert "or later can be computed" in refused[0]
     assert "read its stream from an earlier time" in refused[1]
     assert results(feed.config, cut) == before
+
+
+def without_device_b(readings: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """A fault in our code, that was mended since."""
+    return lambda *arguments, **more: readings(*arguments, **more).where(F.col("device") != "b")
+
+
+def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed windows, open ones, sessions; another query of the lane is told nothing, though its state is mended, too."""
+    minutes, sessions, other = unique("minutes"), unique("sessions"), unique("other")
+    select, minute = "device, count(*) AS n", "window(event_time, '1 minute'), device"
+    declare(feed)
+    register(feed, sql(feed.name, select, minute, name=minutes, lateness="0 seconds"), name=minutes)
+    register(feed, sql(feed.name, select, minute, name=other, lateness="0 seconds"), name=other)
+    group = "session_window(event_time, '10 minutes'), device"
+    register(feed, sql(feed.name, select, group, name=sessions, lateness="0 seconds"), name=sessions)
+    for device in ("a", "b"):
+        feed.send([T0 + i * MINUTE // 2 for i in range(6)], device=device, speed=[1.0] * 6)
+        feed.send([T0 + HOUR, T0 + HOUR + 1], device=device, speed=[1.0, 1.0], received_at=T0 + HOUR + 1)
+
+    def of_sessions() -> dict[tuple[Any, ...], int]:
+        rows = truth(results(feed.config, sessions), "device")
+        return {place: row["n"] for place, row in rows.items() if not row.get("withdrawn")}
+
+    feed.flush()
+    with monkeypatch.context() as fault:
+        fault.setattr(pipeline, "readings", without_device_b(pipeline.readings))
+        fault.setattr(sequence_queries, "readings", without_device_b(sequence_queries.readings))
+        with running(analysis):
+            wait_until(lambda: counts(feed, minutes).get((T0 + HOUR, "a")) == 2, "the open window is told")
+            wait_until(lambda: of_sessions().get((T0 + HOUR, "a")) == 2, "the open session is told")
+    with running(analysis):
+        feed.send([T0 + HOUR + 2], device="b", speed=[1.0])
+        wait_until(lambda: counts(feed, other).get((T0 + HOUR, "b")) == 1, "control: the state stays as wrong as it was")
+        wait_until(lambda: of_sessions().get((T0 + HOUR + 2, "b")) == 1, "control: of sessions, too")
+        untouched = results(feed.config, other)
+        done = {query: until(feed, ask(feed, query, 0, kind=RepairKind.REBUILD), "done") for query in (minutes, sessions)}
+        again = {query: until(feed, ask(feed, query, 0, kind=RepairKind.REBUILD), "done") for query in (minutes, sessions)}
+        assert counts(feed, minutes) == expected(feed)
+        assert results(feed.config, other) == untouched
+        feed.send([T0 + HOUR + 3], device="b", speed=[1.0])
+        wait_until(lambda: counts(feed, other).get((T0 + HOUR, "b")) == 4, "the other query's state is mended with it")
+        wait_until(lambda: of_sessions().get((T0 + HOUR, "b")) == 4, "the session goes on")
+        wait_until(lambda: counts(feed, minutes) == expected(feed), "the window goes on")
+    what = ("added", "changed", "unchanged", "kept_from", "asked_by")
+    assert [done[minutes][name] for name in what] == [3, 1, 4, None, "test"]
+    assert of_sessions() == {(T0, "a"): 6, (T0, "b"): 6, (T0 + HOUR, "a"): 2, (T0 + HOUR, "b"): 4}
+    assert done[sessions]["withdrawn"] == 1, "the one that began in the middle"
+    assert {tuple(one[name] for name in what[:2]) for one in again.values()} == {(0, 0)}, "asked again it tells nothing"
+    assert results(feed.config, minutes)[-1].get("complete", True)
+
+
+def test_a_rebuild_that_would_lose_what_retention_took_is_refused_unless_that_is_wanted(analysis: Analysis, feed: Feed) -> None:
+    cut, sessions = unique("cut"), unique("sessions")
+    declare(feed)
+    register(feed, sql(feed.name, "device, count(*) AS n", "window(event_time, '1 hour'), device", name=cut), name=cut)
+    group = "session_window(event_time, '1 hour'), device"
+    register(feed, sql(feed.name, "device, count(*) AS n", group, name=sessions), name=sessions)
+
+    def send_and_wait(n: int) -> dict[str, Any]:
+        feed.send([T0 + len(feed.sent)], device="a", speed=[1.0])
+        feed.flush()
+        wait_until(
+            lambda: all(results(feed.config, query)[-1:] and results(feed.config, query)[-1]["n"] == n for query in (cut, sessions)), "told"
+        )
+        return results(feed.config, cut)[-1]
+
+    with running(analysis):
+        for i in range(3):
+            send_and_wait(i + 1)
+        delete_first_records(feed)
+        refused = [until(feed, ask(feed, query, 0, kind=RepairKind.REBUILD), "refused")["detail"] for query in (cut, sessions)]
+        assert all("retention took readings of before" in one and "--lossy" in one for one in refused)
+        assert cut in refused[0]
+        assert send_and_wait(4).get("complete", True), "nothing was lost by asking"
+        lossy = [until(feed, ask(feed, query, 0, kind=RepairKind.REBUILD, lossy=True), "done") for query in (cut, sessions)]
+        assert all(one["kept_from"] > T0 + HOUR for one in lossy)
+        last = send_and_wait(3)
+    assert last["complete"] is False
+    assert results(feed.config, sessions)[-1]["complete"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
 import subprocess
 import threading
@@ -16,11 +17,12 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import columns, finish, run
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, read, results, sql, topic_ends, unique
+from tests.analysis.support import T0, Analysis, Feed, read, results, sql, topic_ends, truth, unique
 from tests.analysis.test_process import declare, progress, register, remove, total_by_minute, totals
 from tests.services import wait_until
 
@@ -187,14 +189,16 @@ def test_of_two_analyses_one_ends_and_the_results_are_right(analysis: Analysis, 
         other = replace(analysis.with_config(data_dir=tmp_path / "other"), session=analysis.session.newSession())
         with started(other) as second:
 
-            def one_ended() -> bool:
+            def have_ended(count: int) -> bool:
                 feed.send([T0 + len(feed.sent)], speed=[1.0])
                 feed.flush()
-                return bool(first or second)
+                return len(first) + len(second) == count
 
-            wait_until(one_ended, "one of them ends")
+            wait_until(lambda: have_ended(1), "one of them ends")
             wait_until(lambda: totals(feed, name) == {(T0, "d1"): float(len(feed.sent))}, "the other one goes on")
             assert len([*first, *second]) == 1
+            with started(analysis if first else other) as again:
+                wait_until(lambda: again or have_ended(2), "control: started again without leadership it takes its turn")
     assert "only one may" in str([*first, *second][0])
     assert "failed" not in said(feed, name)
 
@@ -249,3 +253,47 @@ def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_wha
         wait_until(lambda: results(feed.config, new), "the new one computes what is kept")
     assert [(row["total"], row["complete"]) for row in results(feed.config, new)] == [(1.0, False)]
     assert "failed" not in said(feed, new)
+
+
+def set_paused(feed: Feed, name: str, *, paused: bool) -> None:
+    """Pause or resume a query, as the operations API does."""
+    (registration,) = [row.value for row in read(feed.config, topics.QUERIES)[::-1] if row.key == name.encode()][:1]
+    feed.producer.produce(topics.QUERIES, json.dumps(registration | {"paused": paused}).encode(), name)
+    feed.flush()
+
+
+def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_removed(analysis: Analysis, feed: Feed) -> None:
+    """Its row says that it lacks what was sent meanwhile; the other query of the lane lacks nothing."""
+    names = paused, other = unique("paused"), unique("other")
+    declare(feed)
+    for name in names:
+        group = "session_window(event_time, '1 hour'), device"
+        register(feed, sql(feed.name, "device, count(*) AS n", group, name=name), name=name)
+
+    def row(name: str) -> tuple[int, int, bool]:
+        (found,) = truth(results(feed.config, name), "device").values()
+        return found["window_start"], found["n"], found.get("complete", True)
+
+    def send(turn: int, *queries: str) -> None:
+        feed.send([T0 + turn], speed=[1.0])
+        feed.flush()
+        for query in queries:
+            wait_until(lambda query=query: results(feed.config, query)[-1]["n"] >= turn, f"{query} has it")  # type: ignore[misc]
+
+    with running(analysis):
+        wait_until(lambda: progress(feed.config, paused).get("state") == "running", "it runs")
+        feed.send([T0], speed=[1.0])
+        feed.flush()
+        wait_until(lambda: all(results(feed.config, name) for name in names), "the first results")
+        set_paused(feed, paused, paused=True)
+        wait_until(lambda: progress(feed.config, paused)["state"] == "paused", "it is paused")
+        send(2, other)
+        set_paused(feed, paused, paused=False)
+        wait_until(lambda: progress(feed.config, paused)["state"] == "running", "it runs again")
+        send(3, other)
+        wait_until(lambda: row(paused)[1] == 2, "it goes on with what it had")
+        assert (row(paused), row(other)) == ((T0, 2, False), (T0, 3, True))
+        assert len(kept_rows(feed.config, feed.name)) == 2
+        for name in names:
+            remove(feed, name)
+        wait_until(lambda: not kept_rows(feed.config, feed.name), "nothing of them is kept")

@@ -180,6 +180,7 @@ def test_eleven_sets_are_the_truth_in_the_end(kafka_config: KafkaConfig, spark_j
     config = tmp_path / "analysis.toml"
     config.write_text(
         f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 0\nstate_partitions = 1\nsummary_interval_s = 0\n'
+        f"session_s = 2\n"
         f'driver_memory = "1g"\nbatch_records_max = {FRAMES_MAX}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
     )
     sets = [Set(recording, new_feed) for recording in RECORDINGS]

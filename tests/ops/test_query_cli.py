@@ -235,6 +235,27 @@ def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_chang
     assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == ["backfill", "repair"]
 
 
+def test_rebuilds_of_a_stream_are_asked_for_and_waited_for_and_who_asked_and_what_was_lost_is_kept(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
+    name = query_file.stem
+    run(ops, "add", str(query_file), "--wait", "0")
+    stream = f"of_{name}"
+    runs = Progress(query=name, stream=stream, state=QueryState.RUNNING, updated_at=time.time_ns() // 1_000_000)
+    writer.put(topics.PROGRESS, name, runs.model_dump_json().encode())
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda query: query["stream"] == stream)
+    asking = subprocess.Popen(
+        command(ops, "rebuild", "--stream", stream, "--lossy"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
+    assert (asked["kind"], asked["asked_by"], asked["lossy"], asked["removed_at"]) == ("rebuild", "operator", True, None)
+    answer(writer, asked, state="done", kept_from=1795248000000)
+    out, err = asking.communicate(timeout=60)
+    assert (asking.returncode, [row["kept_from"] for row in json.loads(out)]) == (0, [1795248000000]), err
+    assert "no query of stream 'nowhere' runs" in run(ops, "rebuild", "--stream", "nowhere").stderr
+    assert "or --all" in run(ops, "rebuild", name, "--all").stderr
+
+
 def test_a_repair_of_no_query_of_no_time_or_of_an_empty_range_is_refused(ops: Ops, query_file: Path) -> None:
     name = query_file.stem
     assert "no query" in run(ops, "repair", name, "--from", "0").stderr

@@ -1,0 +1,78 @@
+"""Rows of `ew.windows`, the states of sessions, patterns and joins: kept as long as their query is registered, running or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+from typing import Final
+
+from confluent_kafka import Producer
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+log = logging.getLogger("edgewake.analysis")
+
+AGAIN_S: Final = 10.0
+"""Seconds until rows that could not be removed are looked for again."""
+FLUSH_S: Final = 10.0
+
+
+def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
+    """The rows whose keys begin with `place|`, or all. Raises Unavailable."""
+    rows: dict[str, bytes] = {}
+    start = f"{place}|" if place else ""
+
+    def keep(key: str, value: bytes | None) -> None:
+        if value is None:
+            rows.pop(key, None)
+        elif key.startswith(start):
+            rows[key] = value
+
+    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep)
+    try:
+        reader.read_all()
+    finally:
+        reader.close()
+    return rows
+
+
+def unowned(keys: Iterable[str], labels: Container[str]) -> list[str]:
+    """Keys (place|label|…) of queries that are not registered."""
+    return [key for key in keys if key.split("|", 2)[1] not in labels]
+
+
+class StateRows:
+    """Removes the rows of queries that were removed; at the start those that a process before this one left."""
+
+    def __init__(self, config: KafkaConfig, producer: Producer, clock: Clock) -> None:
+        self._config, self._producer, self._clock = config, producer, clock
+        self._labels: frozenset[str] | None = None
+        self._not_before_s = 0.0
+
+    def keep(self, labels: Iterable[str]) -> None:
+        """Remove what belongs to no query of these (name@registered_at); call it when no lane runs any other."""
+        now = frozenset(labels)
+        is_due = self._labels is None or self._labels - now
+        if not is_due or self._clock.monotonic_s() < self._not_before_s:
+            return
+        try:
+            self._remove(now)
+        except Unavailable as error:
+            log.warning("states of removed queries stay for now: %s", error, extra={"event": "states.kept"})
+            self._not_before_s = self._clock.monotonic_s() + AGAIN_S
+            return
+        self._labels = now
+
+    def _remove(self, labels: frozenset[str]) -> None:
+        keys = unowned(kept_rows(self._config), labels)
+        for key in keys:
+            self._producer.produce(topics.WINDOWS, None, key)
+            self._producer.poll(0)
+        if self._producer.flush(FLUSH_S) > 0:
+            raise Unavailable("Kafka does not take their removal")
+        if keys:
+            log.info("removed %d states of queries that are no more", len(keys), extra={"event": "states.removed"})
