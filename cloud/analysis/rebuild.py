@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
@@ -134,7 +134,7 @@ class Rebuilder:
     def _one(self, plan: Plan, repair: Repair, standing: Standing) -> tuple[Repair, list[emit.Output]]:
         query = standing.registered.query
         now_ms = self._clock.now_ms()
-        update = {"revision": repair.revision + 1, "updated_at": now_ms, "kept_from": plan.kept_from}
+        update: dict[str, Any] = {"revision": repair.revision + 1, "updated_at": now_ms, "kept_from": plan.kept_from}
         try:
             check(plan, repair, standing)
             news, states = self._sequence(plan, standing) if query.window.is_sequence else (self._open(plan, standing), [])
