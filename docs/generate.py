@@ -10,8 +10,8 @@ A generated part stands between two comments in a Markdown file; the first one s
 
 Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source), `doc MODULE` (its docstring), `queries`
 (the built-in ones), `commands` (of `edgewake`), `reasons` (of dead letters), `remarks` (of processors), `later` (of the answer), `states`
-(of a lease), `functions` (of queries), `endpoints FILE…` (routes by their decorators, so that no server has to be built). A module is named
-without the leading `edgewake.`.
+(of a lease), `functions` (of queries), `names` (dictionary of packed frames), `endpoints FILE…` (routes by their decorators, so that no
+server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -211,6 +211,13 @@ def doc(module: str) -> str:
     return f"```text\n{text}\n```"
 
 
+def names() -> str:
+    """The preset dictionary of packed frames, a line broken behind each name that would not fit."""
+    text = _load("protocol.packed:NAMES").decode()
+    lines = textwrap.wrap(text.replace(",", ", "), 140)
+    return "```text\n" + "\n".join(line.replace(", ", ",") for line in lines) + "\n```"
+
+
 def queries() -> str:
     """The built-in queries: name and what their first comment says."""
     rows = ["| query | what it answers |", "|---|---|"]
@@ -303,7 +310,7 @@ def functions() -> str:
 
 MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons, "later": later, "states": states,
-    "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
+    "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources, "names": names,
 }  # fmt: skip
 
 

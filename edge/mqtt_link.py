@@ -36,6 +36,7 @@ CHECK_S: Final = 1.0
 """Time between two looks at the socket's counters, at most; for a short keepalive a quarter of that."""
 PACKET_BYTES_MIN: Final = 1024
 """Bytes that a broker must take at least: below that not even our status fits."""
+TOPIC_ALIAS_INVALID: Final = 0x94
 PACKET_TOO_LARGE: Final = 0x95
 TCP_NOTSENT_LOWAT: Final = 25
 """Linux's number; `socket` names it from Python 3.12 on."""
@@ -65,6 +66,13 @@ class MqttLink(asyncio.Protocol):
         self._reader = PacketReader()
         self._transport: asyncio.Transport | None = None
         self._ids = PacketIds(1)
+        self._aliases: dict[str, int] = {}
+        """Topic → the number that the broker knows it by; at most as many as it takes."""
+        self._aliases_max = 0
+        self.may_alias = True
+        """May topic aliases be used, if the broker offers them?"""
+        self.alias_refused = False
+        """It disconnected because of one."""
         self._connack: asyncio.Future[mqtt5.ConnAckPacket] = loop.create_future()
         self._suback: asyncio.Future[mqtt5.SubAckPacket] = loop.create_future()
         self.lost: asyncio.Future[str] = loop.create_future()
@@ -130,6 +138,7 @@ class MqttLink(asyncio.Protocol):
                 self._suback.set_result(packet)
             case mqtt5.DisconnectPacket():
                 self.too_large = int(packet.reason_code) == PACKET_TOO_LARGE
+                self.alias_refused = int(packet.reason_code) == TOPIC_ALIAS_INVALID
                 self.cut(f"the broker disconnected: {packet.reason_code.name.lower()}")
 
     def acknowledge(self, packet: mqtt5.PublishPacket, reason: int = 0) -> None:
@@ -157,22 +166,31 @@ class MqttLink(asyncio.Protocol):
         """Does the socket take more? Publishes with QoS 0 need no more than that."""
         return self.writable.is_set() and not self.lost.done()
 
-    def publish(self, topic: str, payload: bytes, *, confirmed: bool = True, **properties: object) -> int | None:
-        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for QoS 0.
+    def publish(self, topic: str, payload: bytes, *, confirmed: bool = True, aliased: bool = False, **properties: object) -> int | None:
+        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for QoS 0. `aliased`: the topic comes often,
+        so a number stands for it after the first time, as far as the broker takes such numbers.
 
         Raises TooLarge, and sends nothing, where the packet is larger than the broker takes.
         """
         packet_id = self._ids.allocate() if confirmed else None
         qos = mqtt5.QoS.AT_LEAST_ONCE if confirmed else mqtt5.QoS.AT_MOST_ONCE
-        data = mqtt5.PublishPacket(topic, payload, qos=qos, packet_id=packet_id, **properties).write()  # type: ignore[arg-type]
+        alias = self._alias(topic) if aliased else None
+        said = "" if topic in self._aliases and aliased else topic
+        data = mqtt5.PublishPacket(said, payload, qos=qos, packet_id=packet_id, topic_alias=alias, **properties).write()  # type: ignore[arg-type]
         if len(data) > self.packet_bytes_max:
             if packet_id is not None:
                 self._ids.release(packet_id)
             raise TooLarge(f"{len(data)} bytes: the broker takes at most {self.packet_bytes_max}")
+        if alias is not None:
+            self._aliases[topic] = alias
         self.largest_sent = max(self.largest_sent, len(data))
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
         return packet_id
+
+    def _alias(self, topic: str) -> int | None:
+        """The number that stands for a topic on this connection; None where the broker takes no more (MQTT 5, section 3.3.2.3.4)."""
+        return self._aliases.get(topic) or (len(self._aliases) + 1 if len(self._aliases) < self._aliases_max else None)
 
     # life
 
@@ -199,6 +217,7 @@ class MqttLink(asyncio.Protocol):
         self._ids = PacketIds(connack.receive_max)
         self.packet_bytes_max = min(self.packet_bytes_max, connack.max_packet_size or self.packet_bytes_max)
         self.confirms = int(connack.max_qos) >= 1
+        self._aliases_max = connack.topic_alias_max if self.may_alias else 0
         self._ping_s = min(keepalive_s, connack.server_keep_alive or keepalive_s) / 2
         self.liveness = Liveness(2 * self._ping_s, self._loop.time())
         self._ping_due_s = self._loop.time() + self._ping_s

@@ -46,7 +46,7 @@ class RejectReason(StrEnum):
 
     TOPIC = "topic"  # not a topic of ours, or a bad device or stream name
     OVERSIZE = "oversize"  # payload, field count, reading count or string over its bound
-    ENCODING = "encoding"  # not UTF-8, or zstd that does not inflate
+    ENCODING = "encoding"  # not UTF-8, or zstd or packed bytes that cannot be read
     JSON = "json"  # not JSON (NaN and Infinity are not), or nested too deep
     SHAPE = "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
     TIME = "time"  # an event time that is no integer of milliseconds from 1970 to 2100

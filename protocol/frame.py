@@ -11,8 +11,9 @@ as `t`; a value is a number, a string, a boolean or null. A *gap frame* has no c
 
 It takes the numbers of the frames that it replaces (`first_frame` to `frame`), so that nobody waits for them.
 
-On MQTT the content type tells what the payload is: FRAME_TYPE, FRAME_ZSTD_TYPE (the same bytes as one zstd frame), or
-nothing for a plain device's single JSON object, which `from_plain` turns into a frame of one.
+On MQTT the content type tells what the payload is: FRAME_TYPE, FRAME_ZSTD_TYPE (the same bytes as one zstd frame), PACKED_TYPE (few
+readings in bits, `edgewake.protocol.packed`), the compact form of any of these (`edgewake.protocol.compact`), or nothing for a plain
+device's single JSON object, which `from_plain` turns into a frame of one.
 This module neither opens sockets nor knows topics; it raises Rejected and nothing else.
 """
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -149,9 +150,13 @@ def decode_with_kinds(payload: bytes, *, device: str | None = None) -> tuple[Fra
     t, fields = body.get("t"), body.get("fields")
     if type(t) is not list or type(fields) is not dict:
         raise Rejected(RejectReason.SHAPE, "frame: expected a list `t` and an object `fields`")
+    return Frame(epoch, frame, seq, t, fields), check_columns(t, fields, suspect_strings=_has_suspect_strings(payload))
+
+
+def check_columns(t: Sequence[object], fields: Mapping[str, Any], *, suspect_strings: bool = True) -> Kinds:
+    """The rules for a frame's columns, whatever brought them; raises Rejected. `suspect_strings`: may a string hold what none may?"""
     _check_times(t)
-    kinds = _check_columns(fields, len(t), suspect_strings=_has_suspect_strings(payload))
-    return Frame(epoch, frame, seq, t, fields), kinds
+    return _check_columns(fields, len(t), suspect_strings=suspect_strings)
 
 
 _FRAME_KEYS: Final = frozenset({"epoch", "frame", "seq", "t", "fields", "gap", "first_frame"})
@@ -258,7 +263,11 @@ def _check_utf8(payload: bytes) -> None:
 
 
 def _counter(body: Mapping[str, Any], name: str) -> int:
-    value = body.get(name)
+    return check_counter(name, body.get(name))
+
+
+def check_counter(name: str, value: object) -> int:
+    """An epoch, frame or seq; raises Rejected."""
     if type(value) is not int or not 0 <= value <= COUNTER_MAX:
         raise Rejected(RejectReason.SHAPE, f"{name}: expected an integer from 0 to 2^53-1, found {str(value)[:40]!r}")
     return value
@@ -289,13 +298,9 @@ def _has_suspect_strings(payload: bytes) -> bool:
 
 
 def _check_columns(fields: Mapping[str, Any], length: int, *, suspect_strings: bool = True) -> Kinds:
-    if len(fields) > FIELDS_MAX:
-        raise Rejected(RejectReason.OVERSIZE, f"{len(fields)} fields: expected at most {FIELDS_MAX}")
+    check_names(fields)
     kinds = {}
     for name, column in fields.items():
-        if not is_field(name):
-            why = "reserved" if name in RESERVED_FIELDS else "not 1-64 of A-Z a-z 0-9 _"
-            raise Rejected(RejectReason.SHAPE, f"field {name[:80]!r}: {why}")
         if type(column) is not list or len(column) != length:
             raise Rejected(RejectReason.SHAPE, f"field {name!r}: expected a list of {length}")
         kinds[name] = found = frozenset(map(type, column))
@@ -304,6 +309,16 @@ def _check_columns(fields: Mapping[str, Any], length: int, *, suspect_strings: b
         if suspect_strings and str in found:
             _check_strings(name, column)
     return kinds
+
+
+def check_names(names: Collection[str]) -> None:
+    """May these be a frame's fields? Raises Rejected."""
+    if len(names) > FIELDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(names)} fields: expected at most {FIELDS_MAX}")
+    for name in names:
+        if not is_field(name):
+            why = "reserved" if name in RESERVED_FIELDS else "not 1-64 of A-Z a-z 0-9 _"
+            raise Rejected(RejectReason.SHAPE, f"field {name[:80]!r}: {why}")
 
 
 def _check_strings(name: str, column: Sequence[Scalar]) -> None:

@@ -61,17 +61,10 @@ class Sample:
                 raise Rejected(RejectReason.SHAPE, f"sample: format {version}, size {size}, {readings} readings")
             items: list[tuple[int, str]] = []
             while not reader.ended and len(items) < size:
-                priority = int.from_bytes(_exactly(reader, 8), "big")
-                items.append((priority, _exactly(reader, min(reader.number(), 4 * STRING_CHARS_MAX)).decode()))
+                priority = int.from_bytes(reader.exactly(8), "big")
+                items.append((priority, reader.exactly(min(reader.number(), 4 * STRING_CHARS_MAX)).decode()))
         except (IndexError, UnicodeDecodeError) as error:
             raise Rejected(RejectReason.SHAPE, f"sample: {error}") from error
         if not reader.ended or len(items) > readings or any(one > two for one, two in pairwise(items)):
             raise Rejected(RejectReason.SHAPE, "sample: more items than size or readings, or not lowest first")
         return cls(size, readings, tuple(items))
-
-
-def _exactly(reader: varint.Reader, count: int) -> bytes:
-    found = reader.bytes(count)
-    if len(found) != count:
-        raise IndexError("the bytes end inside an item")
-    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 def encode(value: int) -> bytes:
     """The bytes of a number of 0 or more."""
@@ -13,8 +15,12 @@ def encode(value: int) -> bytes:
     return bytes(body)
 
 
+NUMBER_BITS_MAX: Final = 70
+"""Bits of a number that is read: ten bytes. A longer one is none of ours, and reading it would cost the square of its length."""
+
+
 class Reader:
-    """Reads numbers from `body`, beginning at `at`. Raises IndexError where the bytes end inside one."""
+    """Reads numbers from `body`, beginning at `at`. Raises IndexError where the bytes end inside one, or one is longer than any of ours."""
 
     def __init__(self, body: bytes, at: int) -> None:
         self._body = body
@@ -27,7 +33,12 @@ class Reader:
 
     def number(self) -> int:
         """The next number."""
-        value = shift = 0
+        value = self._body[self.at]
+        self.at += 1
+        if value < 0x80:
+            return value
+        value &= 0x7F
+        shift = 7
         while True:
             byte = self._body[self.at]
             self.at += 1
@@ -35,6 +46,20 @@ class Reader:
             shift += 7
             if byte < 0x80:
                 return value
+            if shift >= NUMBER_BITS_MAX:
+                raise IndexError("a number of more than ten bytes")
+
+    def byte(self) -> int:
+        """The next byte."""
+        self.at += 1
+        return self._body[self.at - 1]
+
+    def exactly(self, count: int) -> bytes:
+        """The next bytes; IndexError where there are fewer."""
+        found = self.bytes(count)
+        if len(found) != count:
+            raise IndexError(f"expected {count} bytes, found {len(found)}")
+        return found
 
     def bytes(self, count: int) -> bytes:
         """The next bytes as they are."""

@@ -17,12 +17,14 @@ from pydantic import ValidationError
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.envelope import Envelope
+from edgewake.protocol import compact, packed, record, topics
 from edgewake.protocol import frame as frames
-from edgewake.protocol import record, topics
 from edgewake.protocol.ack import is_joinable
+from edgewake.protocol.compact import COMPACT_TYPE
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
+from edgewake.protocol.packed import PACKED_TYPE
 from edgewake.protocol.record import Discipline, Mode, Placement
 
 CORRELATION_BYTES_MAX: Final = 1024
@@ -52,17 +54,19 @@ def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled
     check_answer(message, device)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
+    if content_type == COMPACT_TYPE:  # `in_full` has left it as it is
+        compact.decode(message.payload)
+        raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):
         payload, placement = _admit_plain(message.payload, device, stream, catalogue, received_at, compiled)
     else:
-        payload = message.payload
-        if content_type == FRAME_ZSTD_TYPE:
-            payload = frames.inflate(payload)
-        elif content_type != FRAME_TYPE:
-            raise Rejected(RejectReason.VERSION, f"content type {content_type[:100]!r}: expected {FRAME_TYPE}[+zstd] or plain JSON")
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
-        placement = _admit_frame(payload, device, stream, catalogue, discipline, compiled)
+        if content_type == PACKED_TYPE:
+            payload, placement = _admit_packed(message.payload, device, stream, catalogue, discipline)
+        else:
+            payload = _json_of(message.payload, content_type)
+            placement = _admit_frame(payload, device, stream, catalogue, discipline, compiled)
     return Admitted(
         device=device,
         value=record.encode(
@@ -82,6 +86,21 @@ def _admit_plain(
         return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1)
     frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
     placement = _placement(Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame)
+    catalogue.check(device, stream, kinds)
+    return frames.encode(frame), placement
+
+
+def _json_of(payload: bytes, content_type: str) -> bytes:
+    if content_type == FRAME_ZSTD_TYPE:
+        return frames.inflate(payload)
+    if content_type != FRAME_TYPE:
+        raise Rejected(RejectReason.VERSION, f"content type {content_type[:100]!r}: expected {FRAME_TYPE}[+zstd] or plain JSON")
+    return payload
+
+
+def _admit_packed(payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline) -> tuple[bytes, Placement]:
+    frame, kinds = packed.unpack(payload)
+    placement = _placement(discipline, stream, frame)
     catalogue.check(device, stream, kinds)
     return frames.encode(frame), placement
 

@@ -30,6 +30,7 @@ from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, Not
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.feeds import Feeds
+from edgewake.cloud.bridge.in_full import in_full
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
@@ -147,6 +148,7 @@ class Bridge:
         if (device := topics.parse_feed(packet.topic)) is not None:
             self._on_feed(ledger, packet, device)
             return
+        packet = in_full(packet)
         fingerprint = hash(packet.head if isinstance(packet, Unreadable) else packet.payload)
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1

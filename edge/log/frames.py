@@ -21,7 +21,7 @@ from edgewake.edge.log.tables import write_frame
 from edgewake.edge.log.work import FrameKey, Limits, OutFrame, frame_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import FRAME_TYPE, Gap, compress
+from edgewake.protocol.frame import FRAME_TYPE, Gap
 
 UNSET_CLOCK: Final = "unset_clock"
 """Counter of readings that were sent with times from before the machine's clock was set."""
@@ -78,7 +78,7 @@ class LogFrames:
         after = draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
         if accepted_at and accepted_at < CLOCK_FLOOR_MS:
             draft.add(UNSET_CLOCK, columns.count)
-        payload, content_type = compress(columns.payload(epoch=span.epoch, frame=frame, seq=seq))
+        payload, content_type = columns.wire(epoch=span.epoch, frame=frame, seq=seq)
         key, is_backlog = FrameKey(stream.name, span.epoch, frame), after.framed < after.last
         out = OutFrame(key, payload, content_type, columns.count, None, is_backlog)
         return self._put(draft, stream, out, (seq, columns.count, first), accepted_at)
@@ -155,7 +155,7 @@ class LogFrames:
             return frame_of(key, payload, count)
         columns = self._columns_of(stream, first, count)
         if columns is not None:
-            body, content_type = compress(columns.payload(epoch=key.epoch, frame=key.frame, seq=seq))
+            body, content_type = columns.wire(epoch=key.epoch, frame=key.frame, seq=seq)
             return OutFrame(key, body, content_type, count, None)
         self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
         draft.stored_bytes -= len(payload or b"") + ROW_BYTES

@@ -10,7 +10,8 @@ import orjson
 from sqlite_utils import Database
 
 from edgewake.edge.log.schema import reading
-from edgewake.protocol import frame
+from edgewake.protocol.frame import encode
+from edgewake.protocol.frame_bytes import read
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:
@@ -30,5 +31,4 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     payload = row.pop("payload")
     if payload is None:
         return row | {"kind": "frame"}
-    plain = frame.inflate(payload) if frame.is_compressed(payload) else payload
-    return row | {"kind": "frame", "payload": orjson.loads(plain)}
+    return row | {"kind": "frame", "payload": orjson.loads(encode(read(payload)))}

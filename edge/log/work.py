@@ -12,7 +12,7 @@ from edgewake.edge.log.consumers import ConsumerState, Passed
 from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, decode, inflate, is_compressed
+from edgewake.protocol.frame_bytes import content_type_of, read
 
 Failpoint = Callable[[str], None]
 """Called with the name of a place where a crash must be survivable; does nothing outside tests."""
@@ -48,9 +48,9 @@ class OutFrame:
 
 def frame_of(key: FrameKey, payload: bytes, count: int) -> OutFrame:
     """A frame as its bytes tell it, for these have a CRC and the rest of its row has none. `count` where they tell nothing."""
-    content_type = FRAME_ZSTD_TYPE if is_compressed(payload) else FRAME_TYPE
+    content_type = content_type_of(payload)
     try:
-        frame = decode(inflate(payload) if content_type == FRAME_ZSTD_TYPE else payload)
+        frame = read(payload)
     except Rejected:  # an earlier version formed frames that are refused: the cloud says so
         return OutFrame(key, payload, content_type, count, None)
     if frame.gap is not None:

@@ -15,7 +15,7 @@ FRAME_S: Final = 2.0
 FRAME_BYTES_FIRST: Final = 32 * 1024
 """Bytes of a frame before anything is known: 4 s at 64 kbit/s, and a fast link proves itself within a second."""
 FRAME_BYTES_MIN: Final = 2 * 1024
-"""Bytes of a frame on the slowest link: below that the packet's own 150 bytes weigh too much."""
+"""Bytes of a frame on the slowest link: below that what a packet costs beside its frame weighs too much."""
 SAMPLE_S: Final = 0.5
 """Seconds of one measurement at least."""
 GROWTH: Final = 1.5

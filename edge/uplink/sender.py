@@ -1,7 +1,7 @@
 """The uplink: frames of the log to the broker, acknowledgements of the cloud to the log. The asyncio shell around `uplink_session`.
 
 Durable first: a frame comes here when its bytes are committed; it is freed when the cloud's acknowledgement came, and by nothing else.
-Every attempt carries content type, response topic, correlation data and `sent_at`.
+Every attempt is a compact message (`edgewake.protocol.compact`), which carries `sent_at`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from edgewake.edge.uplink.quarantine import Quarantine
 from edgewake.edge.uplink.refused import Refused
 from edgewake.edge.uplink.route import Route
 from edgewake.edge.uplink.schedule import Cap, Hours, closed_lanes
-from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState, key_of
 from edgewake.edge.uplink.time_floor import TimeFloor
-from edgewake.protocol import topics
-from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
+from edgewake.protocol import compact, topics
+from edgewake.protocol.ack import Ack, Later, decode_joined
 from edgewake.protocol.broker import tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
+from edgewake.protocol.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.downlink import FEED
 from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Unavailable
@@ -47,9 +48,9 @@ log = logging.getLogger("edgewake.uplink")
 TICK_S: Final = 1.0
 """Longest wait before time-outs are looked at again."""
 PACKET_OVERHEAD_BYTES: Final = 512
-"""Bytes of a packet beside the frame at most: topics, correlation data, content type, `sent_at`."""
-FRAME_OVERHEAD_BYTES: Final = 150
-"""Bytes of it that a packet usually takes, for the cap."""
+"""Bytes of a packet beside the frame at most: topic, content type, `sent_at`; and room for what TLS adds."""
+FRAME_OVERHEAD_BYTES: Final = 60
+"""Bytes of it that a packet usually takes, for the cap: 25 of MQTT with a topic alias, 22 of TLS, and a part of the answer to it."""
 SENT_AT: Final = "sent_at"
 
 
@@ -86,6 +87,8 @@ class Uplink:
         self._goodput = Goodput()
         self._packet_bytes_max = PACKET_BYTES_MAX
         """The largest packet that the broker takes, as far as it let us know by disconnecting."""
+        self._may_alias = True
+        """Until a broker refuses the topic aliases that it offered."""
         self.session = UplinkSession(
             ack_timeout_s=config.uplink.ack_timeout_s, ack_timeout_max_s=config.uplink.ack_timeout_max_s, lane=events.lane
         )
@@ -96,7 +99,7 @@ class Uplink:
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
         self._asks_puback = config.uplink.qos == 1
-        self._ack_topic = topics.ack(config.device) if self._asks_puback else topics.acks(config.device)
+        self._ack_topic = topics.acks(config.device)
         self.acked = 0
         """Frames that the cloud acknowledged, since the start."""
         self.rejected = 0
@@ -180,6 +183,7 @@ class Uplink:
         session.move(UplinkEvent.LOST)
         if link.too_large:
             self._packet_bytes_max = max(PACKET_BYTES_MIN, link.largest_sent - 1)
+        self._may_alias = self._may_alias and not link.alias_refused
         return link.lost.result()
 
     async def _open_unless_stopped(self) -> MqttLink | None:
@@ -210,9 +214,9 @@ class Uplink:
             self._goodput.connected()
             link.on_counters = lambda now_s, outgoing: self._on_counters(link, now_s, outgoing)
             link.packet_bytes_max = self._packet_bytes_max
+            link.may_alias = self._may_alias
             await link.open(self._config.device, broker, keepalive_s=keepalive_s, asked_s=asked_s, will=will)
             self._asks_puback = link.confirms and self._config.uplink.qos == 1
-            self._ack_topic = topics.ack(self._config.device) if self._asks_puback else topics.acks(self._config.device)
             refused = await link.subscribe(self._ack_topic, *([self._down_topic + "+"] if self._inbox else ()))
             if refused:
                 log.warning("the broker lets nothing come down: %s", refused, extra={"event": "downlink.not_subscribed"})
@@ -309,20 +313,15 @@ class Uplink:
         )
 
     def _publish(self, link: MqttLink, frame: OutFrame) -> int | None:
-        return link.publish(
-            topics.up(self._config.device, frame.key.stream),
-            frame.payload,
-            confirmed=self._asks_puback,
-            content_type=frame.content_type,
-            response_topic=self._ack_topic,
-            correlation_data=correlation(frame.key),
-            user_properties=[(SENT_AT, str(self._clock.now_ms()))],
-        )
+        key = frame.key
+        payload = compact.encode(Compact(self._clock.now_ms(), key.epoch, key.frame, frame.content_type, frame.payload))
+        topic = topics.up(self._config.device, key.stream)
+        return link.publish(topic, payload, confirmed=self._asks_puback, aliased=True, content_type=COMPACT_TYPE)
 
     def _publish_one_way(self, link: MqttLink, stream: str, payload: bytes, now_s: float) -> None:
         self._cap.spent(len(payload) + FRAME_OVERHEAD_BYTES, now_s)
         sent_at = [(SENT_AT, str(self._clock.now_ms()))]
-        link.publish(topics.up(self._config.device, stream), payload, confirmed=False, user_properties=sent_at)
+        link.publish(topics.up(self._config.device, stream), payload, confirmed=False, aliased=True, user_properties=sent_at)
 
     def _on_puback(self, packet_id: int, reason: int) -> None:
         paused = self.session.paused_streams
@@ -384,10 +383,7 @@ class Uplink:
 
     def _on_answers(self, packet: mqtt5.PublishPacket) -> None:
         try:
-            if self._asks_puback:
-                answers = [(key_of(packet.correlation_data), decode_answer(packet.payload))]
-            else:
-                answers = [(key_of(data), answer) for data, answer in decode_joined(packet.payload)]
+            answers = [(key_of(data), answer) for data, answer in decode_joined(packet.payload)]
         except RemoteError as error:
             log.warning("cannot read the cloud's answer: %s", error, extra={"event": "uplink.bad_ack"})
             return

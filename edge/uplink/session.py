@@ -167,11 +167,6 @@ class _Stream:
         return None
 
 
-def correlation(key: FrameKey) -> bytes:
-    """Correlation data of a frame: the acknowledgement brings it back unchanged."""
-    return f"{key.stream}|{key.epoch}|{key.frame}".encode()
-
-
 def key_of(data: bytes | None) -> FrameKey:
     """The frame that an acknowledgement names; raises RemoteError."""
     try:

@@ -3,7 +3,8 @@
 `python -m tests.bench.bench_edge [--runs 3] [--seconds 20] [--json FILE]`. Readings come as JSON lines through a pipe, one write per
 reading, evenly. Host metrics: eight fields, 176 bytes of JSON, random digits (harder than a real machine's); GPS: four fields that change
 slowly. CPU and flash are of the agent's process (user and system time; bytes that it caused to be written to the disk), after a warm-up.
-Wire: TCP payload in both directions, TLS records and MQTT included, counted by a proxy before the broker. Wait: from the source's call to
+Wire: TCP payload, TLS records and MQTT included, also the answers and the periodic status, counted by a proxy before the broker; its bound
+holds for both directions together. Wait: from the source's call to
 the moment when the frame with the reading is handed to the uplink, in a process of its own without the agent around the log, percentile 99.
 Accepted: readings a second from the source's call, 500 at a time, its check included, until they are durable.
 Completeness: every reading written during the measurement arrived exactly once, or the run fails.
@@ -197,8 +198,10 @@ async def _measure(
     ceilings = (2.0, 1024.0 if rate == 100 else 3.0 * payload, (25.0 if make is host_metrics else 15.0) if rate == 100 else None)
     found[f"edge: CPU, {name}", "% of a core", ceilings[0] if rate == 100 else None].append(100 * cpu / elapsed_s)
     found[f"edge: flash, {name}", "bytes/reading", ceilings[1]].append((process.io_counters().write_bytes - before[1]) / count)
-    found[f"edge: wire up, {name}", "bytes/reading", ceilings[2]].append((wire.up - before[2]) / count)
-    found[f"edge: wire down, {name}", "bytes/reading", None].append((wire.down - before[3]) / count)
+    up, down = wire.up - before[2], wire.down - before[3]
+    found[f"edge: wire, both ways, {name}", "bytes/reading", ceilings[2]].append((up + down) / count)
+    found[f"edge: wire up, {name}", "bytes/reading", None].append(up / count)
+    found[f"edge: wire down, {name}", "bytes/reading", None].append(down / count)
     found[f"edge: readings per frame, {name}", "readings", None].append(count / max(1, len(peer.taken) - before[5]))
     found[f"edge: memory, mTLS, {name}", "MiB", 32.0 if rate == 100 else None].append(rss_mib(agent.pid))
 

@@ -13,11 +13,15 @@ from edgewake.cloud.bridge.admit import Admitted, admit_status, can_answer
 from edgewake.cloud.bridge.admit import admit as admit_now
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.envelope import Envelope, Message
+from edgewake.cloud.bridge.in_full import in_full
+from edgewake.cloud.bridge.records import is_answerable
+from edgewake.protocol import compact, record, topics
 from edgewake.protocol import frame as frames
-from edgewake.protocol import record, topics
+from edgewake.protocol.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
+from edgewake.protocol.packed import PACKED_TYPE, pack
 from edgewake.protocol.record import Discipline, Mode, Placement
 
 NOW = 1_790_000_000_000
@@ -85,6 +89,55 @@ def test_a_frame_whose_device_waits_for_no_answer_is_waited_for_by_nobody(qos: i
 def test_a_frame_whose_device_waits_for_the_answer_is_ordered_whatever_its_qos(qos: int) -> None:
     taken, placement = admitted(publish(frames.encode(FRAME), content_type=FRAME_TYPE, qos=qos))
     assert (taken.mode, placement.discipline) == (Mode.ACK, Discipline.ORDERED)
+
+
+SENT_AT = NOW - 70
+
+
+def compacted(content_type: str, body: bytes, topic: str = "ew/v1/car/up/pos") -> mqtt5.PublishPacket:
+    payload = compact.encode(Compact(SENT_AT, FRAME.epoch or 0, FRAME.frame or 0, content_type, body))
+    packet = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=COMPACT_TYPE)
+    found = in_full(packet)
+    assert isinstance(found, mqtt5.PublishPacket)
+    return found
+
+
+@pytest.mark.parametrize("form", ["json", "zstd", "packed"])
+def test_every_compact_message_is_the_record_of_the_message_that_it_stands_for(form: str) -> None:
+    text = frames.encode(FRAME)
+    bodies = {"json": (FRAME_TYPE, text), "zstd": (FRAME_ZSTD_TYPE, zstandard.compress(text)), "packed": (PACKED_TYPE, pack(FRAME) or b"")}
+    whole = publish(text, content_type=FRAME_TYPE, user_properties=[("sent_at", str(SENT_AT))])
+    found = compacted(*bodies[form])
+    assert admit(found, a_catalogue(), received_at=NOW) == admit(whole, a_catalogue(), received_at=NOW)
+    assert (found.packet_id, found.response_topic, found.correlation_data) == (7, "ew/v1/car/acks", b"pos|3|12")
+
+
+def test_a_compact_message_is_answered_also_where_its_frame_is_refused() -> None:
+    found = compacted(PACKED_TYPE, (pack(FRAME) or b"")[:-1])
+    assert refusal(found) is RejectReason.ENCODING
+    assert is_answerable(found)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason"),
+    [
+        ("ew/v1/car/up/pos", b"\xff", RejectReason.ENCODING),
+        ("ew/v1/car/up/pos", b"\x01\x09\x01\x01", RejectReason.VERSION),
+        ("ew/v1/car/up/POS", b"\x01\x00\x01\x01{}", RejectReason.TOPIC),
+    ],
+)
+def test_a_compact_message_that_says_no_frame_is_refused(topic: str, payload: bytes, reason: RejectReason) -> None:
+    found = in_full(mqtt5.PublishPacket(topic, payload, content_type=COMPACT_TYPE))
+    assert isinstance(found, mqtt5.PublishPacket)
+    assert refusal(found) is reason
+    assert not is_answerable(found)
+
+
+def test_a_compact_message_is_not_taken_without_its_answer() -> None:
+    packet = mqtt5.PublishPacket(
+        "ew/v1/car/up/pos", compact.encode(Compact(1, 3, 12, FRAME_TYPE, frames.encode(FRAME))), content_type="ew/2"
+    )
+    assert refusal(packet) is RejectReason.VERSION
 
 
 def test_a_message_needs_no_mqtt() -> None:

@@ -14,9 +14,9 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import EventLog, OutFrame
 from edgewake.edge.log.work import no_failpoint
 from edgewake.edge.uplink.lanes import Lane
-from edgewake.protocol import frame as frames
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame
+from edgewake.protocol.frame_bytes import read
 from tests.services import wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=10)
@@ -29,7 +29,7 @@ def reading(n: int = 1, **fields: object) -> Reading:
 
 def frame_of(out: OutFrame) -> Frame:
     """The frame in what is sent."""
-    return frames.decode(frames.inflate(out.payload) if out.content_type == frames.FRAME_ZSTD_TYPE else out.payload)
+    return read(out.payload)
 
 
 class Sent(list[OutFrame]):

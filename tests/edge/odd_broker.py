@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import mqtt5
 
-from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken, joined
 from edgewake.protocol.mqtt import PacketReader
+from tests.edge.foreign_frame import opened
 from tests.services import PATIENCE_S
 
 Answer: TypeAlias = mqtt5.PubAckReasonCode | mqtt5.DisconnectReasonCode | None
@@ -108,18 +108,11 @@ class _Connection(asyncio.Protocol):
             return
         if packet.packet_id is not None:
             self._write(mqtt5.PubAckPacket(packet.packet_id, reason_code=says))
-        if says == mqtt5.PubAckReasonCode.SUCCESS and self._broker.acknowledges and packet.response_topic is not None:
-            self._acknowledge(packet, packet.response_topic)
-
-    def _acknowledge(self, packet: mqtt5.PublishPacket, topic: str) -> None:
-        self._offset += 1
-        ack = Ack(AckToken(0, self._offset))
-        device = packet.topic.split("/")[2]
-        if topic == topics.acks(device):
-            for payload in joined([(packet.correlation_data or b"", ack)]):
-                self._write(mqtt5.PublishPacket(topic, payload))
-        else:
-            self._write(mqtt5.PublishPacket(topic, ack.encode(), correlation_data=packet.correlation_data))
+        message = opened(packet)
+        if says == mqtt5.PubAckReasonCode.SUCCESS and self._broker.acknowledges and message.response_topic is not None:
+            self._offset += 1
+            for payload in joined([(message.correlation_data or b"", Ack(AckToken(0, self._offset)))]):
+                self._write(mqtt5.PublishPacket(message.response_topic, payload))
 
     def _write(self, packet: Any) -> None:
         self._transport.write(packet.write())

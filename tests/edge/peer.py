@@ -13,7 +13,7 @@ import mqtt5
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, AckToken, Later, joined
 from edgewake.protocol.mqtt import PacketReader
-from tests.edge.foreign_frame import ForeignFrame, inflate, parse
+from tests.edge.foreign_frame import ForeignFrame, ForeignMessage, inflate, opened, parse
 from tests.services import PATIENCE_S
 
 
@@ -28,7 +28,13 @@ class Taken:
     @property
     def frame(self) -> ForeignFrame:
         """The frame in it."""
-        return parse(inflate(self.packet.payload, self.packet.content_type))
+        found = self.message
+        return parse(inflate(found.body, found.content_type))
+
+    @property
+    def message(self) -> ForeignMessage:
+        """What it says, and what goes without saying."""
+        return opened(self.packet)
 
 
 @dataclass
@@ -145,13 +151,14 @@ class Peer(asyncio.Protocol):
             return
         if isinstance(ack, Ack) and ack.rejected is None and packet.content_type:
             self.kept.add(taken)
-        if packet.response_topic is None:
+        message = taken.message
+        if message.response_topic is None:
             return
-        if packet.response_topic == topics.acks(up.device):
-            for payload in joined([(packet.correlation_data or b"", ack)]):
-                self._write(mqtt5.PublishPacket(packet.response_topic, payload))
+        if message.response_topic == topics.acks(up.device):
+            for payload in joined([(message.correlation_data or b"", ack)]):
+                self._write(mqtt5.PublishPacket(message.response_topic, payload))
         else:
-            self._write(mqtt5.PublishPacket(packet.response_topic, ack.encode(), correlation_data=packet.correlation_data))
+            self._write(mqtt5.PublishPacket(message.response_topic, ack.encode(), correlation_data=message.correlation_data))
 
     def _write(self, packet: mqtt5.ConnectPacket | mqtt5.SubscribePacket | mqtt5.PubAckPacket | mqtt5.PublishPacket) -> None:
         assert self._transport is not None

@@ -74,11 +74,11 @@ async def test_a_killed_agent_goes_on_with_what_it_had_accepted(tmp_path: Path, 
         waiting = json_of(edgewake("status", "--config", path, "--json").stdout)["log"]["backlog_readings"]  # type: ignore[index]
         assert waiting >= 20
         assert '"kind":"frame"' in edgewake("log", "--config", path).stdout
-        sent = [taken.packet.payload for taken in peer.taken]
+        sent = [taken.message.body for taken in peer.taken]
     async with Peer(mosquitto.port) as peer:
         with agent:
             await peer.until(lambda: len(peer.kept.readings("agent-2", "agent_2")) > waiting)
-        assert [taken.packet.payload for taken in peer.taken][: len(sent)] == sent
+        assert [taken.message.body for taken in peer.taken][: len(sent)] == sent
 
 
 async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquitto: Mosquitto) -> None:

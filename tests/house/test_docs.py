@@ -15,7 +15,7 @@ from edgewake.cloud.analysis.query_file import parse
 from edgewake.deploy.cli import HELP
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.mode import LogMode
-from edgewake.protocol import ack, device, frame, record, topics
+from edgewake.protocol import ack, compact, device, frame, packed, record, topics
 from edgewake.protocol.errors import RejectReason
 from tests.house.source import ROOT, files
 
@@ -160,6 +160,16 @@ def _example(name: str) -> bytes:
 def test_the_frame_example_decodes():
     decoded = frame.decode(_example("frame"))
     assert len(decoded.t) == len(decoded.fields["speed_kmh"]) == 3
+
+
+def test_the_compact_message_example_is_the_packed_frame_example():
+    found = re.search(r"<!-- example: compact message -->\n```text\n(.*?)```", _text("docs/protocol.md"), re.DOTALL)
+    assert found
+    message = compact.decode(bytes.fromhex(found[1]))
+    assert (message.sent_at, frame.encode(packed.unpack(message.body)[0])) == (
+        1_790_000_000_100,
+        frame.encode(frame.decode(_example("packed frame"))),
+    )
 
 
 def test_the_gap_frame_example_decodes():

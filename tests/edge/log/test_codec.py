@@ -9,6 +9,7 @@ from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log.codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
 from edgewake.protocol import frame as frames
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar
+from edgewake.protocol.frame_bytes import read
 
 HEAD_BYTES = 80
 """Epoch, frame and seq before a batch's own bytes."""
@@ -32,7 +33,9 @@ def frames_of(readings: list[Reading], *, readings_max: int = 10, bytes_max: int
         columns = FrameColumns(readings_max=readings_max, bytes_max=bytes_max)
         while waiting and columns.add(waiting[0]):
             waiting.pop(0)
-        found.append(frames.decode(columns.payload(epoch=3, frame=len(found) + 1, seq=seq)))
+        number = len(found) + 1
+        found.append(read(columns.wire(epoch=3, frame=number, seq=seq)[0]))
+        assert frames.encode(found[-1]) == columns.payload(epoch=3, frame=number, seq=seq), "packed or not, the same"
         seq += columns.count
     return found
 
@@ -88,6 +91,9 @@ def test_every_frame_put_together_keeps_its_bytes_and_passes_the_bridges_own_che
             waiting.pop(0)
         payload = columns.payload(epoch=3, frame=1, seq=1)
         assert len(payload) <= bytes_max + HEAD_BYTES or columns.count == 1
+        wire = columns.wire(epoch=3, frame=1, seq=1)[0]
+        assert len(wire) <= len(payload)
+        assert frames.encode(read(wire)) == payload
         seen += len(frames.decode(payload).t)
     assert seen == sum(map(len, readings))
 

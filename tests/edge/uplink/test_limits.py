@@ -8,7 +8,8 @@ from pathlib import Path
 import mqtt5
 import pytest
 
-from edgewake.protocol import frame as frames
+from edgewake.protocol.frame_bytes import read
+from tests.edge import foreign_frame
 from tests.edge.helpers import json_of
 from tests.edge.odd_broker import odd_broker
 from tests.edge.peer import Peer
@@ -34,7 +35,7 @@ def ns_of(peer: Peer, device: str, stream: str) -> list[object]:
 
 async def test_a_stream_without_the_right_to_publish_blocks_no_other_and_flows_once_it_may(tmp_path: Path) -> None:
     acl = tmp_path / "acl"
-    rights = "topic read #\ntopic write ew/v1/dev/up/alarm\ntopic write ew/v1/dev/status\ntopic write ew/v1/dev/ack\n"
+    rights = "topic read #\ntopic write ew/v1/dev/up/alarm\ntopic write ew/v1/dev/status\ntopic write ew/v1/dev/acks\n"
     acl.write_text(rights, "utf-8")
     acl.chmod(0o644)
     tmp_path.chmod(0o755)
@@ -76,7 +77,7 @@ async def test_frames_are_cut_to_what_the_broker_takes_and_a_single_larger_readi
     said = json_of(header)
     assert (said["stream"], said["readings"]) == ("big", 1)
     assert "the broker takes at most 20000" in str(said["why"])
-    assert frames.decode(frames.inflate(payload) if said["content_type"] == frames.FRAME_ZSTD_TYPE else payload).fields["n"] == [25]
+    assert read(payload).fields["n"] == [25]
 
 
 async def test_a_limit_that_the_broker_does_not_tell_is_learned_from_its_disconnect(tmp_path: Path) -> None:
@@ -100,8 +101,32 @@ async def test_a_broker_without_qos_1_is_served_with_qos_0(tmp_path: Path) -> No
         await broker.until(lambda: len(broker.ups("speed")) >= 1)
         await drained(one)
         assert {int(packet.qos) for packet in broker.publishes} == {0}
-        assert broker.ups("speed")[0].response_topic == "ew/v1/dev/acks"
+        assert one.uplink.session.resent == 0, "it was answered"
         assert [int(packet.will.qos) for packet in broker.connects if packet.will] == [1, 0]
+
+
+async def test_a_topic_is_said_once_per_connection_as_far_as_the_broker_takes_aliases(tmp_path: Path) -> None:
+    async with odd_broker(connack={"topic_alias_max": 1}, acknowledges=False) as broker, running(tmp_path, broker.port, "dev") as one:
+        await put(one, "first", {"n": 1})
+        await broker.until(lambda: len(broker.publishes) >= 2)
+        for n in (2, 3):
+            await put(one, "second", {"n": n})
+            await broker.until(lambda n=n: sum(packet.topic.endswith("/second") for packet in broker.publishes) == n - 1)  # type: ignore[misc]
+        await put(one, "first", {"n": 4})
+        await broker.until(lambda: any(not packet.topic for packet in broker.publishes))
+        said = [(packet.topic, packet.topic_alias) for packet in broker.publishes if not packet.topic.endswith("/status")]
+        assert said == [("ew/v1/dev/up/first", 1), *[("ew/v1/dev/up/second", None)] * 2, ("", 1)]
+
+
+async def test_aliases_that_a_broker_refuses_are_used_no_more(tmp_path: Path) -> None:
+    def answer(packet: mqtt5.PublishPacket) -> mqtt5.DisconnectReasonCode | mqtt5.PubAckReasonCode:
+        return mqtt5.DisconnectReasonCode.TOPIC_ALIAS_INVALID if packet.topic_alias else OK
+
+    async with odd_broker(connack={"topic_alias_max": 5}, answer=answer) as broker, running(tmp_path, broker.port, "dev") as one:
+        await put(one, "speed", {"n": 1})
+        await drained(one)
+        assert [packet.topic_alias for packet in broker.ups("speed")] == [1, None]
+        assert len(broker.connects) == 2
 
 
 async def test_the_brokers_receive_maximum_is_obeyed(tmp_path: Path) -> None:
@@ -140,7 +165,7 @@ async def test_a_broker_that_answers_pings_and_confirms_nothing_is_given_up(tmp_
         await broker.until(lambda: len(broker.connects) == 2)
         await drained(one)
         assert broker.pings >= 1, "it was alive for the keepalive"
-        first, second = (packet.payload for packet in broker.ups("speed")[:2])
+        first, second = (foreign_frame.opened(packet).body for packet in broker.ups("speed")[:2])
         assert first == second
 
 
@@ -176,7 +201,7 @@ async def test_a_quota_of_the_broker_makes_the_stream_wait_and_nothing_is_lost(t
         await drained(one)
         assert refused == 2, "the fault did not fire"
         assert one.uplink.refused.quarantined == 0
-        assert len({packet.payload for packet in broker.ups("speed")}) <= 2
+        assert len({foreign_frame.opened(packet).body for packet in broker.ups("speed")}) <= 2
 
 
 async def test_a_full_quarantine_drops_its_oldest(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.puback import Puback, meaning
-from edgewake.edge.uplink.session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, correlation, key_of
+from edgewake.edge.uplink.session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, key_of
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
+from edgewake.protocol.compact import correlation
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError
 from tests.examples import examples
 
@@ -414,7 +415,8 @@ def test_timers_of_frames_that_are_gone_do_not_pile_up() -> None:
 
 
 def test_correlation_data_names_the_frame_and_nothing_else_is_read() -> None:
-    assert key_of(correlation(out(12).key)) == out(12).key
+    key = out(12).key
+    assert key_of(correlation(key.stream, key.epoch, key.frame)) == key
     for data in (None, b"", b"a|b|c", b"speed|1", b"\xff|1|2"):
         with pytest.raises(RemoteError):
             key_of(data)

@@ -30,19 +30,33 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield service
 
 
-@pytest.mark.parametrize(("qos", "answers"), [(0, "acks"), (1, "ack")])
-async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(
-    tmp_path: Path, mosquitto: Mosquitto, qos: int, answers: str
-) -> None:
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_readings_arrive_in_order_and_acknowledged_ones_leave_the_log(tmp_path: Path, mosquitto: Mosquitto, qos: int) -> None:
     async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, f"up-1-{qos}", qos=qos) as one:
         for at in range(0, 500, 50):
             await one.put(range(at, at + 50))
         await peer.until(lambda: len(ns(peer, f"up-1-{qos}")) == 500)
         assert ns(peer, f"up-1-{qos}") == list(range(500))
         await drained(one)
-        packet = peer.taken[0].packet
-    assert (packet.qos, packet.response_topic) == (qos, f"ew/v1/up-1-{qos}/{answers}")
-    assert abs(int(dict(packet.user_properties)["sent_at"]) - SystemClock().now_ms()) < 60_000
+    first = peer.taken[0]
+    assert (first.packet.qos, first.packet.content_type, first.packet.user_properties) == (qos, "ew/2", [])
+    assert abs((first.message.sent_at or 0) - SystemClock().now_ms()) < 60_000
+
+
+async def test_mosquitto_takes_aliases_and_the_cloud_sees_topics_and_more_streams_than_it_takes(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """It takes ten of them; the eleventh stream and the status go under their names."""
+    names = [f"s{n}" for n in range(13)]
+    async with Peer(mosquitto.port) as peer, running(tmp_path, mosquitto.port, "alias-1") as one:
+        for turn in range(3):
+            for name in names:
+                one.events.stream(name).append(reading(turn))
+            await peer.until(lambda turn=turn: all(len(peer.kept.readings("alias-1", name)) == turn + 1 for name in names))  # type: ignore[misc]
+        link = one.uplink._link
+        assert link is not None
+        assert len(link._aliases) == 10
+        await drained(one)
 
 
 async def test_a_lone_reading_is_sent_at_once(tmp_path: Path, mosquitto: Mosquitto) -> None:
@@ -92,8 +106,9 @@ async def test_silence_of_the_cloud_sends_the_same_bytes_again(tmp_path: Path, m
     ):
         await one.put(range(5))
         await peer.until(lambda: len(seen) == 2)
-    assert seen[0].packet.payload == seen[1].packet.payload
-    assert seen[0].packet.correlation_data == seen[1].packet.correlation_data
+    first, second = (taken.message for taken in seen)
+    assert (first.body, first.correlation_data) == (second.body, second.correlation_data)
+    assert first.sent_at < second.sent_at  # type: ignore[operator]
 
 
 async def test_a_refused_frame_becomes_a_gap_and_the_next_ones_flow(tmp_path: Path, mosquitto: Mosquitto) -> None:
