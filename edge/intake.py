@@ -1,5 +1,7 @@
 """The border of the agent: what sources bring is checked here once, counted, and passed on as readings.
 
+A source that has many readings at once gives them all to `check_all`, which looks at whole columns.
+
 A reading that is wrong (NaN, a bad field name, nested too deep, too large, NUL, …) is refused with its reason, by the rules of
 `edgewake.protocol.frame`, which the bridge applies too; all others go on. What happens when the log's queue is full is the source's
 policy: it waits, or the reading is dropped. What is refused or dropped is counted, and the log says so in a gap.
@@ -16,7 +18,9 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from edgewake.edge.columnwise import bundle_of
 from edgewake.edge.config import READING_BYTES_MAX
+from edgewake.edge.log.bundle import Bundle
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.edge.sources.config import Policy
@@ -31,6 +35,8 @@ SHAPES_MAX: Final = 1000
 """Sets of field names that are remembered as good. More: they are checked each time."""
 SAY_EVERY: Final = 1000
 """A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
+BUNDLE_MIN: Final = 8
+"""Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
 _NUMBERS: Final = frozenset({int, float, bool})
 
 
@@ -119,6 +125,18 @@ class Intake:
         self._clock = clock
         self._shapes: set[tuple[str, ...]] = set()
 
+    def check_lines(self, lines: Sequence[bytes]) -> Sequence[Reading]:
+        """`check_line` of each, in order, without those that are refused."""
+        if len(lines) >= BUNDLE_MIN and max(map(len, lines)) <= READING_BYTES_MAX:
+            try:
+                bodies = [orjson.loads(line) for line in lines]
+            except orjson.JSONDecodeError:
+                pass  # one by one: which is it?
+            else:
+                if (bundle := self._bundle(bodies)) is not None:
+                    return bundle
+        return [reading for line in lines if (reading := self.check_line(line)) is not None]
+
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
         try:
@@ -134,6 +152,19 @@ class Intake:
             self.refuse(error.reason, error.detail)
             return None
         return self.check(body)
+
+    def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
+        """`check` of each, in order, without those that are refused."""
+        if len(bodies) >= BUNDLE_MIN and (bundle := self._bundle(bodies)) is not None:
+            return bundle
+        return [reading for body in bodies if (reading := self.check(body)) is not None]
+
+    def _bundle(self, bodies: Sequence[Any]) -> Bundle | None:
+        """None: check them one by one."""
+        if set(map(type, bodies)) != {dict}:
+            return None
+        names = tuple(bodies[0])
+        return bundle_of(bodies, names, self._now_ms()) if names in self._shapes or self._learn(names) else None
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
         """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""

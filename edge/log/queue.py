@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Final
 
+from edgewake.edge.log.bundle import Bundle, Pile, parts_of
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.uplink.lanes import Lane
 
@@ -33,6 +34,11 @@ class Queue:
 
     lane: Lane = Lane.NORMAL
     pending: list[Reading] = field(default_factory=list)
+    """Those that came one by one, behind `before`."""
+    before: list[Sequence[Reading]] = field(default_factory=list)
+    """Bundles, and what came one by one between them, in order."""
+    before_count: int = 0
+    """Readings in these."""
     bytes_max: int | None = None
     """Bytes that it may hold, where that is less than what is free for it."""
     size: int = 0
@@ -43,6 +49,26 @@ class Queue:
     accepted: int = 0
     lost: dict[str, int] = field(default_factory=dict)
     """Readings that were lost before they got a place in the log, by reason; the next commit says so in a gap."""
+
+    @property
+    def count(self) -> int:
+        """Readings that wait for a commit to take them."""
+        return self.before_count + len(self.pending)
+
+    def add(self, bundle: Bundle) -> None:
+        """Behind all others."""
+        if self.pending:
+            self.before.append(self.pending)
+            self.before_count += len(self.pending)
+            self.pending = []
+        self.before.append(bundle)
+        self.before_count += len(bundle)
+
+    def take(self) -> Sequence[Reading]:
+        """All of them, in order; it is empty then."""
+        parts = [*self.before, self.pending] if self.pending else self.before
+        self.pending, self.before, self.before_count = [], [], 0
+        return parts[0] if len(parts) == 1 else Pile(parts)
 
 
 class Queues:
@@ -66,37 +92,41 @@ class Queues:
         free = self._bytes_max - self.size
         if queue.bytes_max is not None:
             free = min(free, queue.bytes_max)
-        return len(queue.pending) < self._readings_max and queue.size <= free and queue.lane not in self.stopped
+        return queue.count < self._readings_max and queue.size <= free and queue.lane not in self.stopped
 
     def add(self, queue: Queue, readings: Iterable[Reading]) -> None:
         """At the end."""
-        before = len(queue.pending)
-        queue.pending.extend(readings)
-        added = queue.pending[before:]
-        size = sum(map(size_of, added))
-        queue.appended += len(added)
-        queue.size += size
-        self.size += size
+        for part in parts_of(readings):
+            if isinstance(part, Bundle):
+                queue.add(part)
+                count, size = len(part), part.size
+            else:
+                before = len(queue.pending)
+                queue.pending.extend(part)
+                count, size = len(queue.pending) - before, sum(map(size_of, queue.pending[before:]))
+            queue.appended += count
+            queue.size += size
+            self.size += size
 
     @property
     def is_waiting(self) -> bool:
         """Is there a reading for a commit?"""
-        return any(queue.pending for queue in self._by_stream.values())
+        return any(queue.count for queue in self._by_stream.values())
 
     @property
     def waiting_streams(self) -> list[str]:
         """Streams that have a reading for a commit."""
-        return [stream for stream, queue in self._by_stream.items() if queue.pending]
+        return [stream for stream, queue in self._by_stream.items() if queue.count]
 
     @property
     def waiting_lanes(self) -> set[Lane]:
         """Lanes that have a reading for a commit."""
-        return {queue.lane for queue in self._by_stream.values() if queue.pending}
+        return {queue.lane for queue in self._by_stream.values() if queue.count}
 
     @property
     def longest(self) -> int:
         """Readings in the longest."""
-        return max((len(queue.pending) for queue in self._by_stream.values()), default=0)
+        return max((queue.count for queue in self._by_stream.values()), default=0)
 
     @property
     def all_durable(self) -> bool:
@@ -107,8 +137,8 @@ class Queues:
         """Everything, for a commit; until it is `accepted`, nothing more is taken."""
         taken: dict[str, Sequence[Reading]] = {}
         for stream, queue in self._by_stream.items():
-            if queue.pending:
-                taken[stream], queue.pending, queue.taken_size = queue.pending, [], queue.size
+            if queue.count:
+                taken[stream], queue.taken_size = queue.take(), queue.size
         return taken
 
     def take_losses(self) -> dict[str, dict[str, int]]:

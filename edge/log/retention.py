@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from edgewake.edge.log.codec import Reading, batches
+from edgewake.edge.log.bundle import batches_of
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import LAGGED, ConsumerState, outside, passed_by_all
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.quota import FULL, TOO_OLD, AtQuota, Kept, Quotas, Thinning, in_lanes
@@ -52,7 +53,7 @@ class Retention:
         last = stream.last + len(readings)
         if self.needed_after(draft, stream.name) < last:
             before = draft.stored_bytes
-            found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+            found = batches_of(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
             self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, accepted_at)
             draft.retained_bytes += draft.stored_bytes - before
             draft.wait_more(stream.name, before - draft.stored_bytes)

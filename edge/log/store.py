@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from edgewake.edge.log.codec import Reading, batches
+from edgewake.edge.log.bundle import batches_of
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside, passed_by_all, rows_after
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
@@ -444,7 +445,7 @@ class LogStore:
             self._lose(draft, name, FULL, len(readings))
             draft.dropped += len(readings)
             return
-        found = batches(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
+        found = batches_of(readings, readings_max=self._limits.readings_max, bytes_max=self._limits.bytes_max)
         last = self._rows.insert_batches(draft, stream, stream.last + 1, found, commit, self._repair.at_ms)
         draft.streams[name] = replace(stream, last=last)
 

@@ -112,7 +112,7 @@ class LogWriter:
             queue.appended += 1
             queue.size += size
             self._queues.size += size
-            if self._idle or len(pending) in (1, self._enough):
+            if self._idle or queue.before_count + len(pending) in (1, self._enough):
                 self._wake.notify_all()
             return queue.appended
 
@@ -120,9 +120,9 @@ class LogWriter:
         """Leave readings and the place of their source that follows them: one transaction takes both or neither."""
         with self._lock:
             self._waiting.check_room(queue)
-            was_empty = not queue.pending
+            was_empty = not queue.count
             self._waiting.add(queue, readings, position)
-            if self._idle or was_empty or len(queue.pending) >= self._enough:
+            if self._idle or was_empty or queue.count >= self._enough:
                 self._wake.notify_all()
             return queue.appended
 

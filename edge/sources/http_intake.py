@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -146,7 +147,7 @@ class HttpIntake:
             await intake.durable()
         return 202 if asked.one_way else 200, {"taken": len(readings), "refused": len(items) - len(readings)}
 
-    async def _put(self, intake: Intake, asked: Wanted, readings: list[Reading]) -> None:
+    async def _put(self, intake: Intake, asked: Wanted, readings: Sequence[Reading]) -> None:
         """Pass on, with the key, in one transaction."""
         if asked.key is None:
             await intake.put(readings)

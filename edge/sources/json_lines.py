@@ -18,11 +18,10 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from edgewake.edge.intake import Intake
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
-from edgewake.edge.sources.lines import Line, LineSplitter
+from edgewake.edge.sources.json_objects import readings_of_objects
+from edgewake.edge.sources.lines import LineSplitter
 from edgewake.edge.uplink.lanes import Lane
-from edgewake.protocol.errors import RejectReason
 
 log = logging.getLogger("edgewake.source")
 
@@ -65,29 +64,20 @@ class JsonLines:
         has_ended = False
         try:
             while chunk := await chunks.get():
-                await intake.put(self._checked(intake, splitter.feed(chunk)))
+                await intake.put(readings_of_objects(intake, splitter.feed(chunk)))
             has_ended = True
-            await intake.put(self._checked(intake, splitter.last()))
+            await intake.put(readings_of_objects(intake, splitter.last()))
         except asyncio.CancelledError:
             os.close(stopper)
             stopper = -1
             while not has_ended and (chunk := await chunks.get()):
-                intake.put_last(self._checked(intake, splitter.feed(chunk)))
-            intake.put_last(self._checked(intake, splitter.last()))
+                intake.put_last(readings_of_objects(intake, splitter.feed(chunk)))
+            intake.put_last(readings_of_objects(intake, splitter.last()))
             raise
         finally:
             if stopper >= 0:
                 os.close(stopper)
         log.info("standard input ended", extra={"event": "source.ended", "source": intake.name, "taken": intake.taken})
-
-    def _checked(self, intake: Intake, lines: list[Line]) -> list[Reading]:
-        readings = []
-        for line in lines:
-            if line.too_long:
-                intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
-            elif (reading := intake.check_line(line.text)) is not None:
-                readings.append(reading)
-        return readings
 
     def _read(self, chunks: asyncio.Queue[bytes], loop: asyncio.AbstractEventLoop, stop: int) -> None:
         """In a thread of its own; ends with the input, with the loop, or when the other end of `stop` is closed. Then it says so."""

@@ -9,6 +9,7 @@ from typing import Final
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources import gpsd, nmea
+from edgewake.edge.sources.json_objects import readings_of_objects
 from edgewake.edge.sources.lines import Line
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Scalar
@@ -30,8 +31,10 @@ PARSERS: Final[Mapping[LineFormat, Callable[[bytes], Mapping[str, Scalar] | None
 }
 
 
-def readings_of(intake: Intake, line_format: LineFormat, lines: Sequence[Line]) -> list[Reading]:
+def readings_of(intake: Intake, line_format: LineFormat, lines: Sequence[Line]) -> Sequence[Reading]:
     """The readings in lines; what is wrong is refused and counted, what says nothing that is known is left out."""
+    if line_format is LineFormat.JSON:
+        return readings_of_objects(intake, lines)
     found = (_reading(intake, line_format, line) for line in lines)
     return [reading for reading in found if reading is not None]
 
@@ -40,8 +43,6 @@ def _reading(intake: Intake, line_format: LineFormat, line: Line) -> Reading | N
     if line.too_long:
         intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
         return None
-    if line_format is LineFormat.JSON:
-        return intake.check_line(line.text)
     try:
         fields = PARSERS[line_format](line.text)
     except Rejected as error:

@@ -8,6 +8,7 @@ While the queue is full nothing is acknowledged, and the broker holds the rest b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import mqtt5
@@ -117,7 +118,7 @@ class MqttSubscribe:
             readings += await self._readings(intake, packet.topic, packet.payload)
         await intake.put(readings, position=(self._name, self._recent.encode()) if remembered else None)
 
-    async def _readings(self, intake: Intake, topic: str, payload: bytes) -> list[Reading]:
+    async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:
         if not payload:
             return []  # how retained messages are cleared
         try:

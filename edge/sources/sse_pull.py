@@ -8,6 +8,7 @@ ids begins where it likes. 204 means that there is nothing more (9.2.3).
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from edgewake.edge.client.sse import Event, Parser
@@ -96,7 +97,7 @@ class SsePull:
         elif readings:
             await intake.put(readings)
 
-    async def _readings(self, intake: Intake, event: Event) -> list[Reading]:
+    async def _readings(self, intake: Intake, event: Event) -> Sequence[Reading]:
         try:
             return await checked(intake, found(event.data.encode()))
         except Rejected as error:
