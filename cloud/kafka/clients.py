@@ -60,10 +60,14 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
     )
 
 
-FOLLOWER_WAIT_MS: Final = 200
+FOLLOWER_WAIT_MS: Final = 500
 """How long Kafka holds back a fetch that finds nothing, of a consumer that follows a topic without seeking in it; a record ends the wait
-at once. Each asks so often while nothing changes (with 20 ms, a dozen cost Kafka a tenth of a core), and the end of a table is seen so late
-when it is read at the start, and a partition that a group hands over is read so late."""
+at once. Each asks so often while nothing changes: a small system has twenty such consumers, which with 200 ms were a third of all that it
+asked of Kafka. The end of a table that is written in transactions is seen so late when it is read at the start."""
+HANDED_OVER_WAIT_MS: Final = 200
+"""The same where a group hands partitions over: one that comes while a fetch of the others waits is read so late."""
+ONCE_WAIT_MS: Final = 20
+"""The same of a table that is read to its end, and then no more."""
 
 
 def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any) -> Consumer:

@@ -1,11 +1,13 @@
-"""The range of offsets that a partition has."""
+"""The range of offsets that partitions have."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
 from edgewake.protocol.errors import Unavailable
@@ -32,3 +34,22 @@ def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: fl
             time.sleep(LEADER_S)
         else:
             return int(low), int(high)
+
+
+def ranges(client: AdminClient, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
+    """Topic → partition → first offset kept, and the one after the last committed record: two questions, however many there are.
+
+    `counts`: how many partitions each topic has. Raises KafkaException.
+    """
+    partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    if not partitions:
+        return {}
+    first, last = (_listed(client, partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return {name: {p: (first[name, p], last[name, p]) for p in range(count)} for name, count in counts.items()}
+
+
+def _listed(client: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    futures = client.list_offsets(
+        dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=METADATA_TIMEOUT_S
+    )
+    return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}

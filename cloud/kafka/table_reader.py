@@ -23,7 +23,6 @@ TABLE_BATCH: Final = 500
 _TABLE_CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
-    "fetch.wait.max.ms": FOLLOWER_WAIT_MS,
 }
 _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 
@@ -36,13 +35,21 @@ class TableReader:
     """
 
     def __init__(
-        self, config: KafkaConfig, client_id: str, topic: str, *, on_change: Callable[[str, bytes | None], None], partition: int = 0
+        self,
+        config: KafkaConfig,
+        client_id: str,
+        topic: str,
+        *,
+        on_change: Callable[[str, bytes | None], None],
+        partition: int = 0,
+        wait_ms: int = FOLLOWER_WAIT_MS,
     ) -> None:
+        """`wait_ms`: see FOLLOWER_WAIT_MS; ONCE_WAIT_MS where it is closed after `read_all`."""
         self._topic, self._partition = topic, partition
         self._on_change = on_change
         # Transactions end in markers that take an offset and are no record, so a count of records never reaches the end; only the
         # consumer's own end-of-partition event says where it stands.
-        self._consumer = consumer(config, client_id, **_TABLE_CONSUMER)
+        self._consumer = consumer(config, client_id, **_TABLE_CONSUMER | {"fetch.wait.max.ms": wait_ms})
         self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
         self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         self._position = 0

@@ -48,7 +48,12 @@ LOOK_EVERY_S: Final = 10.0
 UPKEEP_EVERY_S: Final = 60.0
 """Between two turns of merging and deleting; a turn merges one group, so that reading goes on between."""
 ORPHANS_EVERY_S: Final = 3600.0
-_CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": 500, "queued.max.messages.kbytes": 8_192}
+_CONSUMER: Final[dict[str, Any]] = {
+    # Nobody waits for what is gathered: Kafka is asked twice a second, and not once for each record.
+    "fetch.wait.max.ms": 500,
+    "fetch.min.bytes": 1 << 20,
+    "queued.max.messages.kbytes": 8_192,
+}
 
 
 class Writer:

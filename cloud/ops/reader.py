@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
-from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.ops.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables import ANSWERS_TOPIC, PARTS_STREAM, REQUESTS_TOPIC, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
@@ -99,8 +98,13 @@ class Reader:
         # The leases first: made among the others they would have another number of partitions, to be widened once Kafka lists them.
         topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
         topic_admin.ensure_topics(self._config, [*(topic for topic in TABLES if topic != topics.LEASES), topics.DEAD, topics.UP])
-        settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 100}
+        settings: dict[str, Any] = {
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 2048,
+            "fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS,
+        }
         consumer = clients.consumer(self._config, "ops-tables", **settings)
+        asker = clients.consumer(self._config, "ops-asker")  # a question on the other one is answered after the fetch that waits there
         try:
             counts = {topic: lease_record.PARTITIONS if topic == topics.LEASES else 1 for topic in TABLES}
             _check_partitions(metadata.partition_counts(consumer), counts)
@@ -112,22 +116,23 @@ class Reader:
             awaited = dict(AWAITED)
             while not self._stop.is_set():
                 if awaited and not self._unread and time.monotonic() - looked_at > LOOK_EVERY_S:
-                    awaited = {topic: behind for topic, behind in awaited.items() if not self._find(consumer, topic, behind)}
+                    awaited = {topic: behind for topic, behind in awaited.items() if not self._find(consumer, asker, topic, behind)}
                     looked_at = time.monotonic()
                 self._hand_over(self._batch(consumer))
         finally:
             consumer.close()
+            asker.close()
 
     def _batch(self, consumer: Consumer) -> list[Message]:
         # `consume` waits for its whole number; so one is waited for, and what else is there is taken without waiting.
         first = consumer.poll(0.2)
         return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
-    def _find(self, consumer: Consumer, topic: str, behind: int) -> bool:
+    def _find(self, consumer: Consumer, asker: Consumer, topic: str, behind: int) -> bool:
         """Follow a stream once somebody has published on it, from so many records before its end."""
-        count = metadata.partition_count(consumer, topic)
+        count = metadata.partition_count(asker, topic)
         for partition in range(count):
-            low, high = watermarks(consumer, topic, partition)
+            low, high = offsets.watermarks(asker, topic, partition)
             consumer.incremental_assign([TopicPartition(topic, partition, max(low, high - behind))])
         return count > 0
 
@@ -193,21 +198,7 @@ def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
     found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)
     wanted = {name: len(t.partitions) for name, t in found.items() if name.startswith(prefixes) or name in (topics.UP, topics.DEAD)}
-    partitions = [TopicPartition(name, p) for name, count in wanted.items() for p in range(count)]
-    if not partitions:
-        return {}
-    first = _list(client, partitions, OffsetSpec.earliest())
-    last = _list(client, partitions, OffsetSpec.latest())
     return {
-        name: TopicOffsets(tuple(first[name, p] for p in range(count)), tuple(last[name, p] for p in range(count)))
-        for name, count in wanted.items()
+        name: TopicOffsets(tuple(low for low, _ in ranges.values()), tuple(high for _, high in ranges.values()))
+        for name, ranges in offsets.ranges(client, wanted).items()
     }
-
-
-def _list(client: AdminClient, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    futures = client.list_offsets(
-        dict.fromkeys(partitions, spec),
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=METADATA_TIMEOUT_S,
-    )
-    return {(p.topic, p.partition): future.result().offset for p, future in futures.items()}

@@ -110,7 +110,7 @@ class Membership:
                 "heartbeat.interval.ms": self._session_timeout_ms // 4,
                 "enable.partition.eof": True,
                 "queued.max.messages.kbytes": 4096,
-                "fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS,
+                "fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS,
             },
         )
         try:
