@@ -55,8 +55,8 @@ class Sink(Protocol):
     async def room(self) -> None:
         """Wait until there is room."""
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
-        """Take readings; raises LogBusyError."""
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+        """Take readings, where their source stands after them, and what it has lost up to there by reason; raises LogBusyError."""
 
     async def kept(self) -> None:
         """Wait until they are logged, where the source must not go on before."""
@@ -77,8 +77,8 @@ class LogSink:
     async def room(self) -> None:
         await self._stream.room()
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
-        self._stream.append_all(readings, position=position)
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+        self._stream.append_all(readings, position=position, lost=lost)
 
     async def kept(self) -> None:
         await self._stream.kept()
@@ -99,7 +99,7 @@ class OneWaySink:
     async def room(self) -> None:
         pass
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:  # noqa: ARG002
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:  # noqa: ARG002
         self._send(readings)
 
     async def kept(self) -> None:
@@ -224,17 +224,18 @@ class Intake:
                 extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
             )  # fmt: skip
 
-    def lost(self, count: int, reason: str) -> None:
-        """Say that readings which this source was to bring are lost for good."""
-        self._sink.lose(count, reason)
+    async def put(
+        self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+    ) -> None:
+        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound.
 
-    async def put(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
-        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound."""
+        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with the position, or not at all.
+        """
         if not readings and position is None:
             return
         while True:
             try:
-                self._sink.put(readings, position)
+                self._sink.put(readings, position, lost or {})
             except LogBusyError:
                 if self.policy is Policy.DROP_NEWEST:
                     self._drop(len(readings))
@@ -263,7 +264,7 @@ class Intake:
         if not readings:
             return
         try:
-            self._sink.put(readings, None)
+            self._sink.put(readings, None, {})
         except LogBusyError:
             self._sink.lose(len(readings), LossReason.STOPPED)
             self.dropped += len(readings)

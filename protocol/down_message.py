@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+import orjson
 
 from edgewake.protocol.downlink import (
     ARG_CHARS_MAX,
@@ -21,6 +21,8 @@ from edgewake.protocol.downlink import (
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import COUNTER_MAX, Scalar
 from edgewake.protocol.names import FIELD_PATTERN
+from edgewake.protocol.plain import Check, Length, Plain, key
+from edgewake.protocol.plain_json import Misshapen, read
 
 
 def _without_nul(arg: str) -> str:
@@ -29,24 +31,22 @@ def _without_nul(arg: str) -> str:
     return arg
 
 
-_Arg = Annotated[str, Field(max_length=ARG_CHARS_MAX, json_schema_extra={"pattern": r"^[^\x00]*$"}), AfterValidator(_without_nul)]
-Args = Annotated[tuple[_Arg, ...], Field(max_length=ARGS_MAX, strict=False)]
-"""Arguments of a command, as a program can take them."""
+Arg = Annotated[str, Length(0, ARG_CHARS_MAX), Check(_without_nul)]
+"""An argument of a command, as a program can take it."""
+Args = Annotated[tuple[Arg, ...], Length(0, ARGS_MAX)]
 
 
-class Message(BaseModel):
+class Message(Plain):
     """What all of them have. A later version may add keys."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    id: Annotated[str, Field(pattern=ID_PATTERN)]
+    id: str = key(pattern=ID_PATTERN)
     """Chosen by the cloud, another one for each message; the same whenever it is sent again."""
 
 
 class Command(Message):
     """Do what the device's configuration calls `name`."""
 
-    name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
+    name: str = key(pattern=f"^{FIELD_PATTERN.pattern}$")
     args: Args = ()
     """Added to those that the device's configuration gives, as far as it allows any."""
 
@@ -54,7 +54,7 @@ class Command(Message):
 class Settings(Message):
     """Use this configuration from now on."""
 
-    version: Annotated[int, Field(ge=1, le=COUNTER_MAX)]
+    version: int = key(ge=1, le=COUNTER_MAX)
     """Grows with each; an older one than the device has is refused."""
     text: str
     """TOML: the tables of the agent's configuration that may be changed from afar."""
@@ -74,10 +74,10 @@ class ReplyState(StrEnum):
 class Reply(Message):
     """What became of a request of this device (`edgewake.protocol.request`)."""
 
-    id: Annotated[str, Field(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")]
+    id: str = key(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")
     state: ReplyState
-    body: Annotated[str, Field(max_length=BODY_CHARS_MAX)] = ""
-    detail: Annotated[str, Field(max_length=OUTPUT_CHARS_MAX)] = ""
+    body: str = key(default="", max_length=BODY_CHARS_MAX)
+    detail: str = key(default="", max_length=OUTPUT_CHARS_MAX)
     """Why, for people."""
 
     @property
@@ -91,7 +91,7 @@ class Reply(Message):
 
 
 AnyMessage: TypeAlias = Command | Settings | Reply
-_FORMS: Final[dict[DownKind, type[Message]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings, DownKind.REPLY: Reply}
+_FORMS: Final[dict[DownKind, type[AnyMessage]]] = {DownKind.COMMAND: Command, DownKind.SETTINGS: Settings, DownKind.REPLY: Reply}
 
 
 def decode(kind: str, payload: bytes) -> AnyMessage:
@@ -101,13 +101,11 @@ def decode(kind: str, payload: bytes) -> AnyMessage:
     if len(payload) > MESSAGE_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}")
     try:
-        message: Any = _FORMS[DownKind(kind)].model_validate_json(payload)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = RejectReason.JSON if first["type"] == "json_invalid" else RejectReason.SHAPE
-        raise Rejected(reason, f"{'.'.join(map(str, first['loc'])) or kind}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error
-    found: AnyMessage = message
-    return found
+        return read(_FORMS[DownKind(kind)], payload)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.JSON, f"{kind}: {error}"[:OUTPUT_CHARS_MAX]) from error
+    except Misshapen as error:
+        raise Rejected(RejectReason.SHAPE, f"{error.where or kind}: {error.expected}"[:OUTPUT_CHARS_MAX]) from error
 
 
 def check_life(expires_s: int | None) -> int:

@@ -12,14 +12,16 @@ where it can be.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import orjson
 
 from edgewake.protocol.downlink import FEED, MESSAGE_BYTES_MAX, OUTPUT_CHARS_MAX
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX
-from edgewake.protocol.names import STREAM_PATTERN
+from edgewake.protocol.names import STREAM_PATTERN, STREAMS_PER_SUBSCRIPTION_MAX
+from edgewake.protocol.plain import Length, Matching, Plain, key
+from edgewake.protocol.plain_json import Misshapen, read
 
 ASK_BYTES_MAX: Final = 16 * 1024
 """Bytes of a device's question."""
@@ -30,19 +32,17 @@ FEEDS_MAX: Final = 16
 FILTER_CHARS_MAX: Final = 4096
 """Characters of a condition, and of a selection."""
 
-StreamName = Annotated[str, Field(pattern=f"^{STREAM_PATTERN.pattern}$")]
-Filter = Annotated[str, Field(max_length=FILTER_CHARS_MAX)]
-CursorText = Annotated[str, Field(max_length=8192, pattern=r"^[\x21-\x7e]*$")]
+StreamName = Annotated[str, Matching(f"^{STREAM_PATTERN.pattern}$")]
+Filter = Annotated[str, Length(0, FILTER_CHARS_MAX)]
+CursorText = Annotated[str, Length(0, 8192), Matching(r"^[\x21-\x7e]*$")]
 
 
-class FeedAsk(BaseModel):
+class FeedAsk(Plain):
     """What a device asks for."""
-
-    model_config = ConfigDict(frozen=True)
 
     feed: StreamName
     """The device's name for it: the stream of its log that the events go to."""
-    streams: Annotated[tuple[StreamName, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)]
+    streams: Annotated[tuple[StreamName, ...], Length(1, STREAMS_PER_SUBSCRIPTION_MAX)]
     """Streams and queries."""
     where: Filter | None = None
     select: Filter | None = None
@@ -52,10 +52,8 @@ class FeedAsk(BaseModel):
     """The cursor; empty: none yet."""
 
 
-class FeedChunk(BaseModel):
-    """What it gets."""
-
-    model_config = ConfigDict(frozen=True)
+class FeedChunk(Plain):
+    """What it gets: events, or gaps."""
 
     feed: StreamName
     after: CursorText
@@ -66,21 +64,27 @@ class FeedChunk(BaseModel):
     """As the access servers show them."""
     gaps: tuple[dict[str, Any], ...] = ()
     """What is lost before them: `reason`, and `lost` where it can be counted."""
-    error: Annotated[str, Field(max_length=OUTPUT_CHARS_MAX)] = ""
+    error: str = key(default="", max_length=OUTPUT_CHARS_MAX)
     """Why there is nothing, for people. The device asks again after `retry_s`."""
-    retry_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    retry_s: float = key(default=0.0, ge=0, le=86_400)
+
+    def to_json(self) -> bytes:
+        """Without what is empty: a device may pay for each byte."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return orjson.dumps({name: value for name, value in found.items() if value or name in ("feed", "after")})
 
 
 M = TypeVar("M", FeedAsk, FeedChunk)
 
 
 def decode(form: type[M], payload: bytes) -> M:
-    """Read a message. Raises Rejected(oversize | shape)."""
+    """Read a message. Raises Rejected(oversize | json | shape)."""
     most = ASK_BYTES_MAX if form is FeedAsk else MESSAGE_BYTES_MAX
     if len(payload) > most:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {most}")
     try:
-        return form.model_validate_json(payload)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise Rejected(RejectReason.SHAPE, f"{'.'.join(map(str, first['loc'])) or FEED}: {first['msg']}"[:OUTPUT_CHARS_MAX]) from error
+        return read(form, payload)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.JSON, f"{FEED}: {error}"[:OUTPUT_CHARS_MAX]) from error
+    except Misshapen as error:
+        raise Rejected(RejectReason.SHAPE, f"{error.where or FEED}: {error.expected}"[:OUTPUT_CHARS_MAX]) from error

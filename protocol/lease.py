@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-STREAMS_PER_SUBSCRIPTION_MAX = 16
-"""Streams in one subscription; each adds positions to the cursor. More: 422."""
+from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 
 class Subscription(BaseModel):

@@ -21,6 +21,9 @@ SYSTEM_STREAMS = frozenset({"part_status", "late_readings"})
 SYSTEM_PREFIX = "ew_"
 """Kept for more of that kind, and for what a device notes for itself: a stream of such a name never leaves it."""
 
+STREAMS_PER_SUBSCRIPTION_MAX = 16
+"""Streams in one subscription; each adds positions to the cursor. More: 422."""
+
 RESERVED_FIELDS = frozenset(
     {
         "stream", "device", "epoch", "frame", "first_frame", "seq", "t", "mode", "sent_at", "received_at", "fields", "gap",

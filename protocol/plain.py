@@ -1,7 +1,8 @@
 """Plain values: frozen dataclasses that pydantic checks where they come in, and that nobody needs pydantic for afterwards.
 
 A small device pays for pydantic only while it starts (`edgewake.edge.life`): what runs afterwards makes and holds such values and never
-imports it. So it is imported inside the functions below, which check. The class says what is good: types, bounds (`key`,
+imports it. So it is imported inside the functions below, which check; what comes in meanwhile is read by
+`edgewake.protocol.plain_json`. The class says what is good: types, bounds (`key`,
 `Length`), functions (`Check`), and `__post_init__`, which raises ValueError, for what belongs together. A value made by
 its constructor is checked by `__post_init__` alone.
 """
@@ -89,6 +90,17 @@ class Length:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: Any = handler(source)
         return {**schema, "min_length": self.least, **({} if self.most is None else {"max_length": self.most})}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Matching:
+    """In `Annotated`: the whole of a text matches `pattern`, which is `^…$`."""
+
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: Any = handler(source)
+        return {**schema, "pattern": self.pattern}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

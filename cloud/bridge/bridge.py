@@ -169,7 +169,7 @@ class Bridge:
 
     def _send_chunk(self, device: str, chunk: FeedChunk) -> None:
         """What the broker does not take now is lost, and asked for again."""
-        payload = chunk.model_dump_json(exclude_defaults=True).encode()
+        payload = chunk.to_json()
         self.source.publish(topics.down(device, FEED), payload, expires_s=CHUNK_LIFE_S)
 
     def _accept(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:

@@ -17,8 +17,12 @@ RETRY_S: Final = 5.0
 """A stream that ends with a problem is asked for again after that."""
 
 
+SHOWN_OF_GAPS: Final = ("scope", "reason", "lost", "stream", "streams", "device", "partition", "epoch", "seq", "from", "earliest")
+"""What a gap says of what is lost."""
+
+
 class Gathering:
-    """Lines in, a chunk out. An event too large for a message is a gap."""
+    """Lines in, a chunk out: of events, or of gaps, so that a gap stands where it is. An event too large for a message is a gap."""
 
     def __init__(self, ask: FeedAsk) -> None:
         self._ask = ask
@@ -26,6 +30,8 @@ class Gathering:
         self._events: list[dict[str, Any]] = []
         self._gaps: list[dict[str, Any]] = []
         self._bytes = 0
+        self._is_over = False
+        """What follows belongs into the next chunk."""
         self._error = ""
         self._block: dict[str, str] = {}
 
@@ -37,7 +43,7 @@ class Gathering:
     @property
     def is_full(self) -> bool:
         """No more into this chunk."""
-        return self._bytes >= CHUNK_BYTES or len(self._gaps) >= GAPS_MAX or self._error != ""
+        return self._is_over or self._bytes >= CHUNK_BYTES or len(self._gaps) >= GAPS_MAX or self._error != ""
 
     def line(self, line: str) -> None:
         """One line, without its end. What comes when it is full is left for the next chunk."""
@@ -50,14 +56,15 @@ class Gathering:
             self._take(block.get("event", ""), block["data"], block.get("id"))
 
     def _take(self, kind: str, data: str, cursor: str | None) -> None:
-        if kind == "":
-            if len(data) > ROOM_BYTES - CHUNK_BYTES:
-                self._gaps.append({"reason": "too_large", "lost": 1})
-            else:
-                self._events.append(orjson.loads(data))
-                self._bytes += len(data)
-        elif kind == "gap":
-            self._gaps.append({name: value for name, value in orjson.loads(data).items() if name in ("reason", "lost", "stream", "count")})
+        is_gap = kind == "gap" or (kind == "" and len(data) > ROOM_BYTES - CHUNK_BYTES)
+        self._is_over = bool(self._events) if is_gap else bool(self._gaps) and kind == ""
+        if self._is_over:
+            return
+        if is_gap:
+            self._gaps.append(_shown(orjson.loads(data)) if kind == "gap" else {"reason": "too_large", "lost": 1})
+        elif kind == "":
+            self._events.append(orjson.loads(data))
+            self._bytes += len(data)
         elif kind == "problem":
             self._error = str(orjson.loads(data).get("detail", ""))[:1000] or "the stream ended"
         self._cursor = cursor or self._cursor
@@ -69,3 +76,7 @@ class Gathering:
             feed=self._ask.feed, after=self._ask.after, cursor=self._cursor, events=tuple(self._events), gaps=tuple(self._gaps),
             error=error, retry_s=RETRY_S if error else 0.0,
         )  # fmt: skip
+
+
+def _shown(gap: dict[str, Any]) -> dict[str, Any]:
+    return {name: gap[name] for name in SHOWN_OF_GAPS if gap.get(name) is not None}

@@ -21,7 +21,8 @@ from edgewake.cloud.log.filter_cost import events_per_look
 from edgewake.cloud.log.filter_partial import rules_out
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, Position, StreamPosition, filters_hash, generation_hash, stream_hash
 from edgewake.protocol.errors import RemoteError
-from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX, Subscription
+from edgewake.protocol.lease import Subscription
+from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""

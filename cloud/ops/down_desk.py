@@ -55,7 +55,7 @@ class DownDesk:
         return max((message.version for message in messages if isinstance(message, Settings)), default=0)
 
     async def _ask(self, device: str, kind: DownKind, body: Command | Settings, expires_s: int, by: str) -> DownRow:
-        now_ms, payload = self._clock.now_ms(), body.model_dump_json()
+        now_ms, payload = self._clock.now_ms(), body.to_json().decode()
         try:
             decode(kind, payload.encode())  # as the device will
         except Rejected as error:

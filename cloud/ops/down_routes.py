@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -10,14 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from edgewake.cloud.ops.routes import DeviceName, Page, Services
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
-from edgewake.protocol.down_message import Args, Command, Settings
+from edgewake.protocol.down_message import Arg, Command, Settings
 from edgewake.protocol.down_row import DownRow
-from edgewake.protocol.downlink import EXPIRES_S_MAX, ID_PATTERN, MESSAGE_BYTES_MAX, Answer, DownKind
+from edgewake.protocol.downlink import ARGS_MAX, EXPIRES_S_MAX, ID_PATTERN, MESSAGE_BYTES_MAX, Answer, DownKind
 from edgewake.protocol.frame import COUNTER_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 
 WAITING, UNANSWERED = "waiting", "unanswered"
 MessageId = Annotated[str, Path(pattern=ID_PATTERN)]
+Args = Annotated[
+    tuple[Annotated[Arg, Field(json_schema_extra={"pattern": r"^[^\x00]*$"})], ...], Field(max_length=ARGS_MAX)
+]  # fmt: skip
 Life = Annotated[int, Field(ge=1, le=EXPIRES_S_MAX)]
 
 
@@ -80,9 +84,9 @@ def _view(row: DownRow, now_ms: int) -> CommandView | SettingsView:
     facts |= {"state": row.answer.state.value if row.answer else waiting, "answer": row.answer}
     message = row.message
     if isinstance(message, Command):
-        return CommandView(**facts, **message.model_dump())
+        return CommandView(**facts, **asdict(message))
     assert isinstance(message, Settings)
-    return SettingsView(**facts, **message.model_dump())
+    return SettingsView(**facts, **asdict(message))
 
 
 def router(services: Services) -> APIRouter:

@@ -43,6 +43,8 @@ class TablesCollector(Collector):
         rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
         yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)
         yield CounterMetricFamily("edgewake_ops_dropped_devices", "Devices dropped from the full table", tables.devices.dropped)
+        left_out = tables.requests.left_out
+        yield CounterMetricFamily("edgewake_ops_left_out_requests", "Requests of devices that asked for too much at once", left_out)
         dead = CounterMetricFamily("edgewake_dead_letters", "Dead letters since this process started", labels=["reason"])
         for reason, count in tables.dead.items():
             dead.add_metric([reason], count)

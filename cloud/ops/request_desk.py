@@ -15,7 +15,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.down_message import ReplyState
 from edgewake.protocol.down_row import key_of
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.request import RequestRow
+from edgewake.protocol.request_row import RequestRow
 
 log = logging.getLogger("edgewake.ops")
 

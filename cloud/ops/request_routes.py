@@ -13,7 +13,7 @@ from edgewake.protocol.down_message import ReplyState
 from edgewake.protocol.down_row import key_of
 from edgewake.protocol.downlink import BODY_CHARS_MAX, OUTPUT_CHARS_MAX, REQUEST_ID_PATTERN
 from edgewake.protocol.names import FIELD_PATTERN
-from edgewake.protocol.request import RequestRow
+from edgewake.protocol.request_row import RequestRow
 
 OPEN = "open"
 RequestIdPath = Annotated[str, Path(pattern=REQUEST_ID_PATTERN)]
@@ -56,10 +56,14 @@ class RequestView(BaseModel):
     """When the device said that it has the reply."""
 
 
+def _state(row: RequestRow) -> str:
+    return OPEN if row.reply is None else row.reply.state.value
+
+
 def _view(row: RequestRow) -> RequestView:
     facts = row.model_dump(exclude={"reply", "partition", "offset"})
-    state, body, detail = (OPEN, None, "") if row.reply is None else (row.reply.state.value, row.reply.body, row.reply.detail)
-    return RequestView(key=key_of(row.device, row.id), state=state, reply=body, detail=detail, **facts)
+    body, detail = (None, "") if row.reply is None else (row.reply.body, row.reply.detail)
+    return RequestView(key=key_of(row.device, row.id), state=_state(row), reply=body, detail=detail, **facts)
 
 
 def router(services: Services) -> APIRouter:
@@ -72,14 +76,10 @@ def router(services: Services) -> APIRouter:
         limit: Limit = 100, after: AfterRequest = None, state: State = None, name: Name = None, device: str | None = None
     ) -> Page[RequestView]:
         """What devices ask for, in order of device and id: all that is open, and the last hundred of each device that ended."""
-        found = {view.key: view for view in map(_view, table.all())}
-        wanted = {
-            key: view
-            for key, view in found.items()
-            if state in (None, view.state) and name in (None, view.name) and device in (None, view.device)
-        }
+        rows = table.all() if device is None else table.of(device)
+        wanted = {key_of(row.device, row.id): row for row in rows if state in (None, _state(row)) and name in (None, row.name)}
         keys = sorted(key for key in wanted if after is None or key > after)
-        return page_of(keys, wanted.__getitem__, limit=limit, total=len(wanted))
+        return page_of(keys, lambda key: _view(wanted[key]), limit=limit, total=len(wanted))
 
     @routes.get("/v1/devices/{device}/requests/{request_id}", responses=problems(404))
     async def one(device: DeviceName, request_id: RequestIdPath) -> RequestView:

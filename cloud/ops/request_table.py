@@ -8,18 +8,20 @@ where its request stands on the stream's topic: what stands before the last of t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from edgewake.cloud.ops.down_table import DownTable
 from edgewake.protocol import topics
 from edgewake.protocol.down_message import Reply, ReplyState
 from edgewake.protocol.down_row import DownRow, key_of
 from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
-from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, REPLY_LIFE_MS, Request, RequestRow, request_of
+from edgewake.protocol.plain_json import Misshapen
+from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, Request, request_of
+from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
 
 FRESH_MAX: Final = 2 * OPEN_MAX
 """Requests of one device that were read and are in no row yet. Of a device that asks for more at once, more are not taken: nobody answers
@@ -90,6 +92,10 @@ class RequestTable:
         """One row."""
         return self._rows.get(device, {}).get(request_id)
 
+    def of(self, device: str) -> Iterable[RequestRow]:
+        """Those of one device."""
+        return self._rows.get(device, {}).values()
+
     def all(self) -> Iterator[RequestRow]:
         """Every row."""
         for rows in self._rows.values():
@@ -156,7 +162,7 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
     return DownRow(
         device=row.device,
         kind=DownKind.REPLY,
-        payload=reply.model_dump_json(),
+        payload=reply.to_json().decode(),
         asked_at=replied_at,
         expires_at=replied_at + REPLY_LIFE_MS,
         asked_by=row.replied_by,
@@ -168,10 +174,9 @@ def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
     at = where["received_at"]
     try:
         request = request_of(reading)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+    except Misshapen as error:
         wrong = RequestRow(id=reading["id"], name=str(reading.get("name") or "")[:64], body="", expires_at=at, **where)
-        return replied(wrong, ReplyState.REFUSED, detail=f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500], now_ms=at)
+        return replied(wrong, ReplyState.REFUSED, detail=str(error)[:500], now_ms=at)
     return _of(request, where)
 
 

@@ -44,7 +44,7 @@ class Feeds:
         """The chunk and its confirmation; None: it did not come, ask again."""
         got: asyncio.Future[Got | None] = asyncio.get_running_loop().create_future()
         self._waiting[ask.feed] = ask.after, got
-        is_sent = self.send(ask.model_dump_json(exclude_none=True).encode())
+        is_sent = self.send(ask.to_json())
         try:
             async with asyncio.timeout(ANSWER_S if is_sent else OFFLINE_S):
                 return await got
@@ -55,7 +55,7 @@ class Feeds:
 
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""
-        from edgewake.protocol.feed import FeedChunk, decode  # with pydantic: a device pays for it when it follows somebody
+        from edgewake.protocol.feed import FeedChunk, decode  # a device pays for it when it follows somebody
 
         try:
             chunk = decode(FeedChunk, payload)

@@ -87,7 +87,7 @@ class Inbox:
 
     def take(self, kind: str, payload: bytes, expires_s: int | None, acknowledge: Callable[[int], None]) -> None:
         """A message came. `acknowledge` is called with a reason code as soon as it is durable, known, or refused."""
-        from edgewake.protocol.down_message import check_life, decode  # with pydantic: a device pays for it when something comes
+        from edgewake.protocol.down_message import check_life, decode  # a device pays for it when something comes
 
         try:
             message = decode(kind, payload)

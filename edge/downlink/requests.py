@@ -66,7 +66,7 @@ class Book:
 
     def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
         """A reading of REQUESTS. Between the streams is no order: the reply may have been read before."""
-        from edgewake.protocol.request import request_of  # with pydantic: a device pays for it when it asks
+        from edgewake.protocol.request import request_of  # a device pays for it when it asks
 
         try:
             request = request_of(fields)

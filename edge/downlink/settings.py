@@ -92,7 +92,7 @@ def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
     """The device's own values with what was set. Raises ConfigError, which names what may not be set and what is wrong."""
     import tomllib
 
-    from edgewake.protocol.config import parse  # with pydantic: good settings end this life, and bad ones are rare
+    from edgewake.protocol.config import parse  # with pydantic: for the first stage of a life, and settings_check
 
     try:
         wanted = tomllib.loads(text)

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from edgewake.edge.downlink.settings import SettingsFile, SettingsState, Version, merged
+from edgewake.edge.downlink.settings import SettingsFile, SettingsState, Version
+from edgewake.edge.downlink.settings_check import fault_in
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink import Answer, AnswerState, DownKind
-from edgewake.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from edgewake.protocol.down_message import Settings
@@ -60,15 +60,17 @@ class Trial:
             return None
         if settings.version <= state.latest:
             return self._answer(settings, AnswerState.REFUSED, f"version {settings.version}: expected one after {state.latest}")
-        try:
-            merged(self._file.own, settings.text, f"version {settings.version}")
-        except ConfigError as error:
-            return self._answer(settings, AnswerState.REFUSED, str(error))
         return None
 
     async def apply(self, settings: Settings) -> Answer | None:
-        """Restart with them, or, in the life that tries them, say what became of them. None: this life ends. Raises OSError."""
+        """Refuse them or restart with them, or, in the life that tries them, say what became of them. None: this life ends.
+
+        Raises OSError.
+        """
         if self._state.trial is None:
+            fault = await fault_in(self._file.own, settings.text, f"version {settings.version}")
+            if fault is not None:
+                return self._answer(settings, AnswerState.REFUSED, fault)
             log.info("settings of version %d are tried", settings.version, extra={"event": "settings.tried", "version": settings.version})
             await self._write(self._state.pushed(Version(settings.id, settings.version, settings.text)))
             self._restart()

@@ -79,12 +79,22 @@ class StreamLog:
         self._writer = writer
         self._name = name
         self._queue = writer.queue(name)
+        self._places: dict[str, str] = {}
+        """Positions that were left here, the latest of each source."""
         self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
 
-    def append_all(self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
-        """Leave readings, and (source, how far it has read after them), in one transaction. Raises as `append`."""
-        return self._writer.append_all(self._queue, readings, position=position)
+    def append_all(
+        self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+    ) -> int:
+        """Leave readings, (source, how far it has read after them), and what was lost up to there by reason, in one transaction.
+
+        Raises as `append`.
+        """
+        ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost)
+        if position is not None:
+            self._places[position[0]] = position[1]
+        return ticket
 
     def bound(self, bytes_max: int) -> None:
         """From now on at most so many bytes of its readings wait to become durable."""
@@ -96,8 +106,9 @@ class StreamLog:
             await self.accepted(self._queue.appended)
 
     async def durable(self) -> None:
-        """Wait until what was left here so far is durable. Raises LogClosedError."""
+        """Wait until what was left here so far is durable, positions too. Raises LogClosedError."""
         await self.accepted(self._queue.appended)
+        await self._events.until(lambda: all(self._events.position(source) == at for source, at in self._places.items()))
 
     def lose(self, count: int, reason: str) -> None:
         """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""

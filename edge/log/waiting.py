@@ -9,7 +9,7 @@ waits for company, and why:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
@@ -29,7 +29,8 @@ from edgewake.protocol.errors import RejectReason
 FREE_LINGER_S: Final = 0.5
 """Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
 LOSS_LINGER_S: Final = 1.0
-"""Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own."""
+"""Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own. Those that a source has passed over go
+with the place that it has then."""
 
 
 class Waiting:
@@ -68,11 +69,18 @@ class Waiting:
         if not all(map(self.queues.has_room, queues)):
             raise LogBusyError
 
-    def add(self, queue: Queue, readings: Iterable[Reading], position: tuple[str, str] | None) -> None:
-        """Readings, and the place of their source that follows them."""
+    def add(self, queue: Queue, readings: Iterable[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+        """Readings, the place of their source that follows them, and what was lost up to there.
+
+        Losses of the stream wait no longer then: behind that place nobody looks for them again.
+        """
         self.queues.add(queue, readings)
+        for reason, count in lost.items():
+            queue.lost[reason] = queue.lost.get(reason, 0) + count
         if position is not None:
             self._positions[position[0]] = position[1]
+            if queue.lost:
+                self._lost_since = float("-inf")
 
     def commit(self, commit: Commit, now_s: float) -> Future[None]:
         """All of this in one transaction; the answer comes when it is durable. Raises as `check_room`."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -116,12 +116,14 @@ class LogWriter:
                 self._wake.notify_all()
             return queue.appended
 
-    def append_all(self, queue: Queue, readings: Iterable[Reading], *, position: tuple[str, str] | None = None) -> int:
-        """Leave readings and the place of their source that follows them: one transaction takes both or neither."""
+    def append_all(
+        self, queue: Queue, readings: Iterable[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+    ) -> int:
+        """Leave readings, the place of their source after them, and losses up to there by reason: one transaction takes all or none."""
         with self._lock:
             self._waiting.check_room(queue)
             was_empty = not queue.count
-            self._waiting.add(queue, readings, position)
+            self._waiting.add(queue, readings, position, lost or {})
             if self._idle or was_empty or queue.count >= self._enough:
                 self._wake.notify_all()
             return queue.appended

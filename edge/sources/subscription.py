@@ -1,14 +1,15 @@
 """Follows streams and results of others, by way of this device's own MQTT connection (`edgewake.protocol.feed`).
 
-Events and cursor are kept in one transaction, so a device that was killed, slept, or was cut off goes on where it stopped: nothing comes
-twice, and what the cloud no longer keeps is a gap of this stream. The envelope's names are not free for fields: an event's own device is
-`of_device` here, and so on (SHOWN).
+Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut off goes on where it stopped: nothing
+comes twice, and what the cloud no longer keeps is a gap of this stream. The envelope's names are not free for fields: an event's own
+device is `of_device` here, and so on (SHOWN).
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -19,16 +20,15 @@ from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.items import checked
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk
-from edgewake.protocol.lease import STREAMS_PER_SUBSCRIPTION_MAX
-from edgewake.protocol.names import RESERVED_FIELDS
+from edgewake.protocol.names import RESERVED_FIELDS, STREAMS_PER_SUBSCRIPTION_MAX
 from edgewake.protocol.plain import Length
 
 log = logging.getLogger("edgewake.source")
 
 SHOWN: Final = ("stream", "device", "query", "revision", "final", "window_start", "window_end")
 """What of an event's envelope is kept, each as a field of_…; the rest says how it travelled."""
-LOST: Final = "not_kept"
-"""Reason of the gap that says what the cloud no longer had."""
+NOT_KEPT, TOO_LARGE, GIVEN_UP = "not_kept", "too_large", "given_up"
+"""Reasons of this stream's gaps: the cloud no longer had it, a message has no room for it, the device that it is of lost it."""
 
 Filter = Annotated[str, Length(1, FILTER_CHARS_MAX)]
 
@@ -87,14 +87,14 @@ class Subscription:
         if chunk.error:
             log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
             return
+        lost = Counter[str]()
         for gap in chunk.gaps:
-            log.error("feed %s: a gap: %s", chunk.feed, gap, extra={"event": "feed.gap", "stream": chunk.feed})
+            lost[reason_of(gap)] += lost_in(gap)
+            log.error("feed %s: a gap: %s", chunk.feed, gap, extra={"event": "feed.gap", "stream": chunk.feed, "gap": gap})
         readings = await checked(intake, [reading_of(event) for event in chunk.events])
         if readings or chunk.gaps or not self._after:  # a cursor alone is worth no write: without it the same is asked for again
-            await intake.put(readings, position=(self.position_name, chunk.cursor))
+            await intake.put(readings, position=(self.position_name, chunk.cursor), lost=+lost)
             await intake.durable()
-        if chunk.gaps:
-            intake.lost(sum(lost_in(gap) for gap in chunk.gaps), LOST)
         self._after = chunk.cursor
 
 
@@ -106,7 +106,14 @@ def reading_of(event: Mapping[str, Any]) -> dict[str, Any]:
     return fields | ({"t": t} if isinstance(t, int) and not isinstance(t, bool) else {})
 
 
+def reason_of(gap: Mapping[str, Any]) -> str:
+    """What this stream's gap says of it."""
+    if gap.get("scope") == "device":
+        return GIVEN_UP
+    return TOO_LARGE if gap.get("reason") == TOO_LARGE else NOT_KEPT
+
+
 def lost_in(gap: Mapping[str, Any]) -> int:
-    """Readings that a gap says are lost; one where nobody can count them."""
+    """Events that a gap says are lost, at most: of what the cloud no longer keeps it counts records; one where nobody can count them."""
     lost = gap.get("lost", gap.get("count"))
-    return lost if isinstance(lost, int) and lost > 0 else 1
+    return lost if isinstance(lost, int) and not isinstance(lost, bool) and lost >= 0 else 1

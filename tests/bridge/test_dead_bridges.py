@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -12,11 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import TopicPartition
 
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.ops.down_cli import command, config
 from edgewake.cloud.ops.request_cli import reply, requests
 from edgewake.edge.cli import agent as device_agent
 from edgewake.protocol import record, topics
+from edgewake.protocol.frame import Gap
 from tests.access.world import key_file, server
 from tests.bridge.fleet import DEVICES, Fleet, until
 from tests.bridge.running import Device, World, read, sequenced, start
@@ -290,6 +294,40 @@ async def test_a_device_follows_another_one_and_goes_on_where_it_was_killed(here
             await until(lambda: len(shown_by(here)) >= len(wanted), "all came")
             assert shown_by(here) == wanted
             assert "not for devices: down_answers" in agent.output()
+            agent.kill()
+        await leader.send(750)
+        kept_from = 741
+        passed_over = await asyncio.to_thread(forget, here, "lead", kept_from)
+        access.process.kill()  # it still had in memory what Kafka has no more
+        access.restart_after_kill()
+        with part("agent", file, tmp_path / "agent.log") as agent:
+            wanted += [float(n) for n in range(2 * kept_from - 1, 1501)]
+            await until(lambda: len(shown_by(here)) >= len(wanted), "what is kept came")
+            assert shown_by(here) == wanted
+            (gap,) = gaps_of(here)
+            assert gap.reason == "not_kept"
+            assert passed_over <= gap.count <= 2 * passed_over, "Kafka's records, and the markers of its transactions"
+            (said,) = (line for line in map(json.loads, agent.output().splitlines()) if line.get("event") == "feed.gap")
+            assert (said["gap"]["reason"], said["gap"]["stream"], said["gap"]["lost"]) == ("retention", "lead", gap.count)
+            assert said["gap"]["from"] + gap.count == said["gap"]["earliest"]
+            assert agent.stop() == 0
+
+
+def forget(world: World, stream: str, before: int) -> int:
+    """Let retention pass: Kafka keeps nothing before this frame. How many of its records nobody has read go with it."""
+    records = read(world.config, topics.stream_topic(stream), device="leader")
+    first = next(one for one in records if (record.decode(one.value()).frame.frame or 0) == before)
+    client = clients.admin(world.config)  # must live until the answer comes
+    end = TopicPartition(topics.stream_topic(stream), first.partition(), first.offset())
+    for done in client.delete_records([end]).values():
+        done.result(PATIENCE_S)
+    return before - 701
+
+
+def gaps_of(world: World) -> list[Gap]:
+    """What the follower said of what it lost, as the cloud has it."""
+    frames = [record.decode(one.value()).frame for one in read(world.config, topics.stream_topic("echo"), device="follower")]
+    return [frame.gap for frame in frames if frame.gap is not None]
 
 
 def shown_by(world: World) -> list[float]:

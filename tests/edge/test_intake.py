@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -44,7 +44,7 @@ class Memory:
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
         if self.full:
             raise LogBusyError
         self.readings += readings

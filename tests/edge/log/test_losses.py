@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 import threading
 from pathlib import Path
+from shutil import copytree
 
 import psutil
 import pytest
@@ -116,3 +117,30 @@ def test_a_flood_leaves_room_for_other_streams_and_gives_it_back() -> None:
     assert not queues.has_room(flood), "what is being written is in memory still"
     queues.accepted(taken)
     assert (queues.size, flood.size, queues.has_room(flood)) == (0, 0, True)
+
+
+def test_what_a_source_has_passed_over_is_said_with_the_place_that_it_has_then(tmp_path: Path) -> None:
+    """A kill right after it costs nothing: behind that place nobody looks for them again."""
+    with opened(tmp_path / "log") as events:
+        put(events, range(1, 3))
+        log = events.stream("speed")
+        log.lose(3, "refused")
+        ticket = log.append_all([reading(3)], position=("file", "7"), lost={"not_kept": 2})
+        assert log.wait_accepted(ticket, timeout_s=PATIENCE_S)
+        copytree(tmp_path / "log", tmp_path / "killed")
+    sent = Sent()
+    with opened(tmp_path / "killed", sent=sent) as events:
+        assert events.position("file") == "7"
+        assert events.status().lost == {"refused": 3, "not_kept": 2}
+        events.start_sending()
+        sent.until(3)
+    assert [out.gap for out in sent] == [None, "refused", "not_kept"]
+
+
+def test_a_place_that_moves_without_a_reading_takes_its_losses_along(tmp_path: Path) -> None:
+    with opened(tmp_path / "log") as events:
+        events.stream("speed").append_all([], position=("file", "7"), lost={"not_kept": 2})
+        wait_until(lambda: events.position("file") == "7", "it is durable")
+        copytree(tmp_path / "log", tmp_path / "killed")
+    with opened(tmp_path / "killed") as events:
+        assert events.status().lost == {"not_kept": 2}

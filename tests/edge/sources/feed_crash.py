@@ -1,8 +1,9 @@
 """One life of a device that follows others: `python -m tests.edge.sources.feed_crash DIR [--kill PLACE NTH] [--apart]`.
 
 The cloud has N events, and answers a question with the seven that follow its cursor. The life ends by kill -9 at the n-th passage of a
-place in the log's writer, or, when all is here, with the events of all lives as JSON on standard output. `--apart` is the control: the
-cursor is kept after the events and not together with them; the place between is called `apart`.
+place in the log's writer, or, when all is here, with the events and gaps of all lives as JSON on standard output. `--apart` is the control:
+the cursor is kept after the events and not together with them, and a gap is said like any loss; the place between is called `apart`. With
+`--gone K` the cloud no longer keeps the events before K, and says so in a chunk of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -21,7 +22,7 @@ from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.consumers import Missed, Received
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.sources.config import Policy, SourceContext
 from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig
@@ -32,7 +33,8 @@ N = 40
 
 
 class Life:
-    def __init__(self, directory: Path, place: str, nth: int) -> None:
+    def __init__(self, directory: Path, place: str, nth: int, gone: int) -> None:
+        self._gone = gone
         self._place, self._left = place, nth
         clock = SystemClock()
         self.events = EventLog(
@@ -57,11 +59,15 @@ class Life:
         begin = int(ask.after or 0)
         if begin == N:
             self._is_all_asked.set()
+        elif begin + 1 < self._gone:
+            gap = {"scope": "cursor", "reason": "retention", "lost": self._gone - 1 - begin}
+            chunk = FeedChunk(feed="s", after=ask.after, cursor=str(self._gone - 1), gaps=(gap,))
+            self.feeds.take(chunk.to_json(), lambda _reason: None)
         else:
             end = min(begin + 7, N)
             events = tuple({"n": n} for n in range(begin + 1, end + 1))
             chunk = FeedChunk(feed="s", after=ask.after, cursor=str(end), events=events)
-            self.feeds.take(chunk.model_dump_json().encode(), lambda _reason: None)
+            self.feeds.take(chunk.to_json(), lambda _reason: None)
         return True
 
     async def run(self) -> list[object]:
@@ -73,14 +79,25 @@ class Life:
         await asyncio.wait({running})
         items = (await asyncio.to_thread(consumer.poll)).items
         await asyncio.to_thread(self.events.close)
-        return [fields["n"] for item in items if isinstance(item, Received) for _, fields in item.readings]
+        return [one for item in items for one in _shown(item)]
+
+
+def _shown(item: Received | Missed) -> list[object]:
+    return [f"{item.reason} {item.count}"] if isinstance(item, Missed) else [fields["n"] for _, fields in item.readings]
 
 
 def put_apart(life: Life) -> None:
     """The control."""
     put = life.intake.put
 
-    async def first_one_then_the_other(readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> None:
+    async def first_one_then_the_other(
+        readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int]
+    ) -> None:
+        if lost:
+            await put([], position=position)
+            await life.intake.durable()
+            life.intake._sink.lose(sum(lost.values()), *lost)
+            return
         await put(readings)
         await life.intake.durable()
         life.reach("apart")
@@ -95,10 +112,11 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--kill", nargs=2, default=("", "0"), metavar=("PLACE", "NTH"))
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--gone", type=int, default=0, metavar="K")
     given = parser.parse_args()
 
     async def live() -> list[object]:
-        life = Life(given.directory, given.kill[0], int(given.kill[1]))
+        life = Life(given.directory, given.kill[0], int(given.kill[1]), given.gone)
         if given.apart:
             put_apart(life)
         return await life.run()

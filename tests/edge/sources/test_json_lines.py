@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -38,7 +38,7 @@ class Memory:
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 
-    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
         if self.is_full:
             raise LogBusyError
         self.readings += readings

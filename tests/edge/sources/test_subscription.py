@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ class Cloud:
             self.at_confirmation(chunk.cursor)
             self.confirmed.append(reason)
 
-        self.feeds.take(chunk.model_dump_json().encode(), confirm)
+        self.feeds.take(chunk.to_json(), confirm)
 
 
 async def test_it_goes_on_where_the_log_says_and_takes_nothing_twice(tmp_path: Path) -> None:
@@ -94,15 +95,18 @@ async def test_a_chunk_is_confirmed_when_it_and_its_cursor_are_durable(tmp_path:
 
 async def test_what_is_no_longer_kept_is_a_gap_with_its_count(tmp_path: Path) -> None:
     cloud = Cloud(3)
-    cloud.gaps = ({"reason": "retention", "lost": 90}, {"reason": "epoch", "lost": None})
+    cloud.gaps = (
+        {"reason": "retention", "lost": 90}, {"reason": "epoch", "lost": None}, {"reason": "filter_changed", "lost": 0},
+        {"scope": "device", "reason": "quota", "lost": 4}, {"reason": "too_large", "lost": 1},
+    )  # fmt: skip
 
     def gaps(one: Caged) -> list[tuple[str, int]]:
         found = [frame_of(out).gap for out in one.sent]
         return [(gap.reason, gap.count) for gap in found if gap is not None]
 
     async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
-        await one.until(lambda: gaps(one), "the gap is said")
-        assert gaps(one) == [("not_kept", 91)]
+        await one.until(lambda: len(gaps(one)) == 3, "the gaps are said")
+        assert gaps(one) == [("not_kept", 91), ("given_up", 4), ("too_large", 1)]
 
 
 async def test_hostile_chunks_are_refused_and_an_error_is_waited_out(tmp_path: Path) -> None:
@@ -135,15 +139,22 @@ def test_an_event_keeps_its_fields_and_of_its_envelope_who_it_is_of() -> None:
         "t": 60_000, "mean": 7, "of_query": "q", "of_revision": 2, "of_final": True, "of_window_start": 0, "of_window_end": 60_000,
     }  # fmt: skip
     assert reading_of({"t": True, "x": 1}) == {"x": 1}
-    assert [lost_in(gap) for gap in ({"lost": 5}, {"lost": None}, {"count": 3}, {"lost": -1}, {"lost": "5"})] == [5, 1, 3, 1, 1]
+    assert [lost_in(gap) for gap in ({"lost": 5}, {"lost": None}, {"count": 3}, {"lost": -1}, {"lost": "5"}, {"lost": 0})] == [
+        5,
+        1,
+        3,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_questions_are_bounded() -> None:
     ask = FeedAsk(feed="s", streams=("speed",))
-    assert decode(FeedAsk, ask.model_dump_json().encode()) == ask
+    assert decode(FeedAsk, ask.to_json()) == ask
     for wrong in ({"streams": []}, {"streams": ["x"] * 17}, {"where": "x" * 5000}, {"after": "a\nb"}, {"feed": "a/b"}):
         with pytest.raises(Rejected):
-            decode(FeedAsk, orjson.dumps(ask.model_dump() | wrong))
+            decode(FeedAsk, orjson.dumps(dataclasses.asdict(ask) | wrong))
     with pytest.raises(Rejected, match="16384"):
         decode(FeedAsk, b" " * (ASK_BYTES_MAX + 1))
 
@@ -178,3 +189,23 @@ def test_a_cursor_that_is_kept_after_the_events_takes_them_twice(tmp_path: Path)
     """The control."""
     assert life(tmp_path, "--apart", "--kill", "apart", "1").returncode == -signal.SIGKILL
     assert orjson.loads(life(tmp_path).stdout) == [*range(1, 8), *range(1, feed_crash.N + 1)]
+
+
+GONE = 31
+AFTER_A_GAP = ["not_kept 30", *range(GONE, feed_crash.N + 1)]
+
+
+@pytest.mark.services
+def test_a_gap_is_said_once_wherever_a_kill_comes(tmp_path: Path) -> None:
+    """Killed right after the cursor behind it became durable: nobody asks for it again."""
+    ended = life(tmp_path, "--gone", str(GONE), "--kill", "committed", "2")
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    last = life(tmp_path, "--gone", str(GONE))
+    assert orjson.loads(last.stdout or "[]") == AFTER_A_GAP, last.stderr[-2000:]
+
+
+@pytest.mark.services
+def test_a_gap_that_is_said_after_its_cursor_is_kept_is_lost(tmp_path: Path) -> None:
+    """The control."""
+    assert life(tmp_path, "--apart", "--gone", str(GONE), "--kill", "committed", "2").returncode == -signal.SIGKILL
+    assert orjson.loads(life(tmp_path, "--gone", str(GONE)).stdout) == AFTER_A_GAP[1:]
