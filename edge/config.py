@@ -157,6 +157,8 @@ class UplinkConfig(ConfigTable):
     """Connected to a broker of `[[fallback]]`: how often is looked whether `[mqtt]` answers again, to go back to it."""
     one_way_queue_max: int = key(default=1_000, ge=1)
     """Readings of one_way streams that wait for the connection; the oldest go first, counted."""
+    one_way_queue_bytes_max: int = key(default=1 << 20, ge=1)
+    """Bytes of them, as JSON; one that is larger waits alone."""
 
     def __post_init__(self) -> None:
         if self.backoff_min_s > self.backoff_max_s or self.ack_timeout_s > self.ack_timeout_max_s:

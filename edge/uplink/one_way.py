@@ -12,10 +12,13 @@ from edgewake.edge.mqtt_link import TooLarge
 
 
 class OneWay:
-    """The queue. At its bound the oldest go, counted."""
+    """The queue. At either of its bounds the oldest go, counted; the latest always has room."""
 
-    def __init__(self, readings_max: int) -> None:
-        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=readings_max)
+    def __init__(self, readings_max: int, bytes_max: int) -> None:
+        self._readings_max, self._bytes_max = readings_max, bytes_max
+        self._waiting: deque[tuple[str, bytes]] = deque()
+        """At most `readings_max`, and `bytes_max` bytes of them: `add` drops the oldest."""
+        self._bytes = 0
         self.sent = 0
         self.dropped = 0
         """For the newer ones, or because the broker takes no packet as large."""
@@ -26,13 +29,22 @@ class OneWay:
     def add(self, stream: str, readings: Sequence[Reading]) -> None:
         """Readings of a stream."""
         for t, fields in readings:
-            self.dropped += len(self._waiting) == self._waiting.maxlen
-            self._waiting.append((stream, orjson.dumps({"t": t, **fields})))
+            payload = orjson.dumps({"t": t, **fields})
+            self._waiting.append((stream, payload))
+            self._bytes += len(payload)
+            while len(self._waiting) > self._readings_max or (self._bytes > self._bytes_max and len(self._waiting) > 1):
+                self._take()
+                self.dropped += 1
+
+    def _take(self) -> tuple[str, bytes]:
+        stream, payload = self._waiting.popleft()
+        self._bytes -= len(payload)
+        return stream, payload
 
     def send(self, may_send: Callable[[], bool], publish: Callable[[str, bytes], None]) -> None:
         """As many as may be sent now. `publish` raises TooLarge."""
         while self._waiting and may_send():
-            stream, payload = self._waiting.popleft()
+            stream, payload = self._take()
             try:
                 publish(stream, payload)
             except TooLarge:

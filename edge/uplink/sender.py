@@ -94,7 +94,7 @@ class Uplink:
         )
         self._presence = Presence(config.device, clock, status, interval_s=config.uplink.status_interval_s)
         self.refused = Refused(self.session, events, Quarantine(config.data_dir), clock)
-        self.one_way = OneWay(config.uplink.one_way_queue_max)
+        self.one_way = OneWay(config.uplink.one_way_queue_max, config.uplink.one_way_queue_bytes_max)
         self._link: MqttLink | None = None
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
