@@ -30,13 +30,14 @@ ATTACH_S: Final = 20.0
 
 
 @contextlib.contextmanager
-def killed_at(call: str, nth: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that puts strace on a process and returns when it watches. Raises RuntimeError where it cannot."""
+def faulty(call: str, fault: str, notes: Path) -> Iterator[Callable[[int], None]]:
+    """Gives a function that puts strace on a process and returns when it watches; `fault` as strace's inject has it, e.g. error=EIO:when=3.
+    It notes each call, and where it injected. Raises RuntimeError where it cannot.
+    """
     watchers: list[subprocess.Popen[bytes]] = []
 
     def attach(pid: int) -> None:
-        inject = f"inject={call}:signal=KILL:when={nth}"
-        command = ["strace", "-f", "-qqq", "-e", f"trace={call}", "-e", inject, "-o", "/dev/null", "-p", str(pid)]
+        command = ["strace", "-f", "-qqq", "-e", f"trace={call}", "-e", f"inject={call}:{fault}", "-o", str(notes), "-p", str(pid)]
         watchers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
         tracer = Path(f"/proc/{pid}/status")
         while "TracerPid:\t0\n" in tracer.read_text("ascii", "replace"):
@@ -68,7 +69,7 @@ class Deaths:
     def die_at(self, call: str, nth: int) -> bool:
         """One life; False where it ended before it made so many of these calls."""
         self._life += 1
-        with killed_at(call, nth) as attach:
+        with faulty(call, f"signal=KILL:when={nth}", Path("/dev/null")) as attach:
             killed = live_once(self._cloud, self._child(ROUNDS), None, before=attach)
         self.by_call[call] += killed
         if self._life % LIVES == 0:

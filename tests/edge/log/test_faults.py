@@ -1,4 +1,4 @@
-"""The log under kill -9 at its system calls, under power loss and out of memory: 0 lost, 0 twice, 0 unsaid.
+"""The log under kill -9 at its system calls, on a disk that fails, under power loss and out of memory: 0 lost, 0 twice, 0 unsaid.
 
 `make test` takes a sample; `make test-faults` every call of the writing path, power losses on two file systems, and more of each.
 """
@@ -47,6 +47,20 @@ def test_kill_9_at_system_calls_loses_and_doubles_nothing(tmp_path: Path) -> Non
 def test_control_killed_at_system_calls_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     report = report_of("syscall_kills", tmp_path, "--points", 12, "--sample", "--accept-before-commit")
     assert report["violations"]["lost"] > 0
+
+
+@pytest.mark.services
+def test_a_disk_that_answers_with_errors_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    times = 30 if ALL else 1
+    report = report_of("io_errors", tmp_path, "--times", times)
+    each = ("fdatasync once", "fdatasync lasting", "pwrite64 once", "pwrite64 lasting")
+    assert report["injected"] == dict.fromkeys(each, times), "a fault did not fire"
+    assert violations(report) == NOTHING
+
+
+@pytest.mark.services
+def test_control_on_a_disk_that_answers_with_errors_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
+    assert report_of("io_errors", tmp_path, "--times", 1, "--accept-before-commit")["violations"]["lost"] > 0
 
 
 @pytest.mark.services
