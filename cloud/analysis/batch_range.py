@@ -16,12 +16,15 @@ _EARLIEST: Final = -2
 """Kafka's way to say a partition's first offset."""
 
 
-def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offsets) -> DataFrame:
-    """Committed records from `start` (a partition that is missing: from its beginning) to before `end`."""
+def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offsets, *, group: str | None = None) -> DataFrame:
+    """Committed records from `start` (a partition that is missing: from its beginning) to before `end`.
+
+    `group`: whose consumers are kept for the next range; without it each range has consumers of its own, idle for minutes afterwards.
+    """
     starts = {topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions} for topic, partitions in end.items()}
     return (
         session.read.format("kafka")
-        .options(**spark_options(kafka.security))
+        .options(**spark_options(kafka.security), **({} if group is None else {"kafka.group.id": group}))
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in end.items()}))
         .option("kafka.isolation.level", "read_committed")

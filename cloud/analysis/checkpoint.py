@@ -22,8 +22,6 @@ import orjson
 from edgewake.cloud.analysis.batch_commit import Offsets, is_ahead
 from edgewake.protocol.errors import LocalError
 
-SUMMARY_LANE: Final = "summary"
-"""Name of the lane that sums a stream up, beside those of its queries."""
 _HALF_WRITTEN: Final = ".*.tmp"
 """What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
@@ -98,15 +96,15 @@ def remove_other_format(checkpoint: Path, form: int) -> bool:
     return is_other
 
 
-def remove_unused(folder: Path, *, queried: Container[str], summarised: Container[str]) -> list[str]:
-    """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and that are not summed up.
+def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str]) -> list[str]:
+    """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and of no kind that there is.
 
     `folder`: <stream>/<lane>, each a checkpoint. Returns `stream-lane` of what was removed.
     """
     removed = []
     for checkpoint in folder.glob("*/*"):
         stream, lane = checkpoint.parts[-2:]
-        if stream not in (summarised if lane == SUMMARY_LANE else queried):
+        if stream not in queried or lane not in kinds:
             shutil.rmtree(checkpoint, ignore_errors=True)
             removed.append(f"{stream}-{lane}")
     return sorted(removed)

@@ -10,7 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.clock_correction import corrected
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.topics import STREAM_PREFIX
 
+TOPIC_CHARS_MAX: Final = 249
+"""Kafka's bound of a topic's name."""
 _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
 
 
@@ -21,15 +24,24 @@ def decode(records: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
     array<bigint>, fields struct<name: array>.
     """
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
-    schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields struct<{columns or '`-`:string'}>"
+    return _frames(records, f"struct<{columns or '`-`:string'}>", "partition", "offset")
+
+
+def decode_any(records: DataFrame) -> DataFrame:
+    """Frames of several streams at once, with all of their fields as they stand in the JSON; gap records are left out.
+
+    In: topic, partition, value. Out: stream, partition, device, shift, received_at, t, fields map<string, array<string>>.
+    """
+    named = records.withColumn("stream", F.substring("topic", len(STREAM_PREFIX) + 1, TOPIC_CHARS_MAX))
+    return _frames(named, "map<string, array<string>>", "stream", "partition")
+
+
+def _frames(records: DataFrame, fields: str, *kept: str) -> DataFrame:
+    schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields {fields}"
     body = F.from_json(F.col("value").cast("string"), schema)
-    frames = (
-        records.select("partition", "offset", body.alias("body"))
-        .select("partition", "offset", "body.*")
-        .where(F.col("t").isNotNull() & (F.size("t") > 0))
-    )
+    frames = records.select(*kept, body.alias("body")).select(*kept, "body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
-    return frames.select("partition", "offset", "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
+    return frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
 
 
 def rows(fields: Mapping[str, FieldType]) -> Column:

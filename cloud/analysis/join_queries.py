@@ -133,9 +133,6 @@ class JoinJob:
                 yield emit.Output(topics.WINDOWS, f"{_place(self.stream)}|{registered.label}|{key}".encode(), value)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """See Job: results are nowhere but in Kafka."""
-
 
 def _row(registered: Registered, fields: Sequence[str]) -> Column:
     query = registered.query

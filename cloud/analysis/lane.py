@@ -21,13 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, join_queries, late, pace
-from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, is_ahead, novelty
+from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
-from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
 from edgewake.cloud.analysis.repair_log import kept_from
@@ -48,8 +47,6 @@ log = logging.getLogger("edgewake.analysis")
 FETCH_WAIT_MS: Final = 10
 """How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
 consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
-SUMMARY_LOOK_MS: Final = 5_000
-"""How often Spark looks for readings to sum up on a stream that had none for longer than the interval of summaries."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 CAUSE_CHARS_MAX: Final = 2000
@@ -178,7 +175,8 @@ class Lane:
             .foreachBatch(self._process)
             .option("checkpointLocation", str(self.checkpoint))
             .outputMode("update")
-            .trigger(processingTime=f"{self._look_ms()} milliseconds")
+            # Whether there is anything new; after a batch not before `_rest` has ended.
+            .trigger(processingTime=f"{self.config.trigger_ms // 2} milliseconds")
             .start()
         )
         self._started.set()
@@ -200,11 +198,6 @@ class Lane:
             cut_to=kept_from(self.config.kafka, self.topic, now_ms=now_ms) if any(start > 0 for start, _ in kept.values()) else None,
             now_ms=now_ms,
         )
-
-    def _look_ms(self) -> int:
-        """How often Spark looks whether there is anything new; after a batch not before `_rest` has ended."""
-        is_summary = self.job.kind is LaneKind.SUMMARY
-        return min(SUMMARY_LOOK_MS, self.config.summary_interval_s * 1000) if is_summary else self.config.trigger_ms // 2
 
     def say_running(self) -> None:
         """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
@@ -279,7 +272,7 @@ class Lane:
     def _rest(self) -> None:
         """Until the next batch is worth its cost (pace). Spark notes the end of this one afterwards; a stop ends the rest."""
         # No longer than ever, however far the clock is set back meanwhile.
-        longest_ms = max(self.config.trigger_ms, self.config.calm_trigger_ms, self.config.summary_interval_s * 1000)
+        longest_ms = max(self.config.trigger_ms, self.config.calm_trigger_ms)
         self._stopped.wait(min(self._next_ms - self.clock.now_ms(), longest_ms) / 1000)
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
@@ -295,8 +288,6 @@ class Lane:
             self._emit(rows, observed, reached, new, rate, left)
             self._next_ms = self._next_look(began_ms, observed, rate, left)
         self._tell_spark()
-        if not is_ahead(self._record.offsets, reached):
-            self.job.committed(rows, self._record.revision)
         self.counters.batches += 1
 
     def _tell_spark(self) -> None:
@@ -327,9 +318,6 @@ class Lane:
 
     def _next_look(self, began_ms: int, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
         waits = None if left is None else sum(left.values())
-        if self.job.kind is LaneKind.SUMMARY:
-            is_behind = waits is not None and waits >= self.config.batch_records_max
-            return began_ms if is_behind else pace.next_summary_ms(began_ms, self.config.summary_interval_s * 1000)
         windows = {registered.query.window for registered in self.job.queries}
         self._settle = pace.learned(self._settle, windows, before_ms=self._began_ms, began_ms=began_ms, oldest_ms=observed.oldest)
         self._began_ms = began_ms

@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.protocol.field_type import FieldType
 
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.SUMMARY: 3, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1, LaneKind.JOIN: 1}
+STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1, LaneKind.JOIN: 1}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -45,9 +45,6 @@ class Job(Protocol):
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
-
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """The batch's transaction is committed. Called again with the same when a restart repeats the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +86,6 @@ class QueryJob:
         """See Job: results, then watermarks."""
         yield from finish.results(rows, self.queries, self.ranks, batch, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
-
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """See Job: results are nowhere but in Kafka."""
 
 
 QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob

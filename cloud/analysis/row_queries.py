@@ -53,9 +53,6 @@ class RowsJob:
             body = f"{head}{key[1:-1]}{others}{end}"
             yield emit.Output(registered.topic, result.result_key(t, t + 1, key), body.encode(), result.KIND_HEADERS)
 
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """See Job: results are nowhere but in Kafka."""
-
 
 def _row(registered: Registered) -> Column:
     query = registered.query

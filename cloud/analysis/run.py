@@ -39,7 +39,7 @@ from edgewake.cloud.analysis.repairs import Repairs
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.state_rows import StateRows
 from edgewake.cloud.analysis.status_board import StatusBoard
-from edgewake.cloud.analysis.summaries import SummaryJob, summarised
+from edgewake.cloud.analysis.summing import Summing
 from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.kafka import clients, topic_admin
@@ -106,7 +106,10 @@ class Analysis:
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
-        self._with_summaries = False
+        self._summing = Summing(session, config, clock, rng, self._lake.keep)
+        self._summing_thread: threading.Thread | None = None
+        self._summed_of = -1
+        """Number of the tables' change that the summaries know."""
         self._board = StatusBoard(self._producer, clock)
         self._state_rows = StateRows(config.kafka, self._producer, clock)
         self._repairs = Repairs(session, config.kafka, clock, config.data_dir / "checkpoints")
@@ -127,6 +130,7 @@ class Analysis:
                 self._reconcile(stop)
             self._repair()
             self._previews.turn(self._tables.streams)
+            self._sum_up(stop)
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
@@ -145,6 +149,8 @@ class Analysis:
             thread.join(STOP_S)
         self._repairs.close()
         self._previews.close()
+        if self._summing_thread is not None:
+            self._summing_thread.join(STOP_S)
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -173,7 +179,9 @@ class Analysis:
             TableReader(config, "analysis-repairs", topics.REPAIRS, on_change=self._repairs.on_row),
             TableReader(config, "analysis-previews", topics.PREVIEWS, on_change=self._previews.on_row),
         ]
-        progress = TableReader(config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress)
+        progress = TableReader(
+            config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress, wait_ms=clients.ONCE_WAIT_MS
+        )
         try:
             for reader in (*self._readers, progress):
                 reader.read_all()
@@ -241,14 +249,7 @@ class Analysis:
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
         found = statuses(self._tables, self._failed)
         types = self._types()
-        jobs: dict[LaneKey, Job] = dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
-        if self._with_summaries:
-            with_state = {path.parent.name for path in (self._config.data_dir / "checkpoints").glob(f"*/{LaneKind.SUMMARY}")}
-            for name, fields in summarised(types, with_state).items():
-                jobs[name, LaneKind.SUMMARY] = SummaryJob(
-                    name, fields, self._lake.keep, tuple(sorted(self._config.summary_devices.items()))
-                )
-        return found, jobs
+        return found, dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
 
     def _types(self) -> dict[str, dict[str, FieldType]]:
         return {name: {field: info.type for field, info in stream.fields.items()} for name, stream in self._tables.streams.items()}
@@ -307,7 +308,7 @@ class Analysis:
         self._board.keep(set(found))
         labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
         self._failed = {label: why for label, why in self._failed.items() if label in labels}
-        for key, job in sorted(jobs.items(), key=lambda item: item[0][1] is LaneKind.SUMMARY):
+        for key, job in jobs.items():
             place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
             is_due = place.lane is None and not place.is_held and self._clock.monotonic_s() >= place.not_before_s
             if is_due and not stop.is_set() and self._leads():
@@ -318,7 +319,7 @@ class Analysis:
         removed = remove_unused(
             self._config.data_dir / "checkpoints",
             queried={one.stream for one in found.values()},
-            summarised=self._tables.streams if self._config.summary_interval_s else (),
+            kinds=set(LaneKind),
         )
         for name in removed:
             log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
@@ -418,11 +419,20 @@ class Analysis:
             label = f"{name}@{registration.registered_at}"
             self._board.publish(name, status, registered_at=registration.registered_at, quarantined=label in self._failed)
 
+    def _sum_up(self, stop: threading.Event) -> None:
+        """Say what is to be summed up, and begin when it is time. Raises LocalError where another process does so."""
+        if not self._config.summary_interval_s or self._clock.monotonic_s() < self._summaries_from_s:
+            return
+        if self._summing.fenced is not None:
+            raise LocalError(f"another analysis sums up: only one may, this one ends: {self._summing.fenced}")
+        if self._summed_of != self._tables.changes:
+            self._summed_of, self._summing.streams = self._tables.changes, self._types()
+        if self._summing_thread is None and self._leads():
+            self._summing_thread = threading.Thread(target=self._summing.run, args=(stop,), name="summaries", daemon=True)
+            self._summing_thread.start()
+
     def _is_due(self) -> bool:
         now_s = self._clock.monotonic_s()
-        if self._config.summary_interval_s and not self._with_summaries and now_s >= self._summaries_from_s:
-            self._with_summaries = True
-            return True
         return any(place.lane is None and not place.is_held and now_s >= place.not_before_s for place in self._lanes.values())
 
     def gather(self) -> Iterable[Metric]:
@@ -434,11 +444,14 @@ class Analysis:
             "flagged": "frames whose event times were corrected",
         }
         places = list(self._lanes.items())
+        counters = [(stream, str(kind), place.counters) for (stream, kind), place in places]
         for name, text in texts.items():
             family = CounterMetricFamily(f"edgewake_analysis_{name}", text, labels=["stream", "lane"])
-            for (stream, kind), place in places:
-                family.add_metric([stream, kind], getattr(place.counters, name))
+            for stream, kind, counts in (*counters, ("", "summary", self._summing.counters)):
+                family.add_metric([stream, kind], getattr(counts, name))
             yield family
+        left_out = "streams that cannot be summed up now"
+        yield GaugeMetricFamily("edgewake_analysis_summaries_left_out", left_out, value=len(self._summing.left_out))
         running = GaugeMetricFamily("edgewake_analysis_lane_running", "1 where the lane runs", labels=["stream", "lane"])
         for (stream, kind), place in places:
             running.add_metric([stream, kind], float(place.lane is not None))

@@ -116,9 +116,6 @@ class SequenceJob:
             if registered.query.window.rule is Rule.ABSENCE:
                 yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), {})
 
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """See Job: results are nowhere but in Kafka."""
-
 
 def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
     """In the order of the log, without those whose results were emitted: a batch that Spark cuts anew may repeat them."""

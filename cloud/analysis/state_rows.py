@@ -8,6 +8,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from edgewake.cloud.kafka.clients import ONCE_WAIT_MS
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
@@ -32,7 +33,7 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
         elif key.startswith(start):
             rows[key] = value
 
-    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep)
+    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep, wait_ms=ONCE_WAIT_MS)
     try:
         reader.read_all()
     finally:

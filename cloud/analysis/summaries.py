@@ -4,130 +4,179 @@ They go to `ew.summaries.minute` (edgewake.cloud.summaries, which makes hours, d
 boolean fields have no KLL and no figures but the count of readings. The sketches are Apache DataSketches: HLL of 2^14 buckets and theta of
 2^12 entries over texts, KLL of doubles with k 200, frequent strings; and Spark's own Count-Min of texts, and a sample of readings. Their
 columns in the lake: hll, theta, kll, top, count_min, sample (the last two in the bytes of protocol/count_min.py and protocol/sample.py).
+
+One Spark job without state sums a batch of all streams up; its plan does not grow with their number, for which fields there are is data:
+
+    records ─ decode ─ correct ─ one row ─ kind ─── one row ── sets of ── aggregate ─→ open_minutes.py
+    of all    frames   clocks    a column  of it    a reading  devices
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, late, partials
-from edgewake.cloud.analysis.clock_correction import correct
+from edgewake.cloud.analysis import partials
+from edgewake.cloud.analysis.clock_correction import correct, corrected
 from edgewake.cloud.analysis.columns import as_text
-from edgewake.cloud.analysis.decode import decode, readings
-from edgewake.cloud.analysis.lane_kind import LaneKind
-from edgewake.cloud.analysis.pipeline import with_event_time
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.decode import decode_any
 from edgewake.cloud.summaries import sketches
-from edgewake.cloud.summaries.summary import Record, Series, Sketch, Summary, numbers_of
-from edgewake.protocol import count_min, sample, sketch, topics
+from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary, numbers_of
+from edgewake.protocol import count_min, sample, sketch
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.sketch import SketchKind
 
-MINUTE_MS: Final = 60_000
-LATENESS_MS: Final = 600_000
-"""Readings that come more than 10 minutes after their minute's end are not summarised; their sketches are no longer in the state."""
 FIELDS_MAX: Final = 32
 """Fields of a stream that are summarised, the first that the catalogue knew: each costs as much as a query."""
-STREAMS_MAX: Final = 16
-"""Streams that are summarised: each is a Spark query with half a dozen threads, and any device may name a new stream."""
+STREAMS_MAX: Final = 64
+"""Streams that are summarised: any device may name a new one, and each field has half a megabyte of open minutes."""
 
 _COUNT_MIN_EPS: Final = 2 / count_min.WIDTH
 _COUNT_MIN_CONFIDENCE: Final = 1 - 0.5**count_min.DEPTH
 _SEED: Final = 1
 """Of factors in Spark's Count-Min that are used for numbers only; texts are hashed without."""
-
-
-def summarised(streams: Mapping[str, Mapping[str, FieldType]], with_state: Container[str]) -> dict[str, tuple[tuple[str, FieldType], ...]]:
-    """Stream → the fields that are summarised, sorted; `streams`: the catalogue in its order.
-
-    At most STREAMS_MAX: those that have a state (`with_state`), then by name, so that a new stream pushes none out.
-    """
-    chosen = sorted(
-        (name for name, fields in streams.items() if fields and name != sketch.STREAM), key=lambda name: (name not in with_state, name)
-    )[:STREAMS_MAX]
-    return {name: tuple(sorted(list(streams[name].items())[:FIELDS_MAX])) for name in chosen}
+_TOP, _READ = "$top", "$read"
+"""Marks among the columns of a frame, by names that no field can have: its latest event time, and when it was received."""
+_NO_PARTITION: Final = -1
+_LAKE_TYPES: Final = {kind.value: pa.binary() for kind in SketchKind if kind is not SketchKind.NUMBERS}
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryJob:
-    """The minute summaries of one stream."""
+class Wanted:
+    """What is summed up."""
 
-    stream: str
-    fields: tuple[tuple[str, FieldType], ...]
-    keep: Callable[[str, pa.Table, int], None]
-    """Puts (stream, rows, revision) into the lake; the same revision again replaces what it wrote before."""
+    streams: Mapping[str, Sequence[tuple[str, FieldType]]] = field(default_factory=dict)
+    """Stream → fields and their types."""
     sets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Declared sets of devices: name and members. Each is summed up beside the whole."""
-    kind: LaneKind = LaneKind.SUMMARY
-    queries: tuple[Registered, ...] = ()
-
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """A row for each field, set of devices and minute that changed: these, readings, count, sum, min, max, variance, sketches."""
-        fields = dict(self.fields)
-        frames = with_event_time(late.observe(correct(decode(records, fields)), partitions))
-        each = readings(frames, fields, ())
-        values = each.select("t", "device", F.explode(F.array(*[_value(name, kind) for name, kind in fields.items()])).alias("value"))
-        values = values.select("*", self._devices().alias("devices"))
-        minute = F.col("t") - F.pmod("t", F.lit(MINUTE_MS).cast("bigint"))
-        expires = F.timestamp_millis(minute + MINUTE_MS + LATENESS_MS).alias("expires", metadata={"spark.watermarkDelayMs": 0})
-        # A reading draws the same place in the sample each time that it is computed.
-        draw = F.xxhash64("device", "t", "value.field", "value.text").alias("draw")
-        rows = values.where(F.col("value.text").isNotNull()).select(expires, minute.alias("minute"), "devices", "value.*", draw)
-        summed = rows.groupBy("expires", "field", "devices", "minute").agg(
-            F.count(F.lit(1)).alias("readings"),
-            F.count("x").alias("count"),
-            F.sum("x").alias("sum"),
-            F.min("x").alias("min"),
-            F.max("x").alias("max"),
-            F.var_pop("x").alias("variance"),
-            F.theta_sketch_agg("text", sketches.THETA_LOG2_ENTRIES).alias("theta"),
-            F.count_min_sketch("text", F.lit(_COUNT_MIN_EPS), F.lit(_COUNT_MIN_CONFIDENCE), F.lit(_SEED)).alias("count_min"),
-            F.min_by(F.struct("draw", "text"), F.col("draw"), sample.SIZE).alias("sample"),
-            *partials.sketch_columns("text", "x", "text"),
-        )
-        return summed.drop("expires").withColumn("top", F.col("top.sketch"))
-
-    def _devices(self) -> Column:
-        """The sets that a reading belongs to; the empty name is that of all."""
-        if not self.sets:
-            return F.lit("")
-        names = [F.lit(""), *(F.when(F.col("device").isin(*members), F.lit(name)) for name, members in self.sets)]
-        return F.explode(F.array_compact(F.array(*names)))
-
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (no query is in it)
-        """The records of `ew.summaries.minute`."""
-        for row in rows.to_pylist():
-            yield self._output(row)
-
-    def committed(self, rows: pa.Table, revision: int) -> None:
-        """The same rows for the lake: only what Kafka has, so that a driver that was fenced leaves nothing there."""
-        if rows.num_rows:
-            self.keep(self.stream, in_bytes(rows), revision)
-
-    def _output(self, row: Mapping[str, Any]) -> emit.Output:
-        readings = row["readings"]
-        of_texts = {kind: row[kind] for kind in (SketchKind.HLL, SketchKind.THETA, SketchKind.TOP)}
-        own = {SketchKind.COUNT_MIN: _count_min(row["count_min"]), SketchKind.SAMPLE: _sample(row["sample"], readings)}
-        found = {kind: Sketch(readings, data) for kind, data in (of_texts | own).items()}
-        if row["count"]:
-            found[SketchKind.KLL] = Sketch(row["count"], row["kll"])
-        summary = Summary(readings, numbers_of(row), found)
-        record = Record(Series(self.stream, row["field"], row["devices"]), row["minute"], row["minute"] + MINUTE_MS, summary)
-        return emit.Output(topics.MINUTES, record.key, record.encode())
 
 
-def in_bytes(rows: pa.Table) -> pa.Table:
-    """The rows with Count-Min and sample as other summaries have them, not as Spark has them."""
-    tables = [_count_min(data) for data in rows.column("count_min").to_pylist()]
-    samples = [_sample(items, n) for items, n in zip(rows.column("sample").to_pylist(), rows.column("readings").to_pylist(), strict=True)]
-    kept = rows.drop_columns(["count_min", "sample"])
-    return kept.append_column("count_min", pa.array(tables, pa.binary())).append_column("sample", pa.array(samples, pa.binary()))
+def summarised(streams: Mapping[str, Mapping[str, FieldType]], begun: Container[str]) -> dict[str, tuple[tuple[str, FieldType], ...]]:
+    """Stream → the fields that are summarised, sorted; `streams`: the catalogue in its order.
+
+    At most STREAMS_MAX: those that are summed up already (`begun`), then by name, so that a new stream pushes none out.
+    """
+    with_fields = (name for name, fields in streams.items() if fields and name != sketch.STREAM)
+    chosen = sorted(with_fields, key=lambda name: (name not in begun, name))
+    return {name: tuple(sorted(list(streams[name].items())[:FIELDS_MAX])) for name in chosen[:STREAMS_MAX]}
+
+
+def graph(records: DataFrame, wanted: Wanted) -> DataFrame:
+    """A row for each stream, field, set of devices and minute: these, readings, count, sum, min, max, variance, sketches.
+
+    Besides a row for each mark and partition of a stream, whose `max` it is. In: a range of Kafka's records of several streams.
+    """
+    frames = correct(decode_any(records))
+    # One task reads all partitions, and Spark leaves the shuffle out.
+    frames = frames.coalesce(1) if frames.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1" else frames
+    values = _values(_columns(frames, wanted)).withColumn("devices", _devices(wanted.sets))
+    # A reading draws the same place in the sample each time that it is computed.
+    rows = values.withColumn("draw", F.xxhash64("device", "t", "field", "text"))
+    summed = rows.groupBy("stream", "partition", "field", "devices", "minute").agg(
+        F.count(F.lit(1)).alias("readings"),
+        F.count("x").alias("count"),
+        F.sum("x").alias("sum"),
+        F.min("x").alias("min"),
+        F.max("x").alias("max"),
+        F.var_pop("x").alias("variance"),
+        F.theta_sketch_agg("text", sketches.THETA_LOG2_ENTRIES).alias("theta"),
+        F.count_min_sketch("text", F.lit(_COUNT_MIN_EPS), F.lit(_COUNT_MIN_CONFIDENCE), F.lit(_SEED)).alias("count_min"),
+        F.min_by(F.struct("draw", "text"), F.col("draw"), sample.SIZE).alias("sample"),
+        *partials.sketch_columns("text", "x", "text"),
+    )
+    return summed.withColumn("top", F.col("top.sketch"))
+
+
+def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
+    """One row for each wanted column of a frame and for each mark: beside the frame's own `name`, `texts` and `kind`, null of a mark."""
+    marks = [
+        F.struct(F.lit(name).alias("key"), F.array(F.col(column).cast("string")).alias("value"))
+        for name, column in ((_TOP, "top"), (_READ, "received_at"))
+    ]
+    fields = F.coalesce(F.map_entries("fields"), F.array().cast("array<struct<key: string, value: array<string>>>"))
+    own = ("stream", "partition", "device", "shift", "received_at", "t")
+    each = frames.select(*own, F.explode(F.concat(fields, F.array(*marks))).alias("column"))
+    # A constant for Spark, however many names are in it.
+    types = orjson.dumps({stream: dict(fields) for stream, fields in wanted.streams.items()}).decode()
+    kinds = F.from_json(F.lit(types), "map<string, map<string, string>>")
+    name = F.col("column.key")
+    kind = F.element_at(F.element_at(kinds, F.col("stream")), name)
+    columns = each.select(*own, name.alias("name"), F.col("column.value").alias("texts"), kind.alias("kind"))
+    return columns.where(F.col("kind").isNotNull() | F.col("name").isin(_TOP, _READ))
+
+
+def _values(columns: DataFrame) -> DataFrame:
+    """One row for each value: stream, partition (of marks alone), device, t (corrected), minute, field, x (of numbers), text."""
+    is_mark = F.col("kind").isNull()
+    times = F.when(is_mark, F.array(F.lit(0).cast("bigint"))).otherwise(F.col("t"))
+    each = columns.select(
+        "stream", "partition", "device", "shift", "received_at", "name", "kind",
+        F.explode(F.arrays_zip(times.alias("t"), F.col("texts").alias("text"))).alias("reading"),
+    )  # fmt: skip
+    t, text = corrected(F.col("reading.t")), F.col("reading.text")
+    is_number = F.col("kind") == FieldType.NUMBER
+    x = F.when(is_number | is_mark, text.cast("double"))
+    shown = F.when(is_number, as_text(x, FieldType.NUMBER)).when(F.col("kind") == FieldType.STRING, as_text(text, FieldType.STRING))
+    shown = shown.when(F.col("kind") == FieldType.BOOLEAN, text)
+    values = each.select(
+        "stream",
+        F.when(is_mark, F.col("partition")).otherwise(_NO_PARTITION).alias("partition"),
+        "device",
+        t.alias("t"),
+        F.when(is_mark, 0).otherwise(t - F.pmod(t, F.lit(MINUTE_MS).cast("bigint"))).alias("minute"),
+        F.col("name").alias("field"),
+        x.alias("x"),
+        shown.alias("text"),
+    )
+    return values.where(F.col("text").isNotNull() | (F.col("partition") != _NO_PARTITION))
+
+
+def _devices(sets: Sequence[tuple[str, Sequence[str]]]) -> Column:
+    """The sets that a reading belongs to; the empty name is that of all."""
+    if not sets:
+        return F.lit("")
+    names = [F.lit(""), *(F.when(F.col("device").isin(*members), F.lit(name)) for name, members in sets)]
+    return F.explode(F.array_compact(F.array(*names)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a job computed."""
+
+    records: Sequence[Record]
+    tops: Mapping[str, Mapping[int, int]]
+    """Stream → partition → latest event time, ms."""
+    received_at: Mapping[str, Mapping[int, int]]
+    """The same of receptions."""
+
+
+def found_in(rows: pa.Table) -> Found:
+    """The rows of `graph` as values."""
+    records: list[Record] = []
+    marks: dict[str, dict[str, dict[int, int]]] = {_TOP: {}, _READ: {}}
+    for row in rows.to_pylist():
+        if row["partition"] == _NO_PARTITION:
+            records.append(_record(row))
+        elif not row["devices"]:
+            marks[row["field"]].setdefault(row["stream"], {})[row["partition"]] = int(row["max"])
+    return Found(records, marks[_TOP], marks[_READ])
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    readings = row["readings"]
+    of_texts = {kind: row[kind] for kind in (SketchKind.HLL, SketchKind.THETA, SketchKind.TOP)}
+    own = {SketchKind.COUNT_MIN: _count_min(row["count_min"]), SketchKind.SAMPLE: _sample(row["sample"], readings)}
+    found = {kind: Sketch(readings, data) for kind, data in (of_texts | own).items()}
+    if row["count"]:
+        found[SketchKind.KLL] = Sketch(row["count"], row["kll"])
+    summary = Summary(readings, numbers_of(row), found)
+    return Record(Series(row["stream"], row["field"], row["devices"]), row["minute"], row["minute"] + MINUTE_MS, summary)
 
 
 def _count_min(data: bytes) -> bytes:
@@ -140,7 +189,19 @@ def _sample(items: Sequence[Mapping[str, Any]], readings: int) -> bytes:
     return sample.Sample(sample.SIZE, readings, lowest).encode()
 
 
-def _value(name: str, kind: FieldType) -> Column:
-    value = F.col(name)
-    number = value if kind is FieldType.NUMBER else F.lit(None)
-    return F.struct(F.lit(name).alias("field"), number.cast("double").alias("x"), as_text(value, kind).alias("text"))
+def lake_rows(records: Iterable[Record]) -> pa.Table:
+    """The same as the lake has them."""
+    rows = []
+    for record in records:
+        numbers, summary = record.summary.numbers, record.summary
+        has = numbers.count > 0
+        rows.append(
+            {
+                "field": record.series.field, "devices": record.series.devices, "minute": record.start_ms,
+                "readings": summary.readings, "count": numbers.count, "sum": numbers.sum if has else None,
+                "min": numbers.min if has else None, "max": numbers.max if has else None, "variance": numbers.variance,
+            } | {kind.value: sketch.data for kind, sketch in summary.sketches.items()}
+        )  # fmt: skip
+    figures = {"readings": pa.int64(), "count": pa.int64(), **dict.fromkeys(("sum", "min", "max", "variance"), pa.float64())}
+    names = {"field": pa.string(), "devices": pa.string(), "minute": pa.int64()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(list((names | figures | _LAKE_TYPES).items())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -60,29 +60,42 @@ class Transactions:
                 self._producer.poll(0.1)
 
 
-def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
-    """The lane's last record. Call after `Transactions` is made: it ends what a dead predecessor left open.
+def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The last records of `ew.lanes` by key. Call after `Transactions` is made: it ends what a dead predecessor left open.
 
-    Raises Unavailable, LocalError.
+    Raises Unavailable.
     """
-    found: list[bytes | None] = [None]
+    found: dict[str, bytes] = {}
 
     def keep(name: str, value: bytes | None) -> None:
-        if name.encode() == key:
-            found[0] = value
+        if value is None:
+            found.pop(name, None)
+        elif is_wanted(name):
+            found[name] = value
 
-    reader = TableReader(config, "analysis-lanes", topics.LANES, on_change=keep)
+    reader = TableReader(config, "analysis-lanes", topics.LANES, on_change=keep, wait_ms=clients.ONCE_WAIT_MS)
     try:
         reader.read_all()
     finally:
         reader.close()
+    return found
+
+
+def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
+    """A lane's last record; see lane_rows. Raises Unavailable, LocalError."""
+    rows = lane_rows(config, lambda name: name.encode() == key)
     try:
-        return None if found[0] is None else LaneRecord.model_validate_json(found[0])
+        return None if not rows else LaneRecord.model_validate_json(rows[key.decode()])
     except ValidationError as error:
-        raise LocalError(
-            f"topic {topics.LANES}: the record of {key.decode()} is of another version: with the analysis stopped delete this topic and"
-            " `checkpoints` in its data_dir, and register the queries anew"
-        ) from error
+        raise other_version(key.decode()) from error
+
+
+def other_version(key: str) -> LocalError:
+    """A record of `ew.lanes` that cannot be read."""
+    return LocalError(
+        f"topic {topics.LANES}: the record of {key} is of another version: with the analysis stopped delete this topic and"
+        " `checkpoints` in its data_dir, and register the queries anew"
+    )
 
 
 class Ends:

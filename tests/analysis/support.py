@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +18,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.summing import Summing
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
@@ -173,6 +177,40 @@ def catch_up(lane: Lane, feed: Feed) -> None:
     while not done():
         before = lane.offsets()
         wait_until(lambda before=before: done() or lane.offsets() != before, f"the lane goes on to {wanted}")
+
+
+@contextmanager
+def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing]:
+    """The minute summaries of some streams, which go on until they are left."""
+    of = analysis.with_config(summary_interval_s=1, **config)
+    made = Summing(of.session, of.config, SystemClock(), random.Random(1), Lake(of.config.data_dir / "lake", SystemClock()).keep)
+    made.streams = {feed.name: feed.types for feed in feeds}
+    stop = threading.Event()
+    thread = threading.Thread(target=made.run, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def summed_up(made: Summing, feed: Feed) -> None:
+    """Wait until everything that was sent is summed up."""
+    feed.flush()
+    ends = {partition: end for partition, end in topic_ends(feed.config, topics.stream_topic(feed.name)).items() if end}
+
+    def done() -> bool:
+        place = made.record.streams.get(feed.name)
+        return place is not None and all(place.offsets.get(partition, 0) >= end for partition, end in ends.items())
+
+    wait_until(done, f"{feed.name} is summed up to {ends}")
+
+
+def minutes(feed: Feed) -> dict[str, dict[str, Any]]:
+    """Key → what was said last of each minute of a stream."""
+    return {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
 
 
 _readers: dict[str, list[Consumer]] = defaultdict(list)

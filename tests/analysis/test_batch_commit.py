@@ -112,9 +112,9 @@ def test_offsets_are_read_topic_by_topic(checkpoint: Path) -> None:
     assert offsets_of(checkpoint, 3) == ALL_OF_IT
 
 
-def test_states_that_nobody_needs_are_removed_and_summaries_need_no_query(tmp_path: Path) -> None:
-    for place in ("a/plain", "a/summary", "b/plain", "b/sketch", "b/summary", "gone/summary"):
+def test_states_that_nobody_needs_are_removed_and_those_of_kinds_that_are_no_more(tmp_path: Path) -> None:
+    for place in ("a/plain", "a/summary", "b/plain", "b/sketch", "gone/plain"):
         (tmp_path / place / "offsets").mkdir(parents=True)
-    assert remove_unused(tmp_path, queried={"a"}, summarised={"a", "b"}) == ["b-plain", "b-sketch", "gone-summary"]
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["a/plain", "a/summary", "b/summary"]
-    assert remove_unused(tmp_path / "nowhere", queried=(), summarised=()) == []
+    assert remove_unused(tmp_path, queried={"a"}, kinds={"plain", "sketch"}) == ["a-summary", "b-plain", "b-sketch", "gone-plain"]
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["a/plain"]
+    assert remove_unused(tmp_path / "nowhere", queried=(), kinds=()) == []

@@ -14,16 +14,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from edgewake.cloud.analysis.columns import ITEM_BYTES_MAX
-from edgewake.cloud.analysis.lake import Lake, latest
-from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.analysis.lake import latest
 from edgewake.cloud.summaries import answers
 from edgewake.cloud.summaries.summary import Record, Summary, merged
-from edgewake.protocol import topics
-from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.sketch import SketchKind
-from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, sql, truth
+from tests.analysis.support import T0, Analysis, Feed, minutes, registered, results, sql, summed_up, summing, truth
 
 READINGS = 20_000
 
@@ -66,16 +62,10 @@ def test_sketches_are_close_to_the_truth(analysis: Analysis, feed: Feed) -> None
 def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Analysis, feed: Feed) -> None:
     fill(feed)
     lake_dir = analysis.config.data_dir / "lake"
-    types = tuple(sorted((name, info.type) for name, info in feed.stream.fields.items()))
-    job = SummaryJob(feed.name, types, Lake(lake_dir, SystemClock()).keep, (("two", ("d0", "d1")),))
-    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
-    lane.start()
-    try:
-        catch_up(lane, feed)
-    finally:
-        lane.stop()
+    with summing(analysis, feed, summary_devices={"two": ("d0", "d1")}) as made:
+        summed_up(made, feed)
 
-    rows = {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
+    rows = minutes(feed)
     sets = ("", "two")
     assert set(rows) == {
         f"{feed.name}|{field}|{devices}|{T0 + i * 60_000}|" for field in ("speed", "load", "street") for devices in sets for i in range(2)
@@ -147,16 +137,11 @@ def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis
         sql(feed.name, "approx_count_distinct(street) AS n, approx_top_k(street, 3) AS top", "window(event_time, '1 minute')"),
         streams=[feed.stream],
     )
-    job = SummaryJob(feed.name, (("street", feed.types["street"]),), Lake(analysis.config.data_dir / "lake", SystemClock()).keep)
-    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
-    lane.start()
-    try:
-        with analysis.running([query], feed):
-            catch_up(lane, feed)
-    finally:
-        lane.stop()
+    with summing(analysis, feed) as made:
+        analysis.run([query], feed)
+        summed_up(made, feed)
 
-    (summary,) = [row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name]
+    (summary,) = minutes(feed).values()
     assert summary["readings"] == 1_202
     assert len(json.dumps(summary)) < 1 << 20
     (row,) = truth(results(feed.config, query.query.name)).values()
@@ -168,18 +153,9 @@ def test_a_device_counts_the_same_items_as_the_cloud(analysis: Analysis, feed: F
     """A device's own HLL over the same texts adds nothing to the cloud's: same hash, same format."""
     loads = [1, 2.5, 12_345_678.9, 0.0005, 0.000_123_456_789_012_345_67, 5e-5, 1.25e-12, 1.5e300, 9_876_543_210_123.25]
     feed.send([T0 + i for i in range(9)], street=["a", "b's", "ü"] * 3, load=loads)
-    job = SummaryJob(
-        feed.name,
-        (("load", feed.types["load"]), ("street", feed.types["street"])),
-        Lake(analysis.config.data_dir / "lake", SystemClock()).keep,
-    )
-    lane = Lane(analysis.session, analysis.with_config(summary_interval_s=0).config, job, SystemClock())
-    lane.start()
-    try:
-        catch_up(lane, feed)
-    finally:
-        lane.stop()
-    rows = {row.value["field"]: row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
+    with summing(analysis, feed) as made:
+        summed_up(made, feed)
+    rows = {row["field"]: row for row in minutes(feed).values()}
     for field, items in (("street", ["a", "b's", "ü"]), ("load", ["1", *(repr(load) for load in loads[1:])])):
         union = datasketches.hll_union(14)
         union.update(datasketches.hll_sketch.deserialize(base64.b64decode(rows[field]["hll"])))

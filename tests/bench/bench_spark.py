@@ -7,6 +7,7 @@ out. The broker shares the machine.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
-from edgewake.cloud.analysis.summaries import SummaryJob
+from edgewake.cloud.analysis.summing import Summing
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
@@ -107,8 +108,22 @@ class Bench:
 
     def summary_seconds(self, stream: str) -> float:
         """The same for the minute summaries."""
-        lake = Lake(self._config.data_dir / "lake", SystemClock())
-        return self._run(SummaryJob(stream, tuple((name, FieldType.NUMBER) for name in sorted(FIELDS)), lake.keep), FRAMES // BATCH_FRAMES)
+        batches = FRAMES // BATCH_FRAMES
+        self._fill(stream, batches * BATCH_FRAMES)
+        config = self._config.model_copy(update={"summary_interval_s": 1})
+        made = Summing(self._session, config, SystemClock(), random.Random(1), Lake(config.data_dir / "lake", SystemClock()).keep)
+        made.streams = {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}
+        stop = threading.Event()
+        thread = threading.Thread(target=made.run, args=(stop,), daemon=True)
+        thread.start()
+        try:
+            wait_until(lambda: made.counters.batches >= 1, "the first batch", timeout_s=300)
+            started = time.monotonic()
+            wait_until(lambda: made.counters.batches >= batches, "all batches", timeout_s=600)
+            return time.monotonic() - started
+        finally:
+            stop.set()
+            thread.join()
 
     def _run(self, job: Job, batches: int) -> float:
         self._fill(job.stream, batches * BATCH_FRAMES)

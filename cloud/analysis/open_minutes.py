@@ -1,0 +1,96 @@
+"""Minutes that still take readings: what is summed up of them so far, and from where it is computed again after a restart. Pure.
+
+A batch is summed up without state and merged here with what is known of its minutes. What is here lives in memory alone: the log has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, merged
+
+LATENESS_MS: Final = 600_000
+"""Readings that come more than 10 minutes after their minute's end are not summarised."""
+OPEN_BYTES_MAX: Final = 128 << 20
+"""Bytes of sketches of open minutes of all streams. Beyond it the oldest minutes are closed, a text field of many values in eleven minutes
+has 1 MB; what comes for them afterwards is not summarised."""
+
+
+class OpenMinutes:
+    """Of all streams."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[tuple[str, int], dict[Series, Record]] = {}
+        """(stream, begin of the minute in ms) → series → what is known."""
+        self._from: dict[tuple[str, int], dict[int, int]] = {}
+        """The same → partition → first offset of the batch that had the minute's first reading."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """How many minutes of streams are open."""
+        return len(self._minutes)
+
+    def add(self, records: Iterable[Record], starts: Mapping[str, Mapping[int, int]], closed: Mapping[str, int | None]) -> list[Record]:
+        """Merge what a batch brought; returns it whole. What is of a closed minute is left out.
+
+        `starts`: stream → each of its partitions, read or not → where the batch began. `closed`: stream → event time in ms.
+        """
+        changed = []
+        for record in records:
+            stream = record.series.stream
+            if is_closed(record.end_ms, closed.get(stream)):
+                continue
+            minute = stream, record.start_ms
+            known = self._minutes.setdefault(minute, {})
+            self._from.setdefault(minute, dict(starts[stream]))
+            before = known.get(record.series)
+            whole = record if before is None else replace(record, summary=merged((before.summary, record.summary)))
+            self._bytes += _bytes(whole) - (0 if before is None else _bytes(before))
+            known[record.series] = whole
+            changed.append(whole)
+        return changed
+
+    def close(self, stream: str, top: int | None) -> None:
+        """Forget the minutes of a stream that take nothing any more, as event time has come to `top` ms."""
+        for name, start in list(self._minutes):
+            if name == stream and is_closed(start + MINUTE_MS, top):
+                self._drop((name, start))
+
+    def forget(self, stream: str) -> None:
+        """All that is known of a stream."""
+        for minute in [one for one in self._minutes if one[0] == stream]:
+            self._drop(minute)
+
+    def of(self, stream: str) -> list[Record]:
+        """All that is known of a stream."""
+        return [record for (name, _), known in self._minutes.items() if name == stream for record in known.values()]
+
+    def over_bound(self) -> dict[str, int]:
+        """Stream → event time in ms to which it must be taken to have come, so that no more is open than OPEN_BYTES_MAX."""
+        left, forced = self._bytes, {}
+        for stream, start in sorted(self._minutes, key=lambda minute: minute[1]):
+            if left <= OPEN_BYTES_MAX:
+                break
+            left -= sum(map(_bytes, self._minutes[stream, start].values()))
+            forced[stream] = start + MINUTE_MS + LATENESS_MS
+        return forced
+
+    def open_from(self, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """From where a stream that was read to `offsets` is read again after a restart: partition → offset."""
+        starts = [start for (name, _), start in self._from.items() if name == stream]
+        return {partition: min([at, *(start.get(partition, 0) for start in starts)]) for partition, at in offsets.items()}
+
+    def _drop(self, minute: tuple[str, int]) -> None:
+        self._bytes -= sum(map(_bytes, self._minutes.pop(minute).values()))
+        self._from.pop(minute)
+
+
+def is_closed(end_ms: int, top: int | None) -> bool:
+    """Does a minute that ends then take nothing any more?"""
+    return top is not None and end_ms + LATENESS_MS <= top
+
+
+def _bytes(record: Record) -> int:
+    return sum(len(sketch.data) for sketch in record.summary.sketches.values())

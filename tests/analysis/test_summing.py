@@ -1,0 +1,92 @@
+"""Summaries of several streams by one job: each for itself, exactly once over restarts, and none that holds the others up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis import set_aside, summaries
+from edgewake.cloud.analysis.lake import latest
+from edgewake.cloud.analysis.open_minutes import LATENESS_MS
+from edgewake.cloud.summaries.summary import MINUTE_MS
+from edgewake.protocol.field_type import FieldType
+from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
+from tests.services import wait_until
+
+NewFeed = Callable[[Mapping[str, FieldType]], Feed]
+
+
+def readings(feed: Feed) -> dict[tuple[str, int], int]:
+    """(field, begin of the minute) → readings."""
+    return {(row["field"], row["start"]): row["readings"] for row in minutes(feed).values()}
+
+
+def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_computed_stops_no_other(
+    analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week_ms = 7 * 86_400_000
+    live, old, bad = (new_feed({"speed": kind}) for kind in (FieldType.NUMBER, FieldType.STRING, FieldType.NUMBER))
+    live.send([T0, T0 + 1], speed=[1.5, -2e-7])
+    old.send([T0 - week_ms], speed=["fast"])
+    bad.send([T0], speed=[1.0])
+    values = summaries._values
+
+    def poisoned(columns: DataFrame) -> DataFrame:
+        found = values(columns)
+        return found.withColumn("text", F.when(F.col("stream") == bad.name, F.raise_error(F.lit("boom"))).otherwise(F.col("text")))
+
+    monkeypatch.setattr(summaries, "_values", poisoned)
+    monkeypatch.setattr(set_aside, "SET_ASIDE_S", (1.0, 2.0))
+    with summing(analysis, live, old, bad) as made:
+        summed_up(made, live)
+        summed_up(made, old)
+        wait_until(lambda: "boom" in made.left_out.get(bad.name, ""), "the bad one is found")
+        live.send([T0 + LATENESS_MS + 2 * MINUTE_MS, T0 + 2], speed=[1.0, 2.0])
+        old.send([T0 - week_ms + 1], speed=["slow"])
+        summed_up(made, live)
+        summed_up(made, old)
+        assert minutes(bad) == {}
+        live.send([T0 + 3], speed=[2.0])  # its minute is closed by what came before
+        summed_up(made, live)
+        monkeypatch.undo()
+        summed_up(made, bad)
+        wait_until(lambda: not made.left_out, "the bad one is back")
+
+    assert readings(live) == {("speed", T0): 3, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): 1}
+    assert readings(old) == {("speed", T0 - T0 % MINUTE_MS - week_ms): 2}
+    assert readings(bad) == {("speed", T0): 1}
+    (number,) = [row for row in minutes(live).values() if row["start"] == T0]
+    assert (number["count"], number["min"], number["max"]) == (3, -2e-7, 2.0)
+    assert [row["count"] for row in minutes(old).values()] == [0]
+
+
+def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(analysis: Analysis, feed: Feed) -> None:
+    """The first process dies between its transaction and the lake."""
+    feed.send([T0, T0 + 1], speed=[1.0, 3.0], street=["a", "b"])
+    feed.send([T0], device="d2", on=[True], partition=1)
+    kept: list[int] = []
+    with summing(analysis, feed) as made:
+
+        def full(_stream: str, _rows: pa.Table, revision: int) -> None:
+            kept.append(revision)
+            raise OSError("the disk is full")
+
+        keep, made.keep = made.keep, full
+        summed_up(made, feed)
+        wait_until(lambda: len(kept) > 2, "the lake is tried again and again")
+        assert len(set(kept)) == 1, "nothing was summed up twice"
+        made.keep = keep
+        wait_until(lambda: list(analysis.config.data_dir.rglob("*.parquet")), "the lake has it")
+    feed.send([T0 + 2], speed=[5.0])
+    with summing(analysis, feed) as made:
+        summed_up(made, feed)
+    rows = {row["field"]: row for row in minutes(feed).values()}
+    assert {name: row["readings"] for name, row in rows.items()} == {"speed": 3, "street": 2, "on": 1}
+    assert (rows["speed"]["sum"], rows["speed"]["mean"], rows["speed"]["max"]) == (9.0, 3.0, 5.0)
+    stored = latest(ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table())
+    assert {row["field"]: row["readings"] for row in stored.to_pylist()} == {"speed": 3, "street": 2, "on": 1}
