@@ -319,7 +319,7 @@ class Lane:
     def _next_look(self, began_ms: int, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
         waits = None if left is None else sum(left.values())
         windows = {registered.query.window for registered in self.job.queries}
-        self._settle = pace.learned(self._settle, windows, before_ms=self._began_ms, began_ms=began_ms, oldest_ms=observed.oldest)
+        self._settle = pace.learned(self._settle, windows, before_ms=self._began_ms, oldest_ms=observed.oldest)
         self._began_ms = began_ms
         return pace.next_ms(
             began_ms,

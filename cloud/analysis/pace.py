@@ -31,10 +31,12 @@ GAP_MS: Final = SETTLE_MS
 SETTLE_MS, so that there is always a look at the next end to wait for."""
 BUSY_PER_S: Final = 1_000
 """Readings a second from which a stream is busy: then a longer wait saves little and makes a batch large."""
+_UNTRIED: Final = -1
+"""Clean looks of an earlier first look that no batch was made at yet."""
 BACKLOG: Final = 100
 """Records that wait, from which, and where they are more than the last batch had, a stream is busy as well."""
-FRESH: Final = 2
-"""Batches, at least, while a window is open."""
+SOON_MS: Final = 5_000
+"""Where no window ends, each reading may be a result that somebody waits for: no longer than this from one batch to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +50,23 @@ class Settle:
     """Looks since then that found nothing more."""
 
 
-def learned(settle: Settle, windows: Collection[Window], *, before_ms: int, began_ms: int, oldest_ms: int | None) -> Settle:
-    """What a batch tells that began at `began_ms`, after one at `before_ms`; `oldest_ms`: event time of its oldest reading.
+def learned(settle: Settle, windows: Collection[Window], *, before_ms: int, oldest_ms: int | None) -> Settle:
+    """What a batch tells after one that began at `before_ms`; `oldest_ms`: event time of its oldest reading.
 
     A device that returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
     """
-    ends = [window.over(began_ms) for window in _ending(windows)]
+    ends = [window.over(before_ms) for window in _ending(windows)]
     if not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
         return settle  # it was the first look at that end
     if oldest_ms is not None and oldest_ms < max(ends):
         return Settle(min(max(settle.ms * 2, looked_ms), SETTLE_MS_MAX))
     if looked_ms >= settle.ms + SECOND_LOOK_MS // 2:
         return settle  # the one before came so late that it would have found all of a slower stream, too
+    if settle.clean == _UNTRIED:
+        return replace(settle, clean=0)  # the one before was made at the time that was known to be enough
     if settle.clean + 1 < CLEAN_LOOKS or settle.ms <= SETTLE_MS:
         return replace(settle, is_enough=True, clean=min(settle.clean + 1, CLEAN_LOOKS))
-    return Settle(max(settle.ms * 3 // 4, SETTLE_MS))
+    return Settle(max(settle.ms * 3 // 4, SETTLE_MS), clean=_UNTRIED)
 
 
 def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
@@ -88,8 +92,8 @@ def next_ms(
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         return _next_on_grid(began_ms, least_ms, SETTLE_MS)
     if not (windows := _ending(windows)):
-        return began_ms + calm_ms
-    rest_ms = began_ms + max(least_ms, min(calm_ms, min(window.slide_ms for window in windows) // FRESH))
+        return began_ms + max(least_ms, min(calm_ms, SOON_MS))
+    rest_ms = began_ms + calm_ms
     looks = [look for window in windows for look in _looks(began_ms, window, least_ms, settle)]
     first = min(look for look in looks if look >= began_ms + min(GAP_MS, least_ms))
     ended_ms = max(window.over(began_ms) for window in windows)

@@ -86,7 +86,7 @@ def test_windows_that_do_not_begin_with_the_minute_and_days_of_a_zone_are_told_a
     assert next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + 150
 
 
-def looks(delay_ms: int, windows: int = 60) -> list[list[int]]:
+def looks(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[list[int]]:
     """Of a stream whose readings all come `delay_ms` after their event time: for each window of 10 s the ms from its end to each batch
     that begins before the next window ends."""
     settle, before, began = Settle(), END - 5_000, END + SETTLE_MS
@@ -94,17 +94,18 @@ def looks(delay_ms: int, windows: int = 60) -> list[list[int]]:
     while (i := (began - END) // 10_000) < windows:
         found[i].append((began - END) % 10_000)
         oldest = before - delay_ms + 1
-        settle = learned(settle, [each(10_000)], before_ms=before, began_ms=began, oldest_ms=oldest)
+        settle = learned(settle, [each(10_000)], before_ms=before, oldest_ms=oldest)
         before = began
-        began = next_ms(began, [each(10_000)], least_ms=1_000, calm_ms=5_000, oldest_ms=oldest, settle=settle)
+        began = next_ms(began, [each(10_000)], least_ms=1_000, calm_ms=calm_ms, oldest_ms=oldest, settle=settle)
     return found
 
 
+@pytest.mark.parametrize(("calm_ms", "batches"), [(5_000, 2), (10_000, 1)])
 @pytest.mark.parametrize("delay_ms", [20, 140, 200, 350, 500, SETTLE_MS_MAX])
-def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(delay_ms: int) -> None:
-    found = looks(delay_ms)
-    assert len(found[0]) > 2, "nothing was known yet"
-    assert sum(map(len, found)) <= 2 * len(found) + 12, "one for the end and one for what is open, and now and then a try"
+def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(delay_ms: int, calm_ms: int, batches: int) -> None:
+    found = looks(delay_ms, calm_ms=calm_ms)
+    assert len(found[0]) > batches, "nothing was known yet"
+    assert sum(map(len, found)) <= batches * len(found) + 15, "one for the end, at most one for what is open, and now and then a try"
     told = [next(at for at in of_window if at >= delay_ms) for of_window in found]
     assert sum(at <= SETTLE_MS_MAX for at in told) >= 0.9 * len(told)
     assert max(told) <= 2_000, "nobody waits for the batch in the middle"
@@ -118,13 +119,13 @@ def test_a_slow_stream_that_becomes_fast_is_told_sooner_in_the_end() -> None:
     settle = Settle(SETTLE_MS_MAX)
     for i in range(200):
         first = END + i * 10_000 + settle.ms + 20
-        settle = learned(settle, [each(10_000)], before_ms=first, began_ms=first + 5_000, oldest_ms=first - 100)
+        settle = learned(settle, [each(10_000)], before_ms=first, oldest_ms=first - 100)
     assert settle.ms == SETTLE_MS
 
 
 def test_a_look_tells_nothing_where_no_window_ends_or_none_was_looked_at_before() -> None:
-    assert learned(Settle(), [], before_ms=END, began_ms=END + 900, oldest_ms=END - 1) == Settle()
-    assert learned(Settle(), [each(10_000)], before_ms=END + 149, began_ms=END + 900, oldest_ms=END - 1) == Settle()
+    assert learned(Settle(), [], before_ms=END, oldest_ms=END - 1) == Settle()
+    assert learned(Settle(), [each(10_000)], before_ms=END + 149, oldest_ms=END - 1) == Settle()
 
 
 def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
