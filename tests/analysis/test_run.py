@@ -22,7 +22,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from tests.analysis.support import T0, Analysis, Feed, read, results, sql, topic_ends, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, minutes, read, results, sql, topic_ends, truth, unique
 from tests.analysis.test_process import declare, progress, register, remove, total_by_minute, totals
 from tests.services import wait_until
 
@@ -38,18 +38,19 @@ def _no_query_stays(kafka_config: KafkaConfig) -> Iterator[None]:
 
 
 @contextmanager
-def running(analysis: Analysis) -> Iterator[None]:
+def running(analysis: Analysis, *, summary_interval_s: int = 0) -> Iterator[None]:
     """The whole analysis on the tests' Spark session."""
-    with started(analysis) as failed:
+    with started(analysis, summary_interval_s=summary_interval_s) as failed:
         yield
     assert not failed
 
 
 @contextmanager
-def started(analysis: Analysis) -> Iterator[list[BaseException]]:
+def started(analysis: Analysis, *, summary_interval_s: int = 0) -> Iterator[list[BaseException]]:
     """The same for an analysis that may end by itself: gives what it raised."""
     stop = threading.Event()
-    whole = run.Analysis(analysis.with_config(summary_interval_s=0).config, analysis.session, SystemClock(), random.Random(1))
+    config = analysis.with_config(summary_interval_s=summary_interval_s).config
+    whole = run.Analysis(config, analysis.session, SystemClock(), random.Random(1))
     failed: list[BaseException] = []
 
     def target() -> None:
@@ -114,6 +115,7 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
         raise ValueError("not JSON")
 
     monkeypatch.setattr(finish, "top_items", fail)
+    monkeypatch.setattr(run, "SUMMARY_AFTER_S", 0.0)
     guilty, one, two = unique("guilty"), unique("one"), unique("two")
     declare(feed)
     register(feed, sql(feed.name, "approx_top_k(speed, 3) AS top", "window(event_time, '1 minute')", name=guilty), name=guilty)
@@ -122,7 +124,7 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
         register(feed, text, name=name)
     feed.send([T0, T0 + 1], speed=[4.0, 5.0])
     feed.flush()
-    with running(analysis):
+    with running(analysis, summary_interval_s=1):
         for name in (one, two):
             wait_until(lambda name=name: results(feed.config, name), "the others' results")  # type: ignore[misc]
         wait_until(lambda: progress(feed.config, guilty).get("state") == "failed", "the guilty one is in quarantine")
@@ -130,6 +132,7 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
         feed.flush()
         for name in (one, two):
             wait_until(lambda name=name: results(feed.config, name)[-1]["n"] == 3, "the others go on")  # type: ignore[misc]
+        wait_until(lambda: [row["readings"] for row in minutes(feed).values()] == [3], "it is summed up beside them")
     assert f"ew.s.{feed.name}[" in progress(feed.config, guilty)["detail"]
     assert all("failed" not in said(feed, name) for name in (one, two))
 
