@@ -159,14 +159,13 @@ class SelectReader:
         )
 
     def _check_sequence(self) -> None:
-        """What the readings of a key decide has counts, sums, means, minima and maxima, and every row is told."""
-        for clause in ("having", "order", "limit"):
-            node = self._select.args.get(clause)
-            with self._faults.within(node):
-                if node is not None:
-                    raise QueryError(
-                        f"{clause.upper()}: not with sessions, windows by count and patterns; filter their results with where="
-                    )
+        """What the readings of a key decide has counts, sums, means, minima and maxima, and is of one group."""
+        node = self._select.args.get("limit")
+        with self._faults.within(node):
+            if node is not None:
+                raise QueryError(
+                    "LIMIT: each session, window by count and pattern is of one group alone: there is one row, no first of many"
+                )
         slots = self._slots
         with self._faults.within(self._select):
             if any((slots.moments, slots.extremes, slots.distinct, slots.quantiles, slots.tops)):

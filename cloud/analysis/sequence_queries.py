@@ -8,7 +8,7 @@ driver, in the order of the log.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -27,7 +27,8 @@ from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
 from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.tags import key_json, variants, where_of
-from edgewake.cloud.analysis.windows import Rule
+from edgewake.cloud.analysis.told import Told
+from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
@@ -121,7 +122,7 @@ def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
     """In the order of the log, without those whose results were emitted: a batch that Spark cuts anew may repeat them."""
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]
-    return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE])
+    return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE if name in rows.column_names])
 
 
 def without_gone(states: States) -> Iterator[emit.Output]:
@@ -194,8 +195,11 @@ class Fold:
             for key, changed in self._changed.items()
             for place in changed.over
         }
+        told, batch = self._told(windows), self._batch
+        if self._window.is_sequence:
+            batch = replace(batch, told={self._registered.label: told})
         table = _table(self._registered, windows)
-        for output in finish.results(table, [self._registered], (), self._batch, broken):
+        for output in finish.results(table, [self._registered], (), batch, broken):
             if not self._window.is_sequence:
                 yield output
                 continue
@@ -205,6 +209,16 @@ class Fold:
                 head, _, tail = value.rpartition(b'"final":false')
                 value = head + b'"final":true' + tail
             yield output._replace(key=result.result_key(start, 0, group), value=value)
+        for group, one in windows:
+            one.is_told = self._registered.query.having is None or told.has((one.start, _end(self._window, one), group))
+
+    def _told(self, windows: Sequence[tuple[str, Open]]) -> Told:
+        """What readers have of these windows: HAVING withdraws it where it does not pass any more."""
+        found = Told()
+        for group, one in windows if self._registered.query.having is not None else ():
+            if one.is_told:
+                found.tell((one.start, _end(self._window, one), group), "told", self._batch.revision - 1)
+        return found
 
     def _withdrawn(self) -> Iterator[emit.Output]:
         name, revision = self._registered.query.name, self._batch.revision
@@ -213,6 +227,10 @@ class Fold:
                 columns = {"query": name, "window_start": start, "window_end": start, **orjson.loads(key)}
                 value = orjson.dumps(columns | {"withdrawn": True, "revision": revision, "final": False})
                 yield emit.Output(self._registered.topic, result.result_key(start, 0, key), value, result.KIND_HEADERS)
+
+
+def _end(window: Window, one: Open) -> int:
+    return one.last + (window.gap_ms or 1)
 
 
 def _place(key: bytes) -> tuple[int, str]:
@@ -226,7 +244,7 @@ def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Ta
     rows: list[dict[str, Any]] = []
     for part in range(query.parts):
         for group, one in windows:
-            end = one.last + (query.window.gap_ms or 1)
+            end = _end(query.window, one)
             row = {"query": registered.id, "part": part, "window_start": one.start, "window_end": end, "key": group}
             row["readings"] = one.readings
             for i, slot in enumerate(one.slots[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]):

@@ -58,6 +58,8 @@ class Open:
     readings: int = 0
     number: int = 0
     """Of a window by count: which one of its key, from 0."""
+    is_told: bool = False
+    """Do readers have its row? HAVING may not have let it through."""
 
     def add(self, t: int, numbers: Numbers) -> None:
         """One more reading."""
@@ -134,8 +136,9 @@ def _join(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Ch
             slot.merge(other)
     kept = [one for one in state.windows if one not in near]
     state.windows = sorted([*kept, found], key=lambda one: one.start)
+    found.is_told = any(one.is_told for one in near if one.start == found.start)
     gone = {one.start for one in near} - {found.start}
-    changed.withdrawn |= gone
+    changed.withdrawn |= {one.start for one in near if one.is_told} - {found.start}
     changed.withdrawn.discard(found.start)
     for start in gone:
         changed.windows.pop(start, None)
@@ -152,7 +155,7 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
 def dump(state: KeyState) -> list[Any]:
     """As JSON."""
     windows = [
-        [one.start, one.last, one.readings, one.number, [[slot.count, slot.sum, slot.min, slot.max] for slot in one.slots]]
+        [one.start, one.last, one.readings, one.number, [[slot.count, slot.sum, slot.min, slot.max] for slot in one.slots], one.is_told]
         for one in state.windows
     ]
     return [state.count, windows, state.rule]
@@ -161,5 +164,10 @@ def dump(state: KeyState) -> list[Any]:
 def load(value: Iterable[Any]) -> KeyState:
     """The reverse of `dump`; ValueError or TypeError where it is none."""
     count, windows, *rule = value
-    made = [Open(start, last, [Slot(*slot) for slot in slots], readings, number) for start, last, readings, number, slots in windows]
+    made = [_opened(*one) for one in windows]
     return KeyState(made, count, *rule)
+
+
+def _opened(start: int, last: int, readings: int, number: int, slots: Iterable[Iterable[Any]], is_told: bool = True) -> Open:
+    """A window as it was written down; before HAVING was possible every row was told."""
+    return Open(start, last, [Slot(*slot) for slot in slots], readings, number, is_told)

@@ -63,6 +63,11 @@ class Told:
             return text == "" and not self.is_unknown(start)
         return known[0] == text and known[1] < revision
 
+    def has(self, place: Place) -> bool:
+        """Was the row told, and not withdrawn since?"""
+        start, end, group = place
+        return self.said.get((start, end), {}).get(group, ("", 0))[0] != ""
+
     def put(self, place: Place, row: Ranked | None) -> None:
         """A row of a window with LIMIT changed; None: it does not pass HAVING."""
         start, end, group = place

@@ -165,7 +165,7 @@ STREAMS = {"s": Stream(name="s", fields={"v": FieldInfo(type=FieldType.NUMBER), 
         ("threshold_window(w > 2)", "", "line 2:61: GROUP BY: unknown field 'w'"),
         ("threshold_window('1 minute')", "", "expected threshold_window(temperature > 80[, temperature < 75][, '30 seconds'])"),
         ("absence_window(received_at, '1 minute')", "", "expected absence_window(event_time, '5 minutes')"),
-        ("absence_window(event_time, '1 minute')", "HAVING count(*) > 1", "filter their results with where="),
+        ("absence_window(event_time, '1 minute')", "ORDER BY m LIMIT 1", "there is one row, no first of many"),
     ],
 )
 def test_what_a_pattern_cannot_be_is_refused_with_how_it_is_written(group: str, more: str, sentence: str) -> None:
