@@ -103,10 +103,11 @@ def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str
     """
     removed = []
     for checkpoint in folder.glob("*/*"):
-        stream, lane = checkpoint.parts[-2:]
+        place, lane = checkpoint.parts[-2:]
+        stream = place.partition("+")[0]  # of two streams the first is the query's
         if stream not in queried or lane not in kinds:
             shutil.rmtree(checkpoint, ignore_errors=True)
-            removed.append(f"{stream}-{lane}")
+            removed.append(f"{place}-{lane}")
     return sorted(removed)
 
 

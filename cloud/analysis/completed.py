@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.analysis.query_plan import History, Query, TableJoin
+from edgewake.cloud.analysis.query_plan import History, Join, Query
 from edgewake.cloud.analysis.sequence_queries import PLACE
 from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.table_rows import rows_of, typed
@@ -30,7 +30,7 @@ _READ_TO: Final = "@"
 class Table:
     """A query's table."""
 
-    join: TableJoin
+    join: Join
     versions: Versions = field(default_factory=Versions)
     read_to: dict[int, int] = field(default_factory=dict)
     """Partition → offset of the next record."""
@@ -104,6 +104,32 @@ class CompletedReading(NamedTuple):
     """Its conditions' and aggregates'."""
     values: dict[str, Any]
     """Its columns, where readings are rows."""
+    is_complete: bool = True
+    """Is it known that no other row belongs to it?"""
+
+
+class Computed:
+    """What a query computes of a reading and all that belongs to it, e.g. its table's row."""
+
+    def __init__(self, query: Query, names: Sequence[str]) -> None:
+        """`names`: of a row's values, as the query's expressions call them."""
+        at = {name: i for i, name in enumerate(names)}
+        self._time = at[query.window.time]
+        self._where = None if query.where_after is None else evaluated(query.where_after, at)
+        self._groups: list[tuple[str, Evaluated]] | None = None
+        if not query.is_rows:
+            self._groups = [(key.name, evaluated(key.expression, at)) for key in query.keys]
+        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers)]
+        self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
+
+    def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
+        """None where it does not pass WHERE. `identity`: the group, where readings are rows."""
+        if self._where is not None and self._where(row) is not True:
+            return None
+        group = identity if self._groups is None else {name: compute(row) for name, compute in self._groups}
+        numbers = [_number(compute(row)) for compute in self._numbers]
+        values = {name: compute(row) for name, compute in self._outputs}
+        return CompletedReading(row[self._time], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
 
 
 class Completed:
@@ -111,21 +137,17 @@ class Completed:
 
     def __init__(self, query: Query, table: Table | None, histories: Histories, fields: Sequence[str]) -> None:
         """`fields`: of a reading, beside READING."""
-        self._query, self._table, self._histories = query, table, histories
+        self._table, self._histories = table, histories
         self._names = (*READING, *fields)
         columns = () if table is None else tuple(f"{table.join.table}.{name}" for name, _ in table.join.columns)
         self._nothing: list[Any] = [None] * len(columns)
         names = (*self._names, *columns, *(f".{i}" for i in range(len(query.history))))
         at = {name: i for i, name in enumerate(names)}
-        self._place = at[query.window.time]
         if table is not None:
             kinds = dict(table.join.columns)
             self._key = [(at[ours], kinds[theirs]) for ours, theirs in table.join.keys]
         self._calls = [evaluated(call.expression, at) for call in query.history]
-        self._where = None if query.where_after is None else evaluated(query.where_after, at)
-        self._groups: list[tuple[str, Evaluated]] = [(key.name, evaluated(key.expression, at)) for key in query.keys]
-        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers)]
-        self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
+        self._computed = Computed(query, names)
 
     def rows(self, mine: pa.Table) -> Iterator[CompletedReading]:
         """Those that have their row and pass WHERE. `mine`: PLACE and reading (JSON) of each, in the order of the log."""
@@ -133,15 +155,9 @@ class Completed:
         for place, text in zip(places, mine["reading"].to_pylist(), strict=True):
             reading = orjson.loads(text)
             row = self._completed([reading[name] for name in self._names])
-            if row is None or (self._where is not None and self._where(row) is not True):
-                continue
-            if self._query.is_rows:
-                group: dict[str, Any] = {"device": row[0], "reading": ":".join(map(str, place))}
-            else:
-                group = {name: compute(row) for name, compute in self._groups}
-            numbers = [_number(compute(row)) for compute in self._numbers]
-            values = {name: compute(row) for name, compute in self._outputs}
-            yield CompletedReading(row[self._place], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
+            found = None if row is None else self._computed.of(row, {"device": row[0], "reading": ":".join(map(str, place))})
+            if found is not None:
+                yield found
 
     def _completed(self, reading: list[Any]) -> Row | None:
         results: list[float | None] = []

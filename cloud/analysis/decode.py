@@ -17,14 +17,14 @@ TOPIC_CHARS_MAX: Final = 249
 _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
 
 
-def decode(records: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
+def decode(records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str] = ()) -> DataFrame:
     """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
 
     In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right), t
-    array<bigint>, fields struct<name: array>.
+    array<bigint>, fields struct<name: array>, and the columns `keep` of the records.
     """
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
-    return _frames(records, f"struct<{columns or '`-`:string'}>", "partition", "offset")
+    return _frames(records, f"struct<{columns or '`-`:string'}>", "partition", "offset", *keep)
 
 
 def decode_any(records: DataFrame) -> DataFrame:

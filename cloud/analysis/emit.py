@@ -97,7 +97,7 @@ def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], b
         query = queries[window.place].query
         fields = {
             "late_query": query.name,
-            "late_stream": query.stream,
+            "late_stream": window.stream or query.stream,
             "window_begins": window.start,
             "window_ends": window.end,
             "readings": window.readings,

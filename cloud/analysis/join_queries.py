@@ -9,7 +9,7 @@ with one state of the tables is never told again with another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -125,7 +125,7 @@ class JoinJob:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
                 continue
             if registered.query.is_rows:
-                yield from _rows_told(registered, joined, batch.revision)
+                yield from rows_told(registered, joined, batch.revision)
             else:
                 values = ((one.t, one.group, one.numbers) for one in joined)
                 yield from Fold(_place(self.stream), registered, states.of[registered.label], batch).outputs(values, broken)
@@ -141,9 +141,11 @@ def _row(registered: Registered, fields: Sequence[str]) -> Column:
     return row if query.where is None else F.when(column(query.where, F.col), row)
 
 
-def _rows_told(registered: Registered, joined: Sequence[CompletedReading], revision: int) -> Iterator[emit.Output]:
-    for t, group, _, values in joined:
+def rows_told(registered: Registered, joined: Iterable[CompletedReading], revision: int) -> Iterator[emit.Output]:
+    """The records of rows that are final as soon as they are told."""
+    for t, group, _, values, is_complete in joined:
         others = "".join(f',"{name}":{finish.as_json(value)}' for name, value in values.items())
         head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},{group[1:-1]}'
-        body = f'{head}{others},"revision":{revision},"final":true}}'
+        end = "" if is_complete else ',"complete":false'
+        body = f'{head}{others},"revision":{revision},"final":true{end}}}'
         yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode(), result.KIND_HEADERS)

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, join_queries, late, pace
+from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, join_queries, late, pace, pair_queries
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
@@ -28,9 +28,11 @@ from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
-from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job
+from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
+from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, sources_of
 from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
+from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
@@ -64,13 +66,13 @@ class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
 
 
-def source(session: SparkSession, config: AnalysisConfig, topic: str) -> DataFrame:
-    """Committed records of a stream, from the earliest on; stops loudly when retention took what was not read yet."""
+def source(session: SparkSession, config: AnalysisConfig, *names: str) -> DataFrame:
+    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet."""
     return (
         session.readStream.format("kafka")
         .options(**spark_options(config.kafka.security))
         .option("kafka.bootstrap.servers", config.kafka.bootstrap)
-        .option("subscribe", topic)
+        .option("subscribe", ",".join(names))
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", "earliest")
@@ -117,9 +119,12 @@ class Lane:
     """What is remembered of results, query by query, from one start of the lane to the next."""
 
     def __post_init__(self) -> None:
-        self.name = f"{self.job.stream}-{self.job.kind}"
+        streams = sources_of(self.job)
+        self._place = place_of(streams)
+        self._sources = Sources(tuple(map(topics.stream_topic, streams)))
+        self.name = f"{self._place}-{self.job.kind}"
         self.topic = topics.stream_topic(self.job.stream)
-        self.checkpoint = self.config.data_dir / "checkpoints" / self.job.stream / self.job.kind
+        self.checkpoint = self.config.data_dir / "checkpoints" / self._place / self.job.kind
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
@@ -150,8 +155,8 @@ class Lane:
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
         self._transactions = Transactions(self.config.kafka, self.name)
-        self._ends = Ends(self.config.kafka, self.topic)
-        new = LaneRecord(stream=self.job.stream, lane=self.job.kind)
+        self._ends = Ends(self.config.kafka, self._sources)
+        new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
         if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
             log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
@@ -161,6 +166,8 @@ class Lane:
         if isinstance(self.job, JoinJob):
             self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
             self._tables = join_states.follower(self.config.kafka) if join_states.tables else None
+        elif isinstance(self.job, PairJob):
+            self._states = pair_queries.read_states(self.config.kafka, self._place, self.job.queries, self._record.top)
         elif isinstance(self.job, SequenceJob):
             self._states = read_states(self.config.kafka, self.job.stream, self.job.queries, record.asked_from)
         self._tops = dict(self._record.tops)
@@ -168,7 +175,7 @@ class Lane:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
         self._partitions = max(1, self._ends.partitions())
-        changed = self.job.graph(source(self.session, self.config, self.topic), self._partitions)
+        changed = self.job.graph(source(self.session, self.config, *self._sources.topics), self._partitions)
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -186,8 +193,10 @@ class Lane:
         now_ms = self.clock.now_ms()
         has_checkpoint = any((self.checkpoint / "offsets").glob("[0-9]*"))
         kept = {} if has_checkpoint else self._ends.kept()
-        record = without_other(record, self.topic, {partition: end for partition, (_, end) in kept.items()})
-        computed = record.offsets.get(self.topic, {})
+        for topic in self._sources.topics:
+            places = {self._sources.place(number): end for number, (_, end) in kept.items()}
+            record = without_other(record, topic, {partition: end for (name, partition), end in places.items() if name == topic})
+        computed = self._sources.flat(record.offsets)
         lost = {partition: (computed[partition], start) for partition, (start, _) in kept.items() if start > computed.get(partition, start)}
         if lost:
             log.warning("lane %s: retention took readings before they were computed: %s", self.name, lost, extra={"event": "stream.lost"})
@@ -195,9 +204,14 @@ class Lane:
             record,
             {registered.label for registered in self.job.queries},
             has_checkpoint=has_checkpoint,
-            cut_to=kept_from(self.config.kafka, self.topic, now_ms=now_ms) if any(start > 0 for start, _ in kept.values()) else None,
+            cut_to=self._cut_to(now_ms) if any(start > 0 for start, _ in kept.values()) else None,
             now_ms=now_ms,
         )
+
+    def _cut_to(self, now_ms: int) -> int | None:
+        """The event time, ms, from which on all topics have windows whole; None where retention took nothing. Raises Unavailable."""
+        found = [kept_from(self.config.kafka, topic, now_ms=now_ms) for topic in self._sources.topics]
+        return max((at for at in found if at is not None), default=None)
 
     def say_running(self) -> None:
         """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
@@ -252,10 +266,6 @@ class Lane:
     def record(self) -> LaneRecord:
         """Where it stands, as committed; only of a lane that was started."""
         return self._record
-
-    def offsets(self) -> dict[int, int]:
-        """Partition → first offset whose results are not committed yet."""
-        return self._record.offsets.get(self.topic, {})
 
     def _process(self, changed: DataFrame, batch: int) -> None:
         self._started.wait()
@@ -314,7 +324,7 @@ class Lane:
 
     def _left(self, reached: Offsets) -> dict[int, int] | None:
         assert self._ends is not None
-        return self._ends.left(reached.get(self.topic, {}))
+        return self._ends.left(self._sources.flat(reached))
 
     def _next_look(self, began_ms: int, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
         waits = None if left is None else sum(left.values())
@@ -335,7 +345,7 @@ class Lane:
         self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty, rate: float, left: Mapping[int, int] | None
     ) -> None:
         record, queries = self._record, self.job.queries
-        offsets = reached.get(self.topic, {})
+        offsets = self._sources.flat(reached)
         for known, latest in ((self._tops, observed.tops), (self._received_at, observed.received_at)):
             known |= {partition: max(at, known.get(partition, at)) for partition, at in latest.items()}
         step = emit.Batch(
@@ -351,7 +361,7 @@ class Lane:
         if self._tables is not None and isinstance(self._states, JoinStates):
             closed = {registered.label: emit.closed(registered.query, record.top) for registered in queries}
             self._states.catch_up(self._tables, closed)
-        late_windows = self._late(observed, step, reached) if new is Novelty.ALL else []
+        late_windows = self._late(rows, observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)
         after = record.model_copy(
             update={
@@ -386,7 +396,7 @@ class Lane:
 
     def _progress_of_time(self, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
         """Where Kafka does not say what is left, something is. A partition that was added to the topic counts as another one."""
-        before = self.offsets()
+        before = self._sources.flat(self._record.offsets)
         read = {partition % self._partitions for partition, offset in reached.items() if offset > before.get(partition, 0)}
         unread: dict[int, int] = {}
         for partition in reached:
@@ -395,8 +405,10 @@ class Lane:
         behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
         return event_progress.progress(self._record.top, self._tops, behind)
 
-    def _late(self, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
+    def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
         """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""
+        if isinstance(self.job, PairJob):
+            return self.job.late(rows, step, observed.oldest)
         queries = [registered.query for registered in self.job.queries]
         closed = [emit.closed(query, step.top_before) for query in queries]
         ends = [end for end in closed if end is not None]
@@ -422,16 +434,24 @@ class Lane:
             return
         queries = [registered.query for registered in self.job.queries]
         top = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
-        step = emit.Batch(revision=record.revision + 1, top_before=record.top, top=top, states=self._states)
+        step = emit.Batch(
+            revision=record.revision + 1,
+            top_before=record.top,
+            top=top,
+            complete_from=record.complete_from,
+            told=self.told,
+            unknown_to=self._unknown_to,
+            states=self._states,
+        )
         if not self._is_news(step):
             return
         assert self._transactions is not None
         assert self._ends is not None
-        left = self._ends.left(self.offsets())
+        left = self._left(record.offsets)
         if left is None or any(left.values()):
             return
         after = record.model_copy(update={"revision": step.revision, "top": top})
-        absences = self.job.in_silence(step) if isinstance(self.job, SequenceJob) else ()
+        absences = self.job.in_silence(step) if isinstance(self.job, SequenceJob | PairJob) else ()
         outputs = [*absences, *emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
@@ -441,9 +461,11 @@ class Lane:
         """Does anything become of event time having come so far?"""
         if any(emit.watermarks(self.job.queries, step)):
             return True
-        if step.top is None or not isinstance(self.job, SequenceJob) or step.top - self._absences_to < ABSENCE_LOOK_MS:
+        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or step.top - self._absences_to < ABSENCE_LOOK_MS:
             return False
         self._absences_to = step.top
+        if isinstance(self.job, PairJob):
+            return isinstance(self._states, PairStates) and self.job.is_due(self._states, step.top)
         return self._states is not None and has_absences(self._states, self.job.queries, step.top)
 
     def _silent_s(self) -> float:
@@ -458,12 +480,12 @@ class Lane:
     def _progress(self, record: LaneRecord, rate: float | None = None, left: Mapping[int, int] | None = None) -> list[emit.Output]:
         offsets = record.offsets.get(self.topic, {})
         if left is None and self._ends is not None:
-            left = self._ends.left(offsets)
+            left = self._left(record.offsets)
         return [
             progress_output(
                 Progress(
                     query=registered.query.name,
-                    stream=record.stream,
+                    stream=registered.query.stream,
                     registered_at=registered.registered_at,
                     state=QueryState.RUNNING,
                     keys=registered.query.key_names,

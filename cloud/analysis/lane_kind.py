@@ -13,3 +13,4 @@ class LaneKind(StrEnum):
     ROWS = "rows"
     SEQUENCE = "sequence"
     JOIN = "join"
+    PAIR = "pair"

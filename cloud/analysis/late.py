@@ -39,6 +39,8 @@ class LateWindow:
     readings: int
     examples: tuple[str, ...] = ()
     """Readings as JSON: device, t (corrected), and the fields that the lane's queries use."""
+    stream: str | None = None
+    """Whose readings they are, where that is not the query's stream."""
 
 
 def observe(frames: DataFrame, partitions: int) -> DataFrame:

@@ -20,12 +20,14 @@ from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
 from edgewake.cloud.analysis.lane_kind import LaneKind
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.pair_queries import PairJob, place_of
+from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.protocol.field_type import FieldType
 
-STATE_FORMAT: Final = {LaneKind.PLAIN: 1, LaneKind.SKETCH: 2, LaneKind.ROWS: 1, LaneKind.SEQUENCE: 1, LaneKind.JOIN: 1}
+_FIRST: Final = (LaneKind.PLAIN, LaneKind.ROWS, LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR)
+STATE_FORMAT: Final = dict.fromkeys(_FIRST, 1) | {LaneKind.SKETCH: 2}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -88,7 +90,12 @@ class QueryJob:
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
 
-QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob
+QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob
+
+
+def sources_of(job: Job) -> tuple[str, ...]:
+    """The streams that a lane reads, its own first."""
+    return job.sources if isinstance(job, PairJob) else (job.stream,)
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
@@ -105,15 +112,21 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
 
 
 def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueriesJob]:
-    """The lanes that a set of queries needs. `fields`: stream → field → type, from the catalogue."""
+    """The lanes that a set of queries needs, by place and kind. `fields`: stream → field → type, from the catalogue."""
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
-        lanes.setdefault((each.query.stream, _kind(each)), []).append(each)
-    return {(stream, kind): _job(stream, kind, queries, fields[stream]) for (stream, kind), queries in lanes.items()}
+        lanes.setdefault((place_of(_streams(each.query)), _kind(each)), []).append(each)
+    return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
+
+
+def _streams(query: Query) -> tuple[str, ...]:
+    return (query.stream,) if query.join is None or not query.is_paired else tuple(dict.fromkeys((query.stream, query.join.table)))
 
 
 def _kind(registered: Registered) -> LaneKind:
+    if registered.query.is_paired:
+        return LaneKind.PAIR
     if registered.query.is_completed:
         return LaneKind.JOIN
     if registered.query.is_rows:
@@ -123,11 +136,16 @@ def _kind(registered: Registered) -> LaneKind:
     return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 
-def _job(stream: str, kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, FieldType]) -> QueriesJob:
+def _job(kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapping[str, FieldType]]) -> QueriesJob:
+    query = queries[0].query
+    stream = query.stream
     used = sorted({name for each in queries for name in each.query.fields})
-    fields = tuple((name, types[name]) for name in used)
+    fields = tuple((name, types[stream][name]) for name in used)
     if kind is LaneKind.ROWS:
         return RowsJob(stream, fields, tuple(queries))
+    if kind is LaneKind.PAIR:
+        assert query.join is not None
+        return PairJob(stream, query.join.table, fields, tuple(queries))
     if kind is LaneKind.JOIN:
         return JoinJob(stream, fields, tuple(queries))
     if kind is LaneKind.SEQUENCE:

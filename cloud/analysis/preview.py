@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -11,10 +11,11 @@ import orjson
 from confluent_kafka import KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis import emit, pair_queries
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.join_queries import JoinJob, new_states
-from edgewake.cloud.analysis.pipeline import Job, jobs_of
+from edgewake.cloud.analysis.pair_queries import PairJob
+from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import States
@@ -34,24 +35,29 @@ Range = dict[int, tuple[int, int]]
 
 
 def preview(
-    session: SparkSession, kafka: KafkaConfig, text: str, stream: Stream, *, since_ms: int, now_ms: int
+    session: SparkSession, kafka: KafkaConfig, text: str, streams: Mapping[str, Stream], *, since_ms: int, now_ms: int
 ) -> Iterator[dict[str, Any]]:
     """Results, one for each window and group, or for each reading that passes. Raises QueryError, Unavailable.
 
-    `since_ms`: when Kafka had the first record that counts. Windows that may have had readings before say `"complete": false`.
+    `streams`: the catalogue; `since_ms`: when Kafka had the first record that counts. Windows that may have had readings before say
+    `"complete": false`.
     """
-    query = replace(parse(text, {stream.name: stream}), reopen_ms=0)
-    registered = Registered(query, now_ms)
-    topic = topics.stream_topic(stream.name)
-    found = recent(kafka, topic, since_ms)
+    registered = Registered(replace(parse(text, streams), reopen_ms=0), now_ms)
+    types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in streams.items()}
+    (job,) = jobs_of([registered], types).values()
+    asked = {topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))}
+    found = {topic: places for topic, places in asked.items() if places}
     if not found:
         return
-    types = {stream.name: {name: info.type for name, info in stream.fields.items()}}
-    (job,) = jobs_of([registered], types).values()
-    starts, ends = ({topic: {p: bounds[i] for p, bounds in found.items()}} for i in (0, 1))
-    rows = job.graph(records(session, kafka, starts, ends), len(found)).toArrow()
-    states = _states(kafka, job)
-    step = emit.Batch(revision=1, top_before=None, top=None, complete_from={registered.label: since_ms}, states=states)
+    starts, ends = ({topic: {p: bounds[i] for p, bounds in places.items()} for topic, places in found.items()} for i in (0, 1))
+    rows = job.graph(records(session, kafka, starts, ends)).toArrow()
+    step = emit.Batch(
+        revision=1,
+        top_before=None,
+        top=now_ms if isinstance(job, PairJob) else None,  # who has no partner yet is shown, too
+        complete_from={registered.label: since_ms},
+        states=_states(kafka, job),
+    )
     broken: emit.Broken = {}
     for output in job.outputs(rows, step, broken):
         if output.topic == registered.topic and output.headers.get("kind") == b"result":
@@ -63,6 +69,8 @@ def preview(
 
 def _states(kafka: KafkaConfig, job: Job) -> States:
     """Nothing is open yet; a joined table is read from its beginning."""
+    if isinstance(job, PairJob):
+        return pair_queries.new_states(job.queries)
     if not isinstance(job, JoinJob):
         return States({registered.label: {} for registered in job.queries})
     states = new_states(job.queries)

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.lane import cause_of
 from edgewake.cloud.analysis.preview import preview
-from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -66,10 +65,9 @@ class Previews:
 
     def _answer(self, asked: Preview, streams: Mapping[str, Stream]) -> None:
         try:
-            query = parse(asked.text, streams)
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             now_ms = self._clock.now_ms()
-            rows = preview(self._session, self._kafka, asked.text, streams[query.stream], since_ms=asked.since, now_ms=now_ms)
+            rows = preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms)
             texts, is_cut = bounded(rows, asked.rows_max)
             answer: dict[str, Any] = {"rows": texts, "is_cut": is_cut}
         except _FAULTS as error:

@@ -1,14 +1,15 @@
-"""JOIN as a query file writes it: one table, equal keys, INNER or LEFT. From sqlglot's tree to `TableJoin`. Pure.
+"""JOIN as a query file writes it: one table or stream, equal keys, INNER or LEFT. From sqlglot's tree to `Join`. Pure.
 
     FROM vehicle_position v LEFT JOIN routes r ON v.route = r.route
     FROM host_metrics JOIN devices USING (device)
+    FROM orders o JOIN clicks c ON o.id = c.id AND c.event_time BETWEEN o.event_time AND o.event_time + INTERVAL 1 HOUR
 
 A column of the table is called `table.column` in the tree and in expressions (`qualified`), so that it is never taken for a field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
@@ -18,7 +19,8 @@ from sqlglot import exp
 from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Scope, fields_of, sql_of
 from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
-from edgewake.cloud.analysis.query_plan import Query, TableJoin
+from edgewake.cloud.analysis.query_plan import Join, Query, Within
+from edgewake.cloud.analysis.query_within import EXPECTED_TIME, is_about_time, within
 from edgewake.cloud.analysis.table_columns import DEVICES, columns_of
 from edgewake.cloud.analysis.windows import Rule
 from edgewake.protocol.errors import QueryError
@@ -72,14 +74,14 @@ class JoinReader:
     ) -> None:
         """`types`: of the stream's fields. A name without a table is the reading's, else the table's."""
         self._select, self._faults, self._node = select, faults, join_of(select)
-        self._join: TableJoin | None = None
+        self._join: Join | None = None
         self.kinds: Mapping[str, Kind] = {}
         """The table's columns, as expressions call them, with their types."""
         if self._node is None:
             return
         columns = [one for one in select.find_all(exp.Column) if "." in one.name]
         with faults.within(self._node.this):
-            self._join, known = _read(select, stream, streams)
+            self._join, known = _read(select, stream, streams, faults)
             table = self._join.table
             for one in select.find_all(exp.Column):
                 if types is not None and one.name in known and one.name not in {*types, "device", *TIMES}:
@@ -87,6 +89,11 @@ class JoinReader:
             self.kinds = {f"{table}.{name}": kind for name, kind in known.items()} if streams is not None else _believed(columns)
         if self._join is None:  # what is wrong with the table is said; its columns are believed
             self.kinds = _believed(columns)
+
+    @property
+    def is_paired(self) -> bool:
+        """Does it join a stream within a time?"""
+        return self._join is not None and self._join.within is not None
 
     def check_keys(self, scope: Scope) -> None:
         """Are the two sides of ON there, and of one type?"""
@@ -111,6 +118,8 @@ class JoinReader:
                 raise QueryError(f"{what}: a query with it has count, count_if, sum, avg, min and max of numbers")
             if query.window.rule is Rule.ABSENCE:
                 raise QueryError(f"{what}: not with absence_window")
+            if query.is_paired:
+                query = _paired(query)
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
                 raise QueryError(f"{what}: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")
@@ -127,7 +136,7 @@ def _believed(columns: Iterable[exp.Column]) -> Mapping[str, Kind]:
     return {column.name: None for column in columns}
 
 
-def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None) -> tuple[TableJoin, Mapping[str, Kind]]:
+def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, faults: Faults) -> tuple[Join, Mapping[str, Kind]]:
     joins = select.args["joins"]
     if len(joins) > 1:
         raise QueryError("JOIN: one table can be joined; register a query for each, and join their results")
@@ -137,8 +146,13 @@ def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None) -
             raise QueryError(_SIDES[word])
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise QueryError(f"JOIN {sql_of(table)}: {_EXPECTED}")
-    if table.name == stream:
-        raise QueryError(f"JOIN {stream}: a stream joined with itself; first(x), last(x), min_by(x, y) … compare readings of a window")
+    conditions = _conditions(join.args.get("on"))
+    times = [one for one in conditions if is_about_time(one)]
+    if table.name == stream and not times:
+        raise QueryError(
+            f"JOIN {stream}: a stream joined with itself needs a time: {EXPECTED_TIME}; first(x), last(x), min_by(x, y) … compare readings"
+            " of a window"
+        )
     _check_time(table)
     types = None if streams is None else columns_of(table.name, streams)
     if streams is not None and types is None:
@@ -146,10 +160,29 @@ def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None) -
         close = get_close_matches(table.name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known)[:20])}"
         raise UnknownStream(f"JOIN: unknown stream {table.name!r}: {hint}")
-    keys = tuple(dict.fromkeys(_using(join) or _keys(join.args.get("on"), table.name)))
+    equals = [one for one in conditions if one not in times]
+    keys = tuple(dict.fromkeys(_using(join) or _keys(equals, table.name)))
     if len(keys) > KEYS_MAX:
         raise QueryError(f"JOIN {table.name}: {len(keys)} columns: expected at most {KEYS_MAX}")
-    return TableJoin(table.name, keys, join.args.get("side") == "LEFT"), {} if types is None else types
+    found = Join(table.name, keys, join.args.get("side") == "LEFT")
+    if times:
+        found = replace(found, within=Within(0, 0))
+        with faults.within(times[0]):
+            if streams is not None and table.name not in streams:
+                raise QueryError(f"JOIN {table.name}: a table's row is the one of the reading's time, without a condition that says so")
+            found = replace(found, within=within(times, table.name))
+    return found, {} if types is None else types
+
+
+def _paired(query: Query) -> Query:
+    """A query over two streams: its windows wait for partners, too. Raises QueryError."""
+    assert query.join is not None
+    assert query.join.within is not None
+    if query.history:
+        raise QueryError(f"JOIN {query.join.table}: not with {query.history[0].past.function}: a pair of readings has no reading before")
+    if query.window.is_sequence:
+        raise QueryError(f"JOIN {query.join.table}: pairs of readings have no order: expected windows of time, or none")
+    return replace(query, lateness_ms=query.lateness_ms + max(0, query.join.within.latest_ms))
 
 
 def _check_time(table: exp.Expr) -> None:
@@ -165,18 +198,19 @@ def _using(join: exp.Expr) -> list[tuple[str, str]]:
     return [(one.name, one.name) for one in join.args.get("using") or []]
 
 
-def _keys(on: exp.Expr | None, table: str) -> Iterable[tuple[str, str]]:
-    if on is None:
+def _conditions(on: exp.Expr | None) -> list[exp.Expr]:
+    return [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
+
+
+def _keys(conditions: Sequence[exp.Expr], table: str) -> Iterable[tuple[str, str]]:
+    if not conditions:
         raise QueryError(f"JOIN {table}: {_EXPECTED}")
-    for one in on.flatten() if isinstance(on, exp.And) else [on]:
+    for one in conditions:
         sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
         ours = [side.name for side in sides if isinstance(side, exp.Column) and "." not in side.name and side.name not in TIMES]
         theirs = [plain_name(side) for side in sides if isinstance(side, exp.Column) and side.name.startswith(f"{table}.")]
         if not (len(ours) == len(theirs) == 1):
-            raise QueryError(
-                f"JOIN {table} ON {sql_of(one)}: {_EXPECTED}; conditions on values belong into WHERE, and streams joined within a time are"
-                " not available: count both in windows by two queries"
-            )
+            raise QueryError(f"JOIN {table} ON {sql_of(one)}: {_EXPECTED}; conditions on values belong into WHERE")
         yield ours[0], theirs[0]
 
 

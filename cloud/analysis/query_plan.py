@@ -34,16 +34,29 @@ class Unpivot:
 
 
 @dataclass(frozen=True, slots=True)
-class TableJoin:
-    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the latest at the reading's time."""
+class Within:
+    """How much later than a reading its partner may be, in ms; less than 0 is earlier."""
+
+    earliest_ms: int
+    latest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the latest at the reading's time.
+
+    With `within`: of another stream all readings with the same key that are so much later or earlier, its partners.
+    """
 
     table: str
+    """The other stream, or `devices`."""
     keys: tuple[tuple[str, str], ...]
     """Of the reading → of the table; all are equal."""
     is_left: bool
     """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
     columns: tuple[tuple[str, Kind], ...] = ()
     """Those of the table that the query reads, keys included, sorted; in expressions they are called `table.column`."""
+    within: Within | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +114,12 @@ class Query:
     name: str
     description: str
     lateness_ms: int
+    """How long after a window's end it is final: the header's, and of two joined streams as long as a partner may be later."""
     stream: str
     window: Window
     reopen_ms: int = 0
     unpivot: Unpivot | None = None
-    join: TableJoin | None = None
+    join: Join | None = None
     history: tuple[History, ...] = ()
     where_after: Expression | None = None
     """What of WHERE needs the table's row or the history; `where` has the rest."""
@@ -132,6 +146,11 @@ class Query:
         return self.join is not None or bool(self.history)
 
     @property
+    def is_paired(self) -> bool:
+        """Does it join two streams within a time?"""
+        return self.join is not None and self.join.within is not None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns that its results have of their own."""
         return ("window_start", "window_end", *self.key_names, *(output.name for output in self.outputs))
@@ -145,12 +164,20 @@ class Query:
     def key_names(self) -> tuple[str, ...]:
         """Columns that tell a window's rows apart."""
         number = ("window_number",) if self.window.count else ()
-        return ("device", "reading") if self.is_rows else (*(key.name for key in self.keys), *number)
+        if self.is_rows:
+            return ("device", "reading", "partner") if self.is_paired else ("device", "reading")
+        return (*(key.name for key in self.keys), *number)
 
     @property
     def kept_ms(self) -> int:
         """How long after its end a window takes readings, and its state is kept."""
         return self.lateness_ms + self.reopen_ms
+
+    @property
+    def waits_ms(self) -> int:
+        """How long after its own time a reading of two joined streams may come; later ones are late."""
+        partner_ms = 0 if self.join is None or self.join.within is None else max(0, self.join.within.latest_ms)
+        return self.kept_ms - partner_ms
 
     @property
     def has_sketches(self) -> bool:

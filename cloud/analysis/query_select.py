@@ -220,7 +220,8 @@ class SelectReader:
                 if (found := self._row_column(column)) is not None:
                     outputs.append(found)
         with self._faults.within(self._select):
-            _check_outputs(len(self._select.expressions), ["device", "reading", *(output.name for output in outputs)])
+            identity = ("device", "reading", "partner") if self._join.is_paired else ("device", "reading")
+            _check_outputs(len(self._select.expressions), [*identity, *(output.name for output in outputs)])
         return outputs
 
     def _row_column(self, column: exp.Expr) -> Output | None:

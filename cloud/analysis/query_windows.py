@@ -87,7 +87,7 @@ def window(node: exp.Expr) -> Window:
     if name in _OTHERS:
         raise QueryError(f"GROUP BY {name}: {_OTHERS[name]}")
     if name in PATTERNS:
-        return pattern(node, _length)
+        return pattern(node, length_ms)
     if name == "count_window":
         return _by_count(node, arguments)
     if name == "session_window":
@@ -95,7 +95,7 @@ def window(node: exp.Expr) -> Window:
     time = _time(arguments[0] if arguments else None, node)
     if not 2 <= len(arguments) <= (4 if name == "window" else 3):
         raise QueryError(f"GROUP BY {sql_of(node)}: expected {EXPECTED}")
-    lengths = [_length(one) for one in arguments[1:]]
+    lengths = [length_ms(one) for one in arguments[1:]]
     if name == "hop" and len(lengths) == 2:
         lengths = lengths[::-1]  # HOP takes the slide first
     names = [f"{sql_of(one)[:40]}" for one in arguments[1:]]
@@ -113,7 +113,7 @@ def window(node: exp.Expr) -> Window:
 def _session(node: exp.Expr, arguments: Sequence[exp.Expr]) -> Window:
     if len(arguments) != 2:
         raise QueryError(f"GROUP BY {sql_of(node)}: expected session_window(event_time, '5 minutes')")
-    gap_ms = _length(arguments[1])
+    gap_ms = length_ms(arguments[1])
     if not SIZE_MS_MIN <= gap_ms <= GAP_MS_MAX:
         raise QueryError(f"pause of a session {sql_of(arguments[1])}: expected from 100 milliseconds to 7 days")
     return Window(size_ms=1, slide_ms=1, gap_ms=gap_ms, time=_time(arguments[0], node))
@@ -142,12 +142,13 @@ def _time(node: exp.Expr | None, whole: exp.Expr) -> str:
     return TIMES[node.name]
 
 
-def _length(node: exp.Expr) -> int:
+def length_ms(node: exp.Expr, what: str = "window size") -> int:
+    """Milliseconds of `'30 seconds'` and `INTERVAL 1 MINUTE`; raises QueryError."""
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
-        return duration_ms(f"{node.this.this} {node.args['unit'].name}", "window size")
+        return duration_ms(f"{node.this.this} {node.args['unit'].name}", what)
     if isinstance(node, exp.Literal) and node.is_string:
-        return duration_ms(str(node.this), "window size")
-    raise QueryError(f"window size {sql_of(node)}: expected a number and a unit, e.g. '30 seconds' or INTERVAL 1 MINUTE")
+        return duration_ms(str(node.this), what)
+    raise QueryError(f"{what} {sql_of(node)}: expected a number and a unit, e.g. '30 seconds' or INTERVAL 1 MINUTE")
 
 
 def one_window(nodes: Sequence[exp.Expr]) -> exp.Expr:

@@ -92,7 +92,7 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
-    if query.is_rows and repair.kind is RepairKind.REBUILD:
+    if query.is_rows and not query.is_paired and repair.kind is RepairKind.REBUILD:
         return Done("a query without aggregates keeps no state")
     if (why := _refusal(repair.kind, query)) is not None:
         return Refuse(why)
@@ -116,6 +116,8 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:
+    if query.is_paired:
+        return "queries that join two streams within a time cannot be computed again yet: which readings were late then is not known"
     if query.is_rows:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
     if query.is_completed:

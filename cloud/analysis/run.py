@@ -30,7 +30,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Counters, Lane, cause_of, fault_of, source
 from edgewake.cloud.analysis.lane_kind import LaneKind
-from edgewake.cloud.analysis.pipeline import Job, jobs_of
+from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.previews import Previews
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
@@ -257,7 +257,7 @@ class Analysis:
     def _find_refused(self, job: Job) -> bool:
         """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
         before = len(self._failed)
-        records = source(self._session, self._config, topics.stream_topic(job.stream))
+        records = source(self._session, self._config, *map(topics.stream_topic, sources_of(job)))
         for registered in job.queries:
             (alone,) = jobs_of([registered], self._types()).values()
             try:
@@ -330,7 +330,7 @@ class Analysis:
         self._board.hand_over(registered.query.name for registered in job.queries)
         try:
             names = [registered.topic for registered in job.queries]
-            topic_admin.ensure_topics(self._config.kafka, [topics.stream_topic(job.stream), *names])
+            topic_admin.ensure_topics(self._config.kafka, [*map(topics.stream_topic, sources_of(job)), *names])
             lane.start()
         except _START_FAULTS as error:
             lane.stop()

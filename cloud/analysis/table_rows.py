@@ -30,7 +30,7 @@ def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]
             yield from _of_device(key or b"", value)
         else:
             yield from _of_frame(value)
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError):
         return
 
 
@@ -40,7 +40,7 @@ def _of_frame(value: bytes) -> Iterator[Row]:
     for i, t in enumerate(found.frame.t):
         since = corrected_ms(t, shift=found.shift, received_at=received_at)
         values = {name: column[i] for name, column in found.frame.fields.items()}
-        yield Row(since, values | {"device": found.device, "event_time": since})
+        yield Row(since, values | {"device": found.device, "event_time": since, "received_at": received_at})
 
 
 def _of_device(key: bytes, value: bytes) -> Iterator[Row]:

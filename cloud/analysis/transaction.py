@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from edgewake.cloud.analysis.emit import Output
 from edgewake.cloud.analysis.lane_record import LaneRecord
+from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
@@ -99,31 +100,34 @@ def other_version(key: str) -> LocalError:
 
 
 class Ends:
-    """Where a topic ends, so that the lag can be told."""
+    """Where the topics of a lane end, so that the lag can be told. Partitions are called as `Sources` numbers them."""
 
-    def __init__(self, config: KafkaConfig, topic: str) -> None:
+    def __init__(self, config: KafkaConfig, sources: Sources) -> None:
         self._consumer = clients.consumer(config, "analysis-ends")
-        self._topic = topic
+        self._sources = sources
 
     def kept(self) -> dict[int, tuple[int, int]]:
         """Partition → first offset that is still kept, and the next one to be written. Raises Unavailable."""
-        partitions = partition_count(self._consumer, self._topic)
-        return {partition: watermarks(self._consumer, self._topic, partition) for partition in range(partitions)}
+        found = {
+            topic: {p: watermarks(self._consumer, topic, p) for p in range(partition_count(self._consumer, topic))}
+            for topic in self._sources.topics
+        }
+        return self._sources.flat(found)
 
     def partitions(self) -> int:
-        """How many the topic has. Raises Unavailable."""
-        return partition_count(self._consumer, self._topic)
+        """How many there are, of two topics twice as many as the larger one has. Raises Unavailable."""
+        return len(self._sources.topics) * max(partition_count(self._consumer, topic) for topic in self._sources.topics)
 
     def left(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
         """Partition → records from `offsets` to its end; None where Kafka does not say."""
         try:
             ends = {
-                partition: self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=2.0)[1]
-                for partition in offsets
+                number: self._consumer.get_watermark_offsets(TopicPartition(*self._sources.place(number)), timeout=2.0)[1]
+                for number in offsets
             }
         except KafkaException:
             return None
-        return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
+        return {number: max(0, end - offsets[number]) for number, end in ends.items()}
 
     def close(self) -> None:
         """Leave."""

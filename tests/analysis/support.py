@@ -166,17 +166,18 @@ class Analysis:
 def catch_up(lane: Lane, feed: Feed) -> None:
     """Wait until the lane has committed everything that was sent."""
     feed.flush()
-    ends = topic_ends(feed.config, topics.stream_topic(feed.name))
+    topic = topics.stream_topic(feed.name)
+    ends = topic_ends(feed.config, topic)
     wanted = {partition: end for partition, end in ends.items() if end}
 
     def done() -> bool:
         assert lane.failure() is None, lane.failure()
-        offsets = lane.offsets()
+        offsets = lane.record.offsets.get(topic, {})
         return all(offsets.get(partition, 0) >= end for partition, end in wanted.items())
 
     while not done():
-        before = lane.offsets()
-        wait_until(lambda before=before: done() or lane.offsets() != before, f"the lane goes on to {wanted}")
+        before = lane.record.offsets
+        wait_until(lambda before=before: done() or lane.record.offsets != before, f"the lane goes on to {wanted}")
 
 
 @contextmanager

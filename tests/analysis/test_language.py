@@ -307,7 +307,7 @@ def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analys
     name = unique("q")
     text = f"-- name: {name}\nSELECT device, count(*) AS n, stddev(speed) AS sd FROM {feed.name} GROUP BY {W}, device HAVING n > 5"
     kafka, now_ms = analysis.config.kafka, SystemClock().now_ms()
-    found = list(preview(analysis.session, kafka, text, feed.stream, since_ms=now_ms - 600_000, now_ms=now_ms))
+    found = list(preview(analysis.session, kafka, text, {feed.name: feed.stream}, since_ms=now_ms - 600_000, now_ms=now_ms))
     assert results(feed.config, name) == []
     assert {row.pop("complete") for row in found} == {False}, "its windows are of a time long before"
 
@@ -318,7 +318,7 @@ def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analys
     assert {place: [row[v] for v in values] for place, row in truth(found, "device").items()} == {
         place: [row[v] for v in values] for place, row in told.items()
     }
-    assert list(preview(analysis.session, kafka, text, feed.stream, since_ms=now_ms + 600_000, now_ms=now_ms)) == []
+    assert list(preview(analysis.session, kafka, text, {feed.name: feed.stream}, since_ms=now_ms + 600_000, now_ms=now_ms)) == []
 
 
 def test_without_a_window_a_row_holds_everything_however_late_it_comes(analysis: Analysis, feed: Feed) -> None:
