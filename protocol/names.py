@@ -16,7 +16,7 @@ STREAM_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
-SYSTEM_STREAMS = frozenset({"part_status", "late_readings"})
+SYSTEM_STREAMS = frozenset({"part_status", "late_readings", "shed_readings"})
 """What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them from every device."""
 SYSTEM_PREFIX = "ew_"
 """Kept for more of that kind, and for what a device notes for itself: a stream of such a name never leaves it."""

@@ -88,5 +88,9 @@ class Progress(BaseModel):
     readings_per_s: float | None = None
     late: int = 0
     """Readings counted as late since the query was registered."""
+    kept: float = 1.0
+    """The share of readings that the query takes now; less than 1 only where its header says `shed`."""
+    shed: int = 0
+    """Readings left out since the query was registered, one for each window that it belongs to."""
     updated_at: int
     """ms since 1970 UTC."""

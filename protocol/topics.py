@@ -77,7 +77,8 @@ LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
-"""A stream like others to who reads it; only the analysis writes it."""
+SHED: Final = f"{STREAM_PREFIX}shed_readings"
+"""Streams like others to who reads them; only the analysis writes them."""
 QUERY_PREFIX: Final = "ew.q."
 INSTALLATION_PREFIX: Final = "ew.installation."
 """An empty topic with this prefix names the installation that a Kafka serves."""
@@ -96,7 +97,7 @@ FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 TABLES: Final = (BRIDGES, STREAMS, DEVICES, DOWN, REQUESTS, QUERIES, PROGRESS, REPAIRS, PREVIEWS, LANES, WINDOWS, *SUMMARIES, REPLAYS)
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
-SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many as the configuration says."""
 
 

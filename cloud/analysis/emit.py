@@ -103,11 +103,15 @@ def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], b
             "readings": window.readings,
             "examples": f"[{','.join(window.examples)}]",
         }
-        body = frame.encode(frame.Frame(None, None, None, [now_ms], {name: [value] for name, value in fields.items()}))
-        value = record.encode(
-            device="analysis", stream="late_readings", mode=record.Mode.ACK, sent_at=None, received_at=now_ms, frame_bytes=body
-        )
-        yield Output(topics.LATE, query.name.encode(), value)
+        yield own_reading(topics.LATE, query, now_ms, fields)
+
+
+def own_reading(topic: str, query: Query, at_ms: int, fields: Mapping[str, str | int | None]) -> Output:
+    """A reading of a stream that the analysis itself writes, about a query."""
+    body = frame.encode(frame.Frame(None, None, None, [at_ms], {name: [value] for name, value in fields.items()}))
+    stream = topic.removeprefix(topics.STREAM_PREFIX)
+    value = record.encode(device="analysis", stream=stream, mode=record.Mode.ACK, sent_at=None, received_at=at_ms, frame_bytes=body)
+    return Output(topic, query.name.encode(), value)
 
 
 def bounded(output: Output, *, now_ms: int) -> Output:

@@ -19,6 +19,7 @@ from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.analysis.expressions import Field
 from edgewake.cloud.analysis.functions import TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.analysis.shed_marks import marks
 from edgewake.cloud.analysis.told import Place, Ranked, Told
 from edgewake.protocol import result
 from edgewake.protocol.field_type import FieldType
@@ -47,6 +48,8 @@ def results(rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float
 def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
     query = registered.query
     before = closed(query, batch.top_before)
+    if query.shed is not None:  # the rows of what was left out are no results (shed_report)
+        rows = rows.filter(pc.greater_equal(rows["part"], 0))
     if before is not None:
         rows = rows.filter(pc.greater(rows["window_end"], before))
     parts = _parts(rows, query)
@@ -59,7 +62,7 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
     for at in range(0, parts[0].num_rows, SLICE_ROWS):
         slices = [part.slice(at, SLICE_ROWS) for part in parts]
         if (direct := _direct(query)) is not None:
-            yield from tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in direct])
+            yield from tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in direct], _marks(query, slices))
             continue
         for row in _rows(query, slices, ranks):
             if query.limit is None:
@@ -90,6 +93,8 @@ class _Row(NamedTuple):
     rank: tuple[Any, ...]
     values: Sequence[Any]
     """Of the outputs, as `%s` makes JSON of them."""
+    mark: str
+    """What it says of readings that were left out of it."""
 
 
 def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> Iterator[_Row]:
@@ -106,12 +111,17 @@ def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> I
     having = None if query.having is None else evaluated(query.having, at)
     order = [(evaluated(one.expression, at), one.descending) for one in query.order]
     raw = [_raw(aggregate, slices, ranks) for aggregate in query.aggregates]
+    row_marks = _marks(query, slices)
     for i, (start, end, key) in enumerate(zip(*places, strict=True)):
         group = orjson.loads(key)
         row = (start, end, *(group[one.name] for one in query.keys), *(column[i] for column in raw))
         values = [make(i, row) for make in made]
         rank = tuple(part for compute, descending in order for part in _rank(compute(row), descending=descending))
-        yield _Row(start, end, key, having is None or having(row) is True, rank, values)
+        yield _Row(start, end, key, having is None or having(row) is True, rank, values, row_marks[i])
+
+
+def _marks(query: Query, slices: Sequence[pa.Table]) -> Sequence[str]:
+    return [""] * slices[0].num_rows if query.shed is None else marks(query, slices)
 
 
 def _computed(compute: Evaluated) -> Callable[[int, Row], Any]:
@@ -150,12 +160,12 @@ class _Teller:
         self._ends = _ends(batch, complete_from=self._complete_from, final_to=watermark(query, batch.top))
         self._text = _template(query)
 
-    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]]) -> Iterator[Output]:
+    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]) -> Iterator[Output]:
         """The records of a slice whose rows are told as they are."""
-        topic, ends, text = self._topic, self._ends, self._text + "%s}"
+        topic, ends, text = self._topic, self._ends, self._text + "%s%s}"
         places = [slices[0][name].to_pylist() for name in _PLACE]
-        for start, end, key, *values in zip(*places, *columns, strict=True):
-            value = text % (start, end, "," + key[1:-1] if len(key) > 2 else "", *values, ends(start, end))
+        for start, end, key, *values, mark in zip(*places, *columns, row_marks, strict=True):
+            value = text % (start, end, "," + key[1:-1] if len(key) > 2 else "", *values, mark, ends(start, end))
             yield Output(topic, result.result_key(start, end, key), value.encode(), result.KIND_HEADERS)
 
     def row(self, row: _Row) -> Iterator[Output]:
@@ -193,7 +203,7 @@ class _Teller:
                 yield self._output(place, text, end)
 
     def _body(self, row: _Row) -> str:
-        return self._text % (row.start, row.end, "," + row.key[1:-1] if len(row.key) > 2 else "", *row.values)
+        return self._text % (row.start, row.end, "," + row.key[1:-1] if len(row.key) > 2 else "", *row.values) + row.mark
 
     def _withdrawn(self, place: Place) -> Output:
         assert self._told is not None

@@ -20,7 +20,19 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from edgewake.cloud.analysis import batch_range, emit, event_progress, failpoint, join_queries, late, pace, pair_queries
+from edgewake.cloud.analysis import (
+    batch_range,
+    emit,
+    event_progress,
+    failpoint,
+    join_queries,
+    late,
+    pace,
+    pair_queries,
+    shed_policy,
+    shed_report,
+    shedder,
+)
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
@@ -29,9 +41,10 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
-from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, sources_of
+from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
 from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
+from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.supervise import Failure, Fault, classify
 from edgewake.cloud.analysis.table_follower import TableFollower
@@ -143,6 +156,7 @@ class Lane:
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
         self._tables: TableFollower | None = None
+        self._shedder: shedder.Shedder | None = None
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -175,7 +189,7 @@ class Lane:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
         self._partitions = max(1, self._ends.partitions())
-        changed = self.job.graph(source(self.session, self.config, *self._sources.topics), self._partitions)
+        changed = self._graph(source(self.session, self.config, *self._sources.topics))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -187,6 +201,13 @@ class Lane:
             .start()
         )
         self._started.set()
+
+    def _graph(self, records: DataFrame) -> DataFrame:
+        if not isinstance(self.job, QueryJob) or not self.job.kind.sheds:
+            return self.job.graph(records, self._partitions)
+        self._shedder = shedder.Shedder(self.session, self.job.queries, self._partitions)
+        self._shedder.turn(self._record)
+        return self.job.graph(records, self._partitions, self._shedder.levels)
 
     def _begin(self, record: LaneRecord) -> LaneRecord:
         assert self._ends is not None
@@ -300,6 +321,18 @@ class Lane:
         self._tell_spark()
         self.counters.batches += 1
 
+    def _with_shedding(
+        self, after: LaneRecord, rows: pa.Table, step: emit.Batch, new: Novelty, left: Mapping[int, int] | None
+    ) -> LaneRecord:
+        """With what was left out of the batch, and how much of the next ones is."""
+        if self._shedder is None:
+            return after
+        after = shedder.counted(after, shed_report.by_query(rows, self.job.queries, step))
+        unread = None if left is None else {partition % self._partitions: records for partition, records in left.items() if records}
+        now_ms = self.clock.now_ms()
+        lag_ms = shed_policy.lag_ms(unread, self._received_at, now_ms)
+        return after if lag_ms is None or new is not Novelty.ALL else self._shedder.decided(after, self.topic, lag_ms, now_ms)
+
     def _tell_spark(self) -> None:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""
         if self._record.top is not None and self._query is not None:
@@ -372,6 +405,7 @@ class Lane:
                 "late": record.late | {label: record.late.get(label, 0) + count for label, count in late_readings.items()},
             }
         )
+        after = self._with_shedding(after, rows, step, new, left)
         progress = self._progress(after, rate, left)
         now_ms = self.clock.now_ms()
         results = 0
@@ -391,6 +425,8 @@ class Lane:
         assert self._transactions is not None
         self._transactions.write(outputs())
         failpoint.reach(f"analysis.committed.{self.job.kind}")
+        if self._shedder is not None:
+            self._shedder.turn(after)
         self._record, self._has_said_running = after, True
         self._count(observed, results, sum(late_readings.values()))
 
@@ -496,10 +532,14 @@ class Lane:
                     lag=None if left is None else sum(left.values()),
                     readings_per_s=rate,
                     late=record.late.get(registered.label, 0),
+                    detail=shedding.detail,
+                    kept=shedding.kept,
+                    shed=shedding.total,
                     updated_at=self.clock.now_ms(),
                 )
             )
             for registered in self.job.queries
+            for shedding in (record.shedding.get(registered.label, Shedding()),)
             if registered.label not in self.broken
         ]
 

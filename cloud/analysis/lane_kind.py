@@ -10,7 +10,20 @@ class LaneKind(StrEnum):
 
     PLAIN = "plain"
     SKETCH = "sketch"
+    PLAIN_SHED = "plain-shed"
+    SKETCH_SHED = "sketch-shed"
+    """The same two of queries that may leave readings out when they lag: those that may not never wait for them, nor pay for weights."""
     ROWS = "rows"
     SEQUENCE = "sequence"
     JOIN = "join"
     PAIR = "pair"
+
+    @property
+    def has_sketches(self) -> bool:
+        """Do its queries need sketches?"""
+        return self in (LaneKind.SKETCH, LaneKind.SKETCH_SHED)
+
+    @property
+    def sheds(self) -> bool:
+        """May its queries leave readings out?"""
+        return self in (LaneKind.PLAIN_SHED, LaneKind.SKETCH_SHED)

@@ -11,6 +11,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from edgewake.cloud.analysis.shed_policy import Shedding
+
 CLOCKS_APART_MS: Final = 10_000
 """How far a device's clock may be ahead without a window being taken for whole whose first readings came before the query did."""
 
@@ -37,6 +39,8 @@ class LaneRecord(BaseModel):
     on before the query joined or were lost to retention. A query that is not here was asked for everything there ever was."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
+    shedding: dict[str, Shedding] = {}
+    """Query (name@registered_at) → how many of its readings are left out from where on (shed_policy)."""
 
     @property
     def key(self) -> bytes:
@@ -63,6 +67,7 @@ def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, 
             "asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels},
             "complete_from": complete_from,
             "late": {label: late for label, late in record.late.items() if label in labels},
+            "shedding": {label: shedding for label, shedding in record.shedding.items() if label in labels},
         }
     )
 

@@ -24,11 +24,13 @@ TOP_ITEMS_MAX: Final = 1024
 """Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never missed (0.75 of the map is used)."""
 
 
-def aggregate(tagged: DataFrame, *, sketches: bool) -> DataFrame:
+def aggregate(tagged: DataFrame, *, sketches: bool, weights: bool = False) -> DataFrame:
     """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, with sketches also variance, most, least,
     hll, kll, top.
+
+    With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken (tags), weight (the largest).
     """
-    made = [F.count(F.lit(1)).alias("readings"), *numbers()]
+    made = [F.count(F.lit(1)).alias("readings"), *numbers()] if not weights else weighted()
     if sketches:
         made += [F.var_pop("measure").alias("variance"), F.max("extreme").alias("most"), F.min("extreme").alias("least")]
         made += sketch_columns("item", "quantity", "top_item")
@@ -41,6 +43,20 @@ def numbers() -> list[Column]:
     for i in range(NUMBERS_PER_TAG):
         x = f"x_{i}"
         made += [F.count(x).alias(f"count_{i}"), F.sum(x).alias(f"sum_{i}"), F.min(x).alias(f"min_{i}"), F.max(x).alias(f"max_{i}")]
+    return made
+
+
+def weighted() -> list[Column]:
+    """The slots of tags that each stand for `weight` readings."""
+    made = [F.sum("weight").alias("readings"), F.count(F.lit(1)).alias("taken"), F.max("weight").alias("weight")]
+    for i in range(NUMBERS_PER_TAG):
+        x = F.col(f"x_{i}")
+        made += [
+            F.sum(F.when(x.isNotNull(), F.col("weight")).otherwise(0)).alias(f"count_{i}"),
+            F.sum(x * F.col("weight")).alias(f"sum_{i}"),
+            F.min(x).alias(f"min_{i}"),
+            F.max(x).alias(f"max_{i}"),
+        ]
     return made
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, finish, late, partials, tags
+from edgewake.cloud.analysis import emit, finish, late, partials, shed_columns, shed_report, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
@@ -26,8 +26,7 @@ from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.protocol.field_type import FieldType
 
-_FIRST: Final = (LaneKind.PLAIN, LaneKind.ROWS, LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR)
-STATE_FORMAT: Final = dict.fromkeys(_FIRST, 1) | {LaneKind.SKETCH: 2}
+STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 2}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -47,6 +46,9 @@ class Job(Protocol):
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
+
+
+_NO_LEVELS: Final[Mapping[str, Column]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,10 @@ class QueryJob:
         """Largest k of all approx_top_k."""
         return max((int(a.parameters[0]) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
 
-    def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: partials.estimate."""
+    def graph(self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS) -> DataFrame:
+        """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all."""
         fields: Mapping[str, FieldType] = dict(self.fields)
-        sketches = self.kind is LaneKind.SKETCH
+        sketches, sheds = self.kind.has_sketches, self.kind.sheds
         all_tags = [tag for registered in self.queries for tag in tags.tags_of(registered)]
         keys = tags.key_columns(all_tags)
 
@@ -81,12 +83,20 @@ class QueryJob:
         frames = late.observe(frames, partitions)
         frames = with_event_time(frames)
         frames, kept = _frame_keys(frames, keys)
-        tagged = tags.tagged(readings(frames, fields, kept), all_tags, keys, sketches=sketches)
-        return partials.estimate(partials.aggregate(tagged, sketches=sketches), ranks=self.ranks, k=self.top_k)
+        frames, level_names = shed_columns.with_levels(frames, levels)
+        if levels:
+            each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names, *shed_columns.PLACE), numbered=True))
+        else:
+            each = readings(frames, fields, kept)
+        takings = shed_columns.takings(self.queries, levels) if sheds else None
+        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings)
+        return partials.estimate(partials.aggregate(tagged, sketches=sketches, weights=sheds), ranks=self.ranks, k=self.top_k)
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
-        """See Job: results, then watermarks."""
+        """See Job: results, what was left out of them, then watermarks."""
         yield from finish.results(rows, self.queries, self.ranks, batch, broken)
+        if self.kind.sheds:
+            yield from shed_report.outputs(rows, self.queries, batch)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
 
@@ -133,6 +143,8 @@ def _kind(registered: Registered) -> LaneKind:
         return LaneKind.ROWS
     if registered.query.window.is_sequence:
         return LaneKind.SEQUENCE
+    if registered.query.shed is not None:
+        return LaneKind.SKETCH_SHED if registered.query.has_sketches else LaneKind.PLAIN_SHED
     return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 

@@ -30,9 +30,10 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream, place_of
-from edgewake.cloud.analysis.query_plan import Query
+from edgewake.cloud.analysis.query_plan import Query, Shed
 from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, table_of
 from edgewake.cloud.analysis.query_shape import shaped
+from edgewake.cloud.analysis.query_shed import check_shed, in_its_place, read_shed
 from edgewake.cloud.analysis.query_windows import duration_ms, zone_of
 from edgewake.protocol.errors import QueryError, QueryFault
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
@@ -48,7 +49,7 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed")
 
 
 _OTHER_DIALECTS: Final = {
@@ -85,12 +86,16 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
         select = shaped(select, faults)
         check_clauses(select, faults)
         reader = SelectReader(select, streams, faults, zone)
+        shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
         query = reader.read(
             name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
         )
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     faults.check()
+    if shed is not None:
+        query = replace(query, shed=shed)
+        check_shed(query)
     return query
 
 
@@ -101,6 +106,19 @@ def stream_of(text: str) -> str:
     if select is None or faults:
         raise faults.error()
     return str(table_of(shaped(select, faults)).name)
+
+
+def _shed(header: str, reader: SelectReader, text: str, faults: Faults) -> Shed | None:
+    with faults.within():
+        above_ms, unless = read_shed(header)
+        if unless is None:
+            return Shed(above_ms)
+        try:
+            condition = sqlglot.parse_one(in_its_place(unless, text), read=_Dialect)
+        except SqlglotError as error:
+            raise QueryError(_syntax_fault(error, text)) from error
+        return Shed(above_ms, reader.condition(condition, "header shed"))
+    return None
 
 
 def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:

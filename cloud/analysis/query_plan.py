@@ -68,6 +68,16 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Shed:
+    """When a query leaves readings out, and which it never does (header `shed`)."""
+
+    above_ms: int
+    """How long ago what is read next was received."""
+    unless: Expression | None = None
+    """Readings for which it is true are always taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Extreme:
     """The value of the reading in which `order` is largest or smallest: max_by, min_by, last, first, and max and min of texts."""
 
@@ -118,6 +128,7 @@ class Query:
     stream: str
     window: Window
     reopen_ms: int = 0
+    shed: Shed | None = None
     unpivot: Unpivot | None = None
     join: Join | None = None
     history: tuple[History, ...] = ()
@@ -215,6 +226,7 @@ class Query:
     def _expressions(self) -> list[Expression]:
         where = [one for one in (self.where, self.where_after) if one is not None]
         where += [call.expression for call in self.history]
+        where += [self.shed.unless] if self.shed is not None and self.shed.unless is not None else []
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
         rows = [output.expression for output in self.outputs] if self.is_rows else []

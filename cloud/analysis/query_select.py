@@ -272,6 +272,10 @@ class SelectReader:
         having = self._select.args.get("having")
         return None if having is None else self._condition(having.this, self._over_results("HAVING", aliases=True), "HAVING")
 
+    def condition(self, node: exp.Expr, name: str) -> Expression:
+        """A condition over the readings that stands outside of SELECT; `name`: where. Before `read`."""
+        return self._condition(node, self._scope, name)
+
     def _condition(self, clause: exp.Expr, scope: Scope, name: str) -> Expression:
         expression, kind = translate(clause, scope, name)
         with self._faults.within(clause):

@@ -170,7 +170,7 @@ class Analysis:
     def _read_tables(self) -> None:
         config = self._config.kafka
         tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LANES, topics.WINDOWS)
-        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.MINUTES])
+        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, topics.MINUTES])
         for reader in self._readers:
             reader.close()
         self._readers = [

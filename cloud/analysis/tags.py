@@ -21,12 +21,16 @@ from edgewake.cloud.analysis.columns import Resolve, as_text, column
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal, fields_of, substitute
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
+from edgewake.cloud.analysis.shed_columns import Taking
 from edgewake.cloud.analysis.window_columns import bounds, contains
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
 SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
 """What a tag has for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, string, double,
 string."""
+
+SHED_PART: Final = -1
+"""Part of the tags that count what was left out of a window, of all groups: one for each reading and window."""
 
 Keys = tuple[tuple[str, Expression], ...]
 T = TypeVar("T")
@@ -134,42 +138,63 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
     )
 
 
-def tagged(readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool) -> DataFrame:
+def tagged(
+    readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool, takings: Mapping[int, Taking] | None = None
+) -> DataFrame:
     """One row for each tag of each reading.
 
-    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS.
+    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS, with takings
+    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint).
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    each = keyed.select(F.explode(F.array(*[_tag(tag, names[tag.keys], sketches=sketches) for tag in tags])).alias("tag"))
+    rows = [_tag(tag, names[tag.keys], sketches=sketches, takings=takings) for tag in tags]
+    each = keyed.select(F.explode(F.array(*rows)).alias("tag"))
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
-    values = [f"x_{i}" for i in range(NUMBERS_PER_TAG)] + (list(SKETCH_INPUTS) if sketches else [])
+    values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *(SKETCH_INPUTS if sketches else ()), *(() if takings is None else ("weight",))]
     return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
-def _tag(tag: Tag, key: str, *, sketches: bool) -> Column:
+def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | None) -> Column:
     query = tag.query
+    taking = None if takings is None else takings.get(tag.id)
     start, end = bounds(query.window, tag.hops)
-    columns = [
-        (end + query.kept_ms).alias("expires_ms"),
-        F.lit(tag.id).cast("bigint").alias("query"),
-        F.lit(tag.part).alias("part"),
-        start.alias("window_start"),
-        end.alias("window_end"),
-        F.col(key).alias("key"),
-        *[_double(_at(tag.numbers, i)).alias(f"x_{i}") for i in range(NUMBERS_PER_TAG)],
-    ]
+    columns = {
+        "expires_ms": end + query.kept_ms,
+        "query": F.lit(tag.id).cast("bigint"),
+        "part": F.lit(tag.part),
+        "window_start": start,
+        "window_end": end,
+        "key": F.col(key),
+        **{f"x_{i}": _double(_at(tag.numbers, i)) for i in range(NUMBERS_PER_TAG)},
+    }
     if sketches:
-        columns += [_double(tag.moment).alias("measure"), _extreme(tag.extreme).alias("extreme")]
-        columns += [_text(tag.distinct).alias("item"), _double(tag.quantile).alias("quantity"), _text(tag.top).alias("top_item")]
-    tag_struct = F.struct(*columns)
+        columns |= {"measure": _double(tag.moment), "extreme": _extreme(tag.extreme)}
+        columns |= {"item": _text(tag.distinct), "quantity": _double(tag.quantile), "top_item": _text(tag.top)}
+    if takings is not None:
+        columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
+    row = _struct(columns)
+    if taking is not None:
+        row = F.when(taking.is_taken, row)
+        row = row.otherwise(_struct(_left_out(columns))) if tag.part == 0 else row
     is_in = contains(query.window, tag.hops)
     conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
-    return F.when(reduce(operator.and_, conditions), tag_struct) if conditions else tag_struct
+    return F.when(reduce(operator.and_, conditions), row) if conditions else row
+
+
+def _struct(columns: Mapping[str, Column]) -> Column:
+    return F.struct(*[made.alias(name) for name, made in columns.items()])
+
+
+def _left_out(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """A tag for a reading that is left out: it has its window, and no group and no values."""
+    counted = {"part": F.lit(SHED_PART), "key": F.lit(""), "weight": F.lit(1).cast("bigint")}
+    empty = {name: F.when(F.lit(False), made) for name, made in columns.items()}
+    return empty | {name: columns[name] for name in ("expires_ms", "query", "window_start", "window_end")} | counted
 
 
 def _extreme(extreme: Extreme | None) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from prometheus_client import Metric
@@ -39,6 +39,8 @@ class TablesCollector(Collector):
             "edgewake_query_readings_per_s", "Readings computed a second", "query", {n: p.readings_per_s for n, p in progress.items()}
         )
         yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
+        yield _by("edgewake_query_shed_readings", "Readings left out because it lagged", "query", {n: p.shed for n, p in progress.items()})
+        yield _by("edgewake_query_kept", "Share of readings that is taken now", "query", {n: p.kept for n, p in progress.items()})
         # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
         rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
         yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)
@@ -56,7 +58,7 @@ def _state(state: str) -> str:
     return state if state in PART_STATES else "other"
 
 
-def _by(name: str, text: str, label: str, values: dict[str, int] | dict[str, float | None] | dict[str, int | None]) -> GaugeMetricFamily:
+def _by(name: str, text: str, label: str, values: Mapping[str, float | None]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=[label])
     for key, value in values.items():
         if value is not None:

@@ -47,6 +47,10 @@ class QueryView(BaseModel):
     """Kafka offsets of the stream not yet computed: records, and about one marker a transaction."""
     readings_per_s: float | None = None
     late: int = 0
+    kept: float = 1.0
+    """The share of readings that it takes now: less than 1 only where its header says `shed`, and it lags."""
+    shed: int = 0
+    """Readings left out so far, one for each window that it belongs to."""
     updated_at: int | None = None
     topic: str
     events_path: str

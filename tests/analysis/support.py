@@ -49,10 +49,19 @@ def unique(prefix: str) -> str:
 
 
 def sql(
-    stream: str, select: str, group: str, *, name: str | None = None, lateness: str = "30 seconds", reopen: str = "", where: str = ""
+    stream: str,
+    select: str,
+    group: str,
+    *,
+    name: str | None = None,
+    lateness: str = "30 seconds",
+    reopen: str = "",
+    shed: str = "",
+    where: str = "",
 ) -> str:
     """A query file."""
     header = f"-- name: {name or unique('q')}\n-- lateness: {lateness}\n" + (f"-- reopen: {reopen}\n" if reopen else "")
+    header += f"-- shed: {shed}\n" if shed else ""
     return f"{header}SELECT {select} FROM {stream} {where} GROUP BY {group}"
 
 
@@ -70,7 +79,7 @@ class Feed:
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES, topics.WINDOWS)
+        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, topics.MINUTES, topics.WINDOWS)
         topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), *own])
         self.producer = clients.producer(self.config, "test-feed")
 
@@ -297,7 +306,16 @@ def watermarks(config: KafkaConfig, query: str) -> list[int]:
 
 def late_readings(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
     """What the stream `late_readings` says of a query, flat."""
-    found = [record.decode(json.dumps(row.value).encode()) for row in read(config, topics.LATE) if row.key == query.encode()]
+    return _said_of(config, topics.LATE, query)
+
+
+def left_out(config: KafkaConfig, query: str) -> dict[int, int]:
+    """Window's start → how many of its readings a query left out, as the stream `shed_readings` says."""
+    return {row["window_begins"]: row["readings"] for row in _said_of(config, topics.SHED, query)}
+
+
+def _said_of(config: KafkaConfig, topic: str, query: str) -> list[dict[str, Any]]:
+    found = [record.decode(json.dumps(row.value).encode()) for row in read(config, topic) if row.key == query.encode()]
     return [reading for one in found for reading in record.readings(one)]
 
 

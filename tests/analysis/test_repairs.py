@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import pipeline, repairs, sequence_queries
+from edgewake.cloud.analysis import pipeline, repairs, sequence_queries, shed_policy
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.repair import Repair, RepairKind
-from tests.analysis.support import T0, Analysis, Feed, late_readings, read, results, sql, truth, unique, windows
+from tests.analysis.support import T0, Analysis, Feed, late_readings, left_out, read, results, sql, truth, unique, windows
 from tests.analysis.test_process import declare, register
 from tests.analysis.test_run import _no_query_stays, delete_first_records, progress, running  # noqa: F401
 from tests.services import wait_until
@@ -138,6 +138,71 @@ def test_a_query_gets_the_windows_of_before_it_was_registered_even_more_than_a_s
     assert all(row.get("complete", True) for place, row in rows.items() if place[1] == "a")
     assert done["added"] == 8
     assert sum(row["state"] == "running" for row in history(feed, repair)) > 1, "it took several steps"
+
+
+def test_a_query_that_may_leaves_readings_out_while_it_lags_says_so_and_a_repair_gives_the_truth(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog of an hour, read a few frames at a time. The query beside it lags as much, and may leave out nothing."""
+    monkeypatch.setattr(shed_policy, "STEP_MS", 0)
+    monkeypatch.setattr(shed_policy, "CALM_MS", 200)
+    thin, whole = unique("thin"), unique("whole")
+    text = "device, count(*) AS n, sum(speed) AS total, max(speed) AS most", "window(event_time, '1 minute'), device"
+    declare(feed)
+    register(feed, sql(feed.name, *text, name=whole, lateness="10 minutes"), name=whole)
+    shed = "random above 60 seconds except where speed > 900"
+    register(feed, sql(feed.name, *text, name=thin, lateness="10 minutes", shed=shed), name=thin)
+    for i in range(32):
+        at = T0 + i // 8 * MINUTE + i % 8 * 7_000
+        speeds = [999.0 if j == i else 10.0 + (i + j) % 7 for j in range(50)]
+        feed.send([at + j for j in range(50)], device=f"d{i % 2}", received_at=now_ms() - HOUR, speed=speeds)
+    feed.flush()
+
+    with running(analysis.with_config(batch_records_max=4)):
+        wait_until(lambda: progress(feed.config, thin).get("kept", 1.0) < 1, "readings are left out")
+        assert "behind" in progress(feed.config, thin)["detail"]
+
+        def is_whole_again() -> bool:
+            found = progress(feed.config, thin)
+            if found["lag"] == 0 and found["kept"] < 1:
+                feed.send([T0 + 3 * MINUTE + 59_000], device="d0", received_at=now_ms(), speed=[12.0])
+                feed.flush()
+            return bool(found["kept"] == 1)
+
+        wait_until(is_whole_again, "all readings are taken again")
+        close_all(feed, [thin, whole], T0 + 4 * MINUTE)
+        sent = windows(feed.sent, MINUTE, MINUTE, lambda reading: (reading["device"],), "speed")
+        rows = truth(results(feed.config, thin), "device")
+        lacking = left_out(feed.config, thin)
+        repair = until(feed, ask(feed, thin, T0, T0 + 4 * MINUTE), "done")
+
+    assert {row["kept"] for row in read_progress(feed, whole)} == {1.0}
+    assert totals_of(feed, whole) == {place: (len(values), sum(values)) for place, values in sent.items()}
+    thinned = {place: row for place, row in rows.items() if "kept" in row}
+    assert thinned
+    assert all(row["most"] == 999 for row in rows.values() if row["device"] != "clock"), "what matters is never left out"
+    for row in thinned.values():
+        assert abs(row["n"] - len(sent[row["window_start"], row["device"]])) <= 3 * row["margins"]["n"]
+        assert abs(row["total"] - sum(sent[row["window_start"], row["device"]])) <= 3 * row["margins"]["total"]
+        assert row["of_kept"] == ["most"]
+    for minute in range(4):
+        mine = [row for (start, _), row in rows.items() if start == T0 + minute * MINUTE]
+        taken = sum(round(row["n"] * row.get("kept", 1)) for row in mine)
+        assert taken + lacking.get(T0 + minute * MINUTE, 0) == sum(
+            len(values) for (start, _), values in sent.items() if start == T0 + minute * MINUTE
+        )
+    assert read_progress(feed, thin)[-1]["shed"] == sum(lacking.values())
+    assert repair["changed"] == len(thinned)
+    assert totals_of(feed, thin) == totals_of(feed, whole)
+    assert all("kept" not in row for row in truth(results(feed.config, thin), "device").values())
+
+
+def read_progress(feed: Feed, query: str) -> list[dict[str, Any]]:
+    return [row.value for row in read(feed.config, topics.PROGRESS) if row.key == query.encode()]
+
+
+def totals_of(feed: Feed, query: str) -> dict[tuple[Any, ...], tuple[int, float]]:
+    return {place: (row["n"], row["total"]) for place, row in truth(results(feed.config, query), "device").items()}
 
 
 def preview(feed: Feed, text: str, *, rows_max: int = 100, asked_at: int | None = None) -> str:
