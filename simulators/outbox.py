@@ -25,6 +25,9 @@ class Message:
     lane: str
     topic: str
     payload: bytes
+    readings: int = 1
+    content_type: str | None = None
+    """None: one plain reading."""
 
 
 class Outbox:
@@ -56,13 +59,18 @@ class Outbox:
         """Would one more cost an older one?"""
         return len(self._messages) >= self._capacity
 
-    def offer(self, lane: str, topic: str, payload: bytes) -> None:
+    @property
+    def readings(self) -> int:
+        """In all messages that wait or are on their way."""
+        return sum(message.readings for message in self._messages.values())
+
+    def offer(self, lane: str, topic: str, payload: bytes, *, readings: int = 1, content_type: str | None = None) -> None:
         """Take a message."""
         waiting = self._waiting.setdefault(lane, deque())
         if self.full and not self._give_up_oldest(waiting):
             return
         self._last_key += 1
-        self._messages[self._last_key] = Message(self._last_key, lane, topic, payload)
+        self._messages[self._last_key] = Message(self._last_key, lane, topic, payload, readings, content_type)
         waiting.append(self._last_key)
         self._release(lane)
 

@@ -52,17 +52,27 @@ class Counts:
 class PlainDevice:
     """A client id, its connection and its outbox.
 
-    `on_change(connected)` is called when the connection comes, goes, or fails for the first time.
+    `on_change(connected)` is called when the connection comes, goes, or fails for the first time; `on_refused` with a message that the
+    cloud does not take, and says whether its readings were sent in another form instead.
     """
 
     def __init__(
-        self, client_id: str, broker: Broker, outbox: Outbox, *, clock: Clock, rng: random.Random, on_change: Callable[[bool], None]
+        self,
+        client_id: str,
+        broker: Broker,
+        outbox: Outbox,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        on_change: Callable[[bool], None],
+        on_refused: Callable[[Message], bool] = lambda _: False,
     ) -> None:
         self._client_id = client_id
         self._broker = broker
         self._clock = clock
         self._rng = rng
         self._on_change = on_change
+        self._on_refused = on_refused
         self._wire: Wire | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._subscribed: set[str] = set()
@@ -72,9 +82,9 @@ class PlainDevice:
         self.settled = asyncio.Event()
         """Set at each acknowledgement; a waiter clears it."""
 
-    def offer(self, device: str, stream: str, payload: bytes) -> None:
-        """Take one reading for `device`."""
-        self.outbox.offer(device, topics.up(device, stream), payload)
+    def offer(self, device: str, stream: str, payload: bytes, *, readings: int = 1, content_type: str | None = None) -> None:
+        """Take one reading for `device`, or with its `content_type` a frame of several."""
+        self.outbox.offer(device, topics.up(device, stream), payload, readings=readings, content_type=content_type)
         self._pump()
 
     async def run(self) -> None:
@@ -141,6 +151,7 @@ class PlainDevice:
         wire.publish(
             message.topic,
             message.payload,
+            content_type=message.content_type,
             response_topic=answer,
             correlation_data=message.key.to_bytes(8),
             sent_at_ms=self._clock.now_ms(),
@@ -161,12 +172,12 @@ class PlainDevice:
 
     def _settle(self, key: int, ack: Ack) -> bool:
         """Was it an answer to something that still waits?"""
-        if self.outbox.settle(key) is None:
+        if (message := self.outbox.settle(key)) is None:
             return False
         if ack.rejected is None:
-            self.counts.acked += 1
-        else:
-            self.counts.rejected += 1
+            self.counts.acked += message.readings
+        elif not self._on_refused(message):
+            self.counts.rejected += message.readings
             self.counts.last_rejection = f"{ack.rejected}: {ack.detail}"
         self.settled.set()
         return True

@@ -1,31 +1,34 @@
 """Plays readings to a broker at their pace and waits until the cloud has each of them.
 
 The file waits for the network, never the other way round: at OUTBOX_MAX unacknowledged readings the next row is not read. Readings of
-one device leave in order, each after the acknowledgement of the one before where `in_flight_per_device` is 1.
+one device leave in order, each after the acknowledgement of the one before where `in_flight_per_device` is 1. Where nobody asked for a pace
+they leave in frames; a frame that the cloud refuses goes once more reading by reading, so that one bad reading costs itself alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
 from edgewake.protocol.clock import Clock
-from edgewake.simulators.outbox import Outbox
+from edgewake.protocol.frame import FRAME_TYPE
+from edgewake.simulators.framing import FRAME_READINGS, Framing, Made, singly
+from edgewake.simulators.outbox import Message, Outbox
 from edgewake.simulators.plain_device import Broker, PlainDevice
 from edgewake.simulators.recorded import BadRow
 from edgewake.simulators.replay import Pace, Reading
 
 OUTBOX_MAX: Final = 2000
-"""Readings read from the file and not yet acknowledged; then the file waits."""
+"""Messages read from the file and not yet acknowledged; then the file waits."""
 IN_FLIGHT_MAX: Final = 256
-"""Readings on the way at once, all devices together."""
+"""Messages on the way at once, all devices together."""
 IN_FLIGHT_AT_FULL_SPEED: Final = 64
-"""Readings of one device on their way at once, where nobody asked for a pace: far fewer than the sequencer can put right (1024)."""
+"""Messages of one device on their way at once, where nobody asked for a pace: far fewer than the sequencer can put right (1024)."""
 BAD_ROWS_SHOWN: Final = 5
 
 
@@ -64,6 +67,8 @@ class PlayPlan:
     patience_s: float = 60.0
     """Without any acknowledgement for so long, give up."""
     in_flight_per_device: int = 1
+    in_frames: bool = False
+    """Gather readings into frames: as fast as it goes, and nobody sees a reading when it is due."""
 
 
 class Player:
@@ -74,8 +79,14 @@ class Player:
         self._clock = clock
         self._epoch = clock.now_ms() // 1000
         self._seq: dict[str, int] = {}
-        outbox = Outbox(window=IN_FLIGHT_MAX, lane_window=plan.in_flight_per_device, capacity=OUTBOX_MAX)
-        self._device = PlainDevice(client_id, plan.broker, outbox, clock=clock, rng=rng, on_change=lambda _: None)
+        self._framing = Framing(self._epoch)
+        # Room for all readings of refused frames beside what the file may bring.
+        outbox = Outbox(
+            window=IN_FLIGHT_MAX, lane_window=plan.in_flight_per_device, capacity=OUTBOX_MAX + IN_FLIGHT_MAX * (FRAME_READINGS + 1)
+        )
+        self._device = PlainDevice(
+            client_id, plan.broker, outbox, clock=clock, rng=rng, on_change=lambda _: None, on_refused=self._send_singly
+        )
         self.summary = Summary()
 
     async def play(self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]) -> Summary:
@@ -104,16 +115,35 @@ class Player:
             wait_s = start_s + pace.offset_s(reading.t) - self._clock.monotonic_s()
             if wait_s > 0:
                 await self._clock.sleep(wait_s)
-            if not await self._until(lambda: not self._device.outbox.full):
+            if not await self._until(lambda: len(self._device.outbox) < OUTBOX_MAX):
                 return
-            self._send(reading, pace)
+            if self._send(reading, pace):
+                await asyncio.sleep(0)  # a hundred rows are work enough for one turn: acknowledgements wait
+        self._send_frames(self._framing.rest())
         await self._until(lambda: len(self._device.outbox) == 0)
 
-    def _send(self, reading: Reading, pace: Pace) -> None:
+    def _send(self, reading: Reading, pace: Pace) -> bool:
+        """Did anything leave?"""
         seq = self._seq[reading.device] = self._seq.get(reading.device, 0) + 1
         t = pace.event_time(reading.t, self._clock.now_ms())
-        self._device.offer(reading.device, self._plan.stream, orjson.dumps({"t": t, "epoch": self._epoch, "seq": seq, **reading.fields}))
         self.summary.sent += 1
+        if self._plan.in_frames:
+            return self._send_frames(self._framing.put(reading.device, t, reading.fields))
+        self._device.offer(reading.device, self._plan.stream, orjson.dumps({"t": t, "epoch": self._epoch, "seq": seq, **reading.fields}))
+        return False
+
+    def _send_frames(self, frames: Collection[Made]) -> bool:
+        for frame in frames:
+            self._device.offer(frame.device, self._plan.stream, frame.payload, readings=frame.readings, content_type=FRAME_TYPE)
+        return bool(frames)
+
+    def _send_singly(self, message: Message) -> bool:
+        if message.content_type is None or not message.readings:
+            return False
+        for readings, payload in singly(message.payload, self._epoch + 1):
+            content_type = None if readings else FRAME_TYPE
+            self._device.offer(message.lane, self._plan.stream, payload, readings=readings, content_type=content_type)
+        return True
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
         """Wait for acknowledgements until `condition`; False where the patience ended first."""
@@ -131,5 +161,5 @@ class Player:
         counts = self._device.counts
         self.summary.acked, self.summary.rejected = counts.acked, counts.rejected
         self.summary.last_rejection = counts.last_rejection
-        self.summary.unacked = len(self._device.outbox)
+        self.summary.unacked = self._device.outbox.readings
         self.summary.devices = len(self._seq)

@@ -54,7 +54,13 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
 )
 @click.option("--columns", metavar="A,B,…", help="Names of the columns where the file has no header line.")
 @click.option("--format", "file_format", default="auto", show_default=True, type=click.Choice(["auto", "csv", "tsv", "jsonl", "nmea"]))
-@click.option("--speed", default="1", show_default=True, callback=_speed, help="1 as recorded, 10 ten times faster, or max.")
+@click.option(
+    "--speed",
+    default="1",
+    show_default=True,
+    callback=_speed,
+    help="1 as recorded, 10 ten times faster, or max (in frames of up to 100 readings).",
+)
 @click.option(
     "--times", default="now", show_default=True, type=click.Choice(["recorded", "now"]), help="Keep event times, or move the first to now."
 )
@@ -71,7 +77,7 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
 @click.option(
     "--in-flight",
     type=click.IntRange(1, 512),
-    help="Readings of one device on their way at once; default: 1, at full speed 64. With more than 1 two bridges may swap neighbours.",
+    help="Messages of one device on their way at once; default: 1, at full speed 64. With more than 1 two bridges may swap neighbours.",
 )
 @broker_options
 def replay(
@@ -99,6 +105,7 @@ def replay(
         legal_stream(stream or name),
         patience_s,
         in_flight or (IN_FLIGHT_AT_FULL_SPEED if speed is None else 1),
+        in_frames=speed is None,
     )
     try:
         meaning = Columns(legal_device(device or name), device_field, (), time_format, _zone(zone), every_s)

@@ -59,13 +59,16 @@ class Wire(asyncio.Protocol):
         """Ask for a topic. The broker handles packets in order, so what is published next is answered already."""
         self._write(mqtt5.SubscribePacket(self._new_id(), [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_MOST_ONCE)]).write())
 
-    def publish(self, topic: str, payload: bytes, *, response_topic: str, correlation_data: bytes, sent_at_ms: int) -> None:
+    def publish(
+        self, topic: str, payload: bytes, *, content_type: str | None, response_topic: str, correlation_data: bytes, sent_at_ms: int
+    ) -> None:
         """Send one message."""
         packet = mqtt5.PublishPacket(
             topic,
             payload,
             qos=mqtt5.QoS.AT_LEAST_ONCE,
             packet_id=self._new_id(),
+            content_type=content_type,
             response_topic=response_topic,
             correlation_data=correlation_data,
             user_properties=[("sent_at", str(sent_at_ms))],
