@@ -92,7 +92,7 @@ class LogDisk:
             if not is_full(error):
                 self._open_again(error)
             return None
-        self._checkpoint()  # only a checkpoint shortens the file itself
+        self._checkpoint(shrink=True)  # only a checkpoint shortens the file itself
         return done
 
     def has_reserve(self) -> bool:
@@ -131,7 +131,7 @@ class LogDisk:
 
     def is_held_by_reader(self) -> bool:
         """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it is gone."""
-        too_long = self.store.wal_bytes() >= self._wal_bytes_max
+        too_long = self.store.wal.reaches(self._wal_bytes_max)
         if too_long:
             self.say(LogState.WAITING)
         elif self.state is LogState.WAITING:
@@ -140,12 +140,12 @@ class LogDisk:
 
     def keep_short(self) -> None:
         """After each commit: checkpoint where there is enough."""
-        if self.store.wal_bytes() >= self._checkpoint_from:
+        if self.store.wal.reaches(self._checkpoint_from):
             self._checkpoint()
 
     def upkeep(self) -> None:
         """Nothing else to do: shrink what can shrink, a piece a turn, so that no reading waits long behind it."""
-        if self.store.wal_bytes() >= CHECKPOINT_BYTES:
+        if self.store.wal.reaches(CHECKPOINT_BYTES):
             self._checkpoint()
         if self.state is not LogState.GOOD:
             return
@@ -156,16 +156,18 @@ class LogDisk:
             if not is_full(error):
                 self._open_again(error)
 
-    def _checkpoint(self) -> None:
-        """Copy and empty the write-ahead log. Where a reader is in the way, not again before it has grown as much once more."""
+    def _checkpoint(self, *, shrink: bool = False) -> None:
+        """Copy and empty the write-ahead log; a file that a reader made longer than usual is shortened, too. Where a reader is in the way,
+        not again before it has grown as much once more.
+        """
         try:
-            done = self.store.checkpoint()
+            done = self.store.checkpoint(shrink=shrink or self.store.wal.file_bytes > 2 * CHECKPOINT_BYTES)
         except LOG_ERRORS as error:
             if is_full(error):
                 return
             self._open_again(error)
             done = True
-        self._checkpoint_from = CHECKPOINT_BYTES + (0 if done else self.store.wal_bytes())
+        self._checkpoint_from = CHECKPOINT_BYTES + (0 if done else self.store.wal.file_bytes)
 
     # what it says, and its end
 

@@ -35,7 +35,7 @@ reading writes to the flash, and costs a long backlog twice the CPU (1.8 and 3.4
 PAGE_CACHE_KIB: Final = 1024
 """SQLite's cache. The log writes at the end and deletes at the beginning; more memory buys nothing."""
 CHECKPOINT_BYTES: Final = 4 << 20
-"""Size of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
+"""Bytes of the write-ahead log from which it is copied into the file: few copies of a page that changes often, little to recover."""
 BUSY_S: Final = 0.05
 """How long a checkpoint waits for a reader. It is tried again later; meanwhile readings are accepted."""
 

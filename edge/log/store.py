@@ -58,6 +58,7 @@ from edgewake.edge.log.tables import (
     write_known,
     write_stream,
 )
+from edgewake.edge.log.wal import WriteAheadLog
 from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
 from edgewake.edge.uplink.lanes import RANK, Lane, Window
 from edgewake.protocol.clock import Clock
@@ -93,6 +94,7 @@ class LogStore:
         self._clock = clock
         self._failpoint = failpoint
         self._sidecar = Sidecar(directory)
+        self.wal: Final = WriteAheadLog(directory / f"{LOG_NAME}-wal")
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
         known = self._sidecar.read()
@@ -532,10 +534,13 @@ class LogStore:
 
     # housekeeping
 
-    def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the file and empty it; False where a reader is in the way."""
+    def checkpoint(self, *, shrink: bool = True) -> bool:
+        """Copy the write-ahead log into the file and empty it; False where a reader is in the way. It keeps its space without `shrink`."""
         self._failpoint("checkpointing")
-        busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        how = "TRUNCATE" if shrink else "RESTART"
+        busy, *_ = self._db.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        if not busy:
+            self.wal.emptied()
         self._sidecar.sync()
         return not busy
 
@@ -548,13 +553,6 @@ class LogStore:
         """Bytes of the file that hold nothing."""
         found: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
         return found * self._page_bytes
-
-    def wal_bytes(self) -> int:
-        """Size of the write-ahead log on the disk."""
-        try:
-            return self._path.with_name(LOG_NAME + "-wal").stat().st_size
-        except FileNotFoundError:
-            return 0
 
     def close(self) -> None:
         """Close; SQLite checkpoints and removes the write-ahead log where nobody else reads."""
