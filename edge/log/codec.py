@@ -128,6 +128,11 @@ class FrameColumns:
         self.count += batch.count
         return True
 
+    @property
+    def is_full(self) -> bool:
+        """Is there no room for one more reading?"""
+        return self.count >= self._readings_max
+
     def _fits(self, parsed: dict[str, Any], batch: Batch) -> bool:
         fields = parsed["fields"]
         if any(self._types.get(name, kind) is not kind for name, kind in types_of(fields).items()):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
-from edgewake.edge.log.codec import FrameColumns, checksum, cut, gap_payload
+from edgewake.edge.log.codec import Batch, FrameColumns, checksum, cut, gap_payload
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.gaps import gap_at, gaps_behind, write_gap
 from edgewake.edge.log.retention import ALL, Retention
@@ -61,20 +61,26 @@ class LogFrames:
         """One frame of what comes next in a stream. Its bytes are written before anybody sends them."""
         first = stream.framed + 1
         span = stream.next_range(epoch)
-        lost = self._lost_from(draft, stream, first, span.last)
+        found = self._rows.sound_batches(stream, first, span.last)
+        begins = next(found, None)
+        lost = self._lost_from(draft, stream, first, span.last, begins)
         frame, seq = span.frame + 1, first - span.base
         if lost is not None:
             draft.streams[stream.name] = stream.after_frame(first + lost.count - 1)
             return self.put_gap(draft, stream, span.epoch, frame, seq, lost, first=first)
-        self._cut_first(draft, stream, first, span.last, frame_bytes)
+        if self._cut_first(draft, stream, begins, frame_bytes):
+            found = self._rows.sound_batches(stream, first, span.last)
+            begins = next(found, None)
         columns = FrameColumns(readings_max=self._limits.readings_max, bytes_max=frame_bytes)
         accepted_at = 0
-        for place, at, batch in self._rows.sound_batches(stream, first, span.last):
+        for place, at, batch in chain([] if begins is None else [begins], found):
             if place != first + columns.count or not columns.add(batch):
                 break
             accepted_at = accepted_at or at
             draft.framed_bytes += len(batch.body) + ROW_BYTES
             draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
+            if columns.is_full:
+                break
         after = draft.streams[stream.name] = stream.after_frame(first + columns.count - 1)
         if accepted_at and accepted_at < CLOCK_FLOOR_MS:
             draft.add(UNSET_CLOCK, columns.count)
@@ -83,28 +89,29 @@ class LogFrames:
         out = OutFrame(key, payload, content_type, columns.count, None, is_backlog)
         return self._put(draft, stream, out, (seq, columns.count, first), accepted_at)
 
-    def _cut_first(self, draft: Draft, stream: StreamState, first: int, last: int, frame_bytes: int) -> None:
-        """Cut the batch at `first`, written under wider bounds, into such as fit into a frame of today's."""
+    def _cut_first(self, draft: Draft, stream: StreamState, begins: tuple[int, int, Batch] | None, frame_bytes: int) -> bool:
+        """Cut a batch, written under wider bounds, into such as fit into a frame of today's. Was it cut?"""
+        if begins is None or len(begins[2].body) <= frame_bytes or begins[2].count == 1:
+            return False
+        first, accepted_at, batch = begins
         where = (stream.id, first)
-        query = "SELECT commit_number, count, length(body) FROM batches WHERE stream = ? AND first = ?"
-        commit, count, size = self._db.execute(query, where).fetchone()
-        if size <= frame_bytes or count == 1:
-            return
-        _, accepted_at, batch = next(self._rows.sound_batches(stream, first, last))
+        commit = self._db.execute("SELECT commit_number FROM batches WHERE stream = ? AND first = ?", where).fetchone()[0]
         self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
         draft.stored_bytes -= len(batch.body) + ROW_BYTES
         draft.wait_more(stream.name, -len(batch.body) - ROW_BYTES)
         self._rows.insert_batches(draft, stream, first, cut(batch, bytes_max=frame_bytes), commit, accepted_at)
+        return True
 
-    def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int) -> Gap | None:
-        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins."""
+    def _lost_from(self, draft: Draft, stream: StreamState, first: int, last: int, sound: tuple[int, int, Batch] | None) -> Gap | None:
+        """The range that begins at `first`, ends at `last` at the latest, and was given up or damaged; None where a sound batch begins.
+        `sound`: the first one from there on.
+        """
         given_up = gap_at(self._db, stream.id, first)
         if given_up is not None:
             if given_up.last > last:  # what is beyond belongs to another epoch
                 write_gap(self._db, replace(given_up, count=last + 1 - first))
                 write_gap(self._db, replace(given_up, first=last + 1, count=given_up.last - last))
             return Gap(given_up.reason, min(given_up.count, last + 1 - first))
-        sound = next(self._rows.sound_batches(stream, first, last), None)
         following = [last + 1] if sound is None else [sound[0]]
         following += [gap.first for gap in islice(gaps_behind(self._db, stream.id, first, last), 1)]
         count = min(following) - first
