@@ -101,8 +101,9 @@ class LogConfig(ConfigTable):
     and the consumer is told how many it missed."""
     wal_bytes_max: int = key(default=64 << 20, ge=4 << 20)
     """Bytes of the write-ahead log. A reader that holds a snapshot keeps it from shrinking; at the bound intake waits for that reader."""
-    reserve_bytes: int = key(default=8 << 20, ge=0)
-    """Disk space kept aside, so that sending and deleting go on when the disk is full: twice the usual write-ahead log."""
+    reserve_bytes: int = key(default=20 << 20, ge=0)
+    """Disk space kept aside, so that sending and deleting go on when the disk is full: what the write-ahead log has then must fit into it,
+    4 MiB and what one commit may bring, `queue_bytes_max`. With less, a disk that stays full may stop the device until space is freed."""
     clock_wait_s: float = key(default=60.0, ge=0)
     """Seconds that readings wait while connected, where they were taken before the machine's clock was set: then their times are repaired
     before they are sent. If it is not set by then they are sent as they are, counted and said."""

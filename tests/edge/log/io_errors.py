@@ -28,6 +28,8 @@ from tests.edge.log.syscall_kills import faulty
 CALLS: Final = {"fdatasync": 24, "pwrite64": 90}
 """System call → the first that fails; those before it open the log."""
 ROUNDS: Final = 40
+SPREAD: Final = 10
+"""Calls behind the first at which a life's disk may begin to fail."""
 HASTY_ROUNDS: Final = 1_500
 """Of the control, which waits for no commit, so that many share one."""
 LASTING_S: Final = 0.3
@@ -108,8 +110,8 @@ def main() -> None:
     lives = Disk(options.directory, control=options.accept_before_commit)
     for n in range(options.times):
         for call, first in CALLS.items():
-            lives.live(call, first + 3 * n, lasts=False)
-            lives.live(call, first + 2 * n, lasts=True)
+            lives.live(call, first + n % SPREAD, lasts=False)
+            lives.live(call, first + n % SPREAD, lasts=True)
     lives.end()
     print(json.dumps({"injected": lives.injected, "violations": lives.cloud.verdict()}))
 
