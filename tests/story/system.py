@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,12 @@ READY_S = 240.0
 """Spark starts in 10 s on two idle cores and in minutes on busy ones; the bound only says when to give up."""
 
 
+def _hour_in(hours: int) -> str:
+    """An hour of the day, UTC, that begins so much later."""
+    first = (time.gmtime().tm_hour + hours) % 24
+    return f"{first:02}:00-{(first + 1) % 24:02}:00"
+
+
 async def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
     """Poll a condition while everything else goes on; AssertionError naming `what` after the time."""
     deadline = time.monotonic() + timeout_s
@@ -42,13 +48,22 @@ class System:
     """The parts by name. `async with` stops all of them."""
 
     def __init__(
-        self, directory: Path, *, agents: Sequence[str], stream: str, bridges: int = 2, servers: int = 2, analysis: str = ""
+        self,
+        directory: Path,
+        *,
+        agents: Sequence[str],
+        stream: str,
+        bridges: int = 2,
+        servers: int = 2,
+        analysis: str = "",
+        followers: Mapping[str, str] | None = None,
     ) -> None:
-        """`analysis`: more lines of its configuration."""
+        """`analysis`: more lines of its configuration. `followers`: agents that follow a stream or query, and keep what they get."""
         self.directory = directory
         self._analysis = analysis
         self.stream = stream
         self._agents = agents
+        self._followers = followers or {}
         self._bridges = [f"bridge-{i + 1}" for i in range(bridges)]
         *self._ports, self._push_port, self._ops_port = free_ports(servers + 2)
         self._stack = AsyncExitStack()
@@ -56,6 +71,8 @@ class System:
         self._kafka: Kafka
         self._parts: dict[str, Process] = {}
         self._wanted: set[str] = set()
+        self.registered: dict[str, int] = {}
+        """Query → when it was registered, which is a part of its topic's name."""
 
     @property
     def servers(self) -> list[Server]:
@@ -175,6 +192,8 @@ class System:
         key.write_text(f"1 {os.urandom(32).hex()}\n")
         key.chmod(0o600)
         mqtt = f"[mqtt]\nport = {self._broker.port}\n"
+        urls = [f"http://127.0.0.1:{port}" for port in self._ports]
+        feed = f'[feed]\naccess_urls = {urls}\nstreams = ["*"]\n'
         kafka = f'[kafka]\nbootstrap = "{self._kafka.bootstrap}"\n'
         parts = {}
         for name, port in zip((f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True):
@@ -192,11 +211,16 @@ class System:
         parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)
         parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + kafka)
         for name in self._bridges:
-            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + mqtt + kafka)
+            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + mqtt + kafka + feed)
         for name in self._agents:
             self.input_file(name).touch()
             source = f'[[source]]\ntype = "file_tail"\nstream = "{self.stream}"\npath = "{self.input_file(name)}"\npoll_s = 0.05\n'
             parts[name] = self._part("agent", name, f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt + source)
+        for name, followed in self._followers.items():
+            source = f'[[source]]\ntype = "subscription"\nstream = "echo"\nfollow = ["{followed}"]\nbegin = "earliest"\n'
+            closed = f"[uplink]\nhours.normal = [{_hour_in(12)!r}]\n"
+            text = f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n{closed}'
+            parts[name] = self._part("agent", name, text + mqtt + source)
         return parts
 
     def _part(self, command: str, name: str, text: str, environment: dict[str, str] | None = None) -> Process:
@@ -209,6 +233,7 @@ class System:
         """Register a query, as the operations API does: one record on `ew.queries`."""
         topic_admin.ensure_topics(self.kafka_config, [topics.QUERIES])
         registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
+        self.registered[name] = registration.registered_at
         producer = clients.producer(self.kafka_config, "story")
         producer.produce(topics.QUERIES, registration.model_dump_json().encode(), key=name)
         assert producer.flush(15) == 0

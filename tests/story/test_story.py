@@ -1,10 +1,10 @@
 """The story: every part dies once while data flows and clients read, sleep and move, and the ledger finds nothing wrong.
 
 Three agents tail files that the test writes, two bridges share the way to Kafka, Spark keeps ten-second windows, two access servers show
-readings and results to fifteen clients, two of which read slowly and five of which sleep and come back on the other server. Parts that
-do not stand one behind the other die at the same time. One client sleeps through the end under a lease of the push proxy, which is dead
-when the readings come that it is to be woken for. The ledger knows the lines that were written and what each client was shown, and
-nothing else.
+readings and results to fifteen clients and to another agent, which keeps them in its log. Two of the clients read slowly and five sleep
+and come back on the other server. Parts that do not stand one behind the other die at the same time. One client sleeps through the end
+under a lease of the push proxy, which is dead when the readings come that it is to be woken for. The ledger knows the lines that were
+written and what each client was shown, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,22 +19,27 @@ from typing import Any
 
 import httpx
 
+from edgewake.edge.log.audit import export
+from edgewake.protocol import result, topics
 from edgewake.simulators.clients import Event, Follower
 from edgewake.simulators.faults import Fault
 from edgewake.simulators.ledger import Delivery, Ledger, Reading, ReportedGap, WindowRow
+from tests.bridge.running import read
 from tests.push.receiver import receiving
 from tests.story.feeder import Feeder
 from tests.story.looks import Look, batches, look
 from tests.story.system import OPS_KEY, System
 
 AGENTS = ("agent-a", "agent-b", "agent-c")
+FOLLOWER = "follower"
+"""An agent that follows the query's results, and has them in its log."""
 STREAM = "story"
 QUERY = "story_10s"
 WINDOW_MS = 10_000
 PER_SECOND = 60.0
 """Lines of each agent: enough that a part that dies has work in its hands."""
 ACCESS = "access"
-VICTIMS = (("agent-a", ACCESS), ("bridge-1", "analysis", "ops"), ("sequencer", "mosquitto"), ("kafka",), ("push",))
+VICTIMS = (("agent-a", ACCESS, FOLLOWER), ("bridge-1", "analysis", "ops"), ("sequencer", "mosquitto"), ("kafka",), ("push",))
 """Parts that are killed together, one turn after another; of the access servers that one dies which most clients read from."""
 WOKEN_AFTER = 100
 """Readings of each agent that come while the push proxy is dead, before the one that wakes the sleeper."""
@@ -45,6 +50,7 @@ BEHIND = 200
 RECOVERY_S = 240.0
 ANALYSIS = "maintenance_s = 1\ncalm_trigger_ms = 1000\n"
 """A batch a second, and a turn of Spark's maintenance with each: what takes ten minutes otherwise happens in half a minute."""
+OF_A_RESULT = ("window_start", "device", "revision", "readings", "total", "low", "high")
 BATCHES_MIN = 15
 """Batches that the lane has done in the end: after ten Spark uploads its first snapshot of the state."""
 SQL = f"""-- name: {QUERY}
@@ -206,6 +212,17 @@ class Story:
         assert answer.status_code == 200, answer.text
         return {query["name"]: query["state"] for query in answer.json()["items"]}
 
+    def results(self) -> list[tuple[Any, ...]]:
+        """Every result that the analysis told, each revision of each window, sorted."""
+        told = read(self.system.kafka_config, topics.query_topic(QUERY, self.system.registered[QUERY]))
+        rows = [json.loads(one.value()) for one in told if dict(one.headers() or ())[result.KIND_HEADER] == result.KIND_RESULT]
+        return sorted(tuple(row[name] for name in OF_A_RESULT) for row in rows)
+
+    def followed(self) -> list[tuple[Any, ...]]:
+        """The same as the follower's log has it."""
+        rows = export(self.system.directory / FOLLOWER, "echo")
+        return sorted(tuple(row.get(f"of_{name}", row.get(name)) for name in OF_A_RESULT) for row in rows)
+
     async def until_drained(self) -> None:
         """Every client has been shown everything; the slow ones, which have shown what they had to, make haste. Looking costs more than
         reading, so it looks rarely."""
@@ -220,7 +237,7 @@ class Story:
         await self.system.until(lambda: not rest(), what, timeout_s=RECOVERY_S, every_s=0.5)
 
     async def run(self) -> None:
-        await self.system.start("access-1", "access-2", "push", "ops", "analysis", "sequencer", "bridge-1", "bridge-2", *AGENTS)
+        await self.system.start("access-1", "access-2", "push", "ops", "analysis", "sequencer", "bridge-1", "bridge-2", *AGENTS, FOLLOWER)
         feeding = asyncio.create_task(self.feeder.run(), name="feeder")
         self.crowd.wake_all()
         await self.system.until(
@@ -242,6 +259,10 @@ class Story:
         await feeding
         self.crowd.wake_all()
         await self.until_drained()
+        assert self.results()
+        await self.system.until(
+            lambda: self.followed() == self.results(), f"{FOLLOWER}'s log has each result once", timeout_s=RECOVERY_S, every_s=1.0
+        )
         # A server that is asked to stop sends what it still holds, so that a repeat on its way is seen too.
         for server in ("access-1", "access-2"):
             assert self.system.stop(server) == 0
@@ -250,7 +271,7 @@ class Story:
 
 
 async def test_every_part_is_killed_once_and_nothing_is_lost_doubled_or_wrong(tmp_path: Path):
-    async with System(tmp_path, agents=AGENTS, stream=STREAM, analysis=ANALYSIS) as system:
+    async with System(tmp_path, agents=AGENTS, stream=STREAM, analysis=ANALYSIS, followers={FOLLOWER: QUERY}) as system:
         system.register(QUERY, SQL)
         story = Story(system)
         await story.run()
