@@ -63,7 +63,9 @@ _SETTINGS: Final = {
 
 _JVM: Final = (
     # The heap is made no larger than its use asks for, up to driver_memory.
-    "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40",
+    "-Xms64m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20",
+    # Of buffers outside of the heap one pool, not one or two for each core: each of them keeps chunks of 4 MiB.
+    "-Dio.netty.allocator.numDirectArenas=1 -Dio.netty.allocator.numHeapArenas=1",
     # What RocksDB and the compiler gave back goes back to the system.
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=60000",
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Xss4m",

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis import emit, failpoint, pace, summaries
+from edgewake.cloud.analysis import emit, pace, summaries
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane import Counters, cause_of, fault_of
@@ -237,7 +237,6 @@ class _Turns:
         record = SummaryRecord(revision=self._record.revision + 1, streams=kept | places)
         outputs = [emit.bounded(emit.Output(topics.MINUTES, one.key, one.encode()), now_ms=now_ms) for one in changed]
         self._transactions.write([*outputs, emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode())])
-        failpoint.reach("summaries.committed")
         self._record = self._owner.record = record
         self._owner.counters.batches += 1
         self._owner.counters.results += len(changed)

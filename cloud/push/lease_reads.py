@@ -27,7 +27,7 @@ log = logging.getLogger("edgewake.push")
 POLL_RECORDS: Final = 500
 RETRY_S: Final = (0.2, 5.0)
 """First and longest wait between attempts to reach Kafka."""
-_CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS}
+_CONSUMER: Final[dict[str, Any]] = {"fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS}
 
 
 class LeaseReads:
