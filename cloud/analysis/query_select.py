@@ -68,6 +68,8 @@ def table_of(select: exp.Expr) -> exp.Expr:
     """The one stream in FROM; raises QueryError."""
     from_ = select.args.get("from_")
     table = from_.this if from_ is not None else None
+    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.SetOperation):
+        raise QueryError("FROM: a query reads one stream; register it for each of them, and follow all: edgewake tail NAME_1 NAME_2")
     if isinstance(table, exp.Subquery):
         raise QueryError("FROM: a subquery; expected one stream")
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):

@@ -119,6 +119,7 @@ REFUSED = {
     "list compared": (query("approx_top_k(zone, 3) AS p", group=f"{MINUTE} HAVING p > 3"), "compares a list with a number"),
     "escape of nothing": (query("count(*) AS n", where=r"WHERE zone LIKE 'a\\x'"), "after a \\ in the pattern"),
     "random": (query("count(*) AS n", where="WHERE rand() < 0.5"), "a result must be the same when it is computed again"),
+    "union in FROM": (query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM host)"), "register it for each of them"),
     "subquery that groups": (query("count(*) AS n", source="(SELECT cpu FROM host GROUP BY cpu)"), "may only filter"),
     "limit": (query("count(*) AS n", group=f"{MINUTE} LIMIT 1"), "LIMIT: results are a stream and have no end"),
     "rollup": (query("count(*) AS n", group=f"ROLLUP(device), {MINUTE}"), "GROUP BY"),
