@@ -10,8 +10,10 @@ import orjson
 import pyarrow as pa
 
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import History, Join, Query
 from edgewake.cloud.analysis.sequence_queries import PLACE
+from edgewake.cloud.analysis.slots import At, Value
 from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.table_rows import rows_of, typed
 from edgewake.cloud.analysis.table_versions import Versions, key_text
@@ -100,7 +102,7 @@ class CompletedReading(NamedTuple):
     t: int
     group: str
     """JSON."""
-    numbers: list[float | None]
+    numbers: list[Value]
     """Its conditions' and aggregates'."""
     values: dict[str, Any]
     """Its columns, where readings are rows."""
@@ -119,7 +121,8 @@ class Computed:
         self._groups: list[tuple[str, Evaluated]] | None = None
         if not query.is_rows:
             self._groups = [(key.name, evaluated(key.expression, at)) for key in query.keys]
-        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers)]
+        self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers, *query.moments)]
+        self._extremes = [(evaluated(one.order, at), evaluated(one.value, at), one.kind) for one in query.extremes]
         self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
 
     def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
@@ -127,7 +130,8 @@ class Computed:
         if self._where is not None and self._where(row) is not True:
             return None
         group = identity if self._groups is None else {name: compute(row) for name, compute in self._groups}
-        numbers = [_number(compute(row)) for compute in self._numbers]
+        numbers: list[Value] = [_number(compute(row)) for compute in self._numbers]
+        numbers += [_at(order(row), value(row), kind) for order, value, kind in self._extremes]
         values = {name: compute(row) for name, compute in self._outputs}
         return CompletedReading(row[self._time], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
 
@@ -174,3 +178,12 @@ class Completed:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
+
+
+def _at(order: Any, value: Any, kind: Kind) -> At | tuple[()]:
+    """A reading of an extreme, as Spark makes it (tags.extreme_of)."""
+    if order is None or value is None:
+        return ()
+    if kind in (None, NUMBER, TIME):
+        return float(order), float(value), None
+    return float(order), None, (str(value).lower() if kind is BOOLEAN else value)[:TEXT_CHARS_MAX]

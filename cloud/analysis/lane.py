@@ -487,10 +487,12 @@ class Lane:
         if left is None or any(left.values()):
             return
         after = record.model_copy(update={"revision": step.revision, "top": top})
-        absences = self.job.in_silence(step) if isinstance(self.job, SequenceJob | PairJob) else ()
+        broken: emit.Broken = {}
+        absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
         outputs = [*absences, *emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
+        self.broken |= {label: f"what it tells in silence cannot be made: {why}" for label, why in broken.items()}
         self._tell_spark()
 
     def _is_news(self, step: emit.Batch) -> bool:

@@ -126,17 +126,12 @@ class PairJob:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, PairStates)
         rows = new_in_order(rows, self._sources.flat(batch.emitted))
-        for registered in self.queries:
-            try:
-                yield from self._outputs_of(registered, rows, batch, broken)
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                broken[registered.label] = f"{type(error).__name__}: {error}"
+        yield from self._made(rows, batch, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
-    def in_silence(self, batch: emit.Batch) -> Iterator[emit.Output]:
+    def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """Readings whose partner can come no more, though no reading came. `batch.states` changes with it."""
-        for registered in self.queries:
-            yield from self._outputs_of(registered, None, batch, {})
+        yield from self._made(None, batch, broken)
 
     def is_due(self, states: PairStates, top: int | None) -> bool:
         """Would anything be told with event time at `top`?"""
@@ -165,6 +160,13 @@ class PairJob:
             topic, partition = self._sources.place(number)
             for i, row in enumerate(rows_of(topic, None, value)):
                 yield Arrived(number, (partition, offset, i), row.columns)
+
+    def _made(self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+        for registered in self.queries:
+            try:
+                yield from self._outputs_of(registered, rows, batch, broken)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                broken[registered.label] = f"{type(error).__name__}: {error}"
 
     def _outputs_of(self, registered: Registered, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         states, place = batch.states, place_of(self.sources)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from edgewake.cloud.analysis.sequences import Changed, KeyState, Numbers, Open, Slot
+from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, Values
+from edgewake.cloud.analysis.slots import slots_for
 from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.protocol import succession, threshold
 
@@ -23,13 +24,13 @@ Met = Sequence[bool | None]
 """The values of the conditions for one reading."""
 
 
-def add(state: KeyState, window: Window, t: int, met: Met, numbers: Numbers, changed: Changed) -> None:
+def add(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
     """Put one reading into its windows."""
     assert window.rule is not None
-    _STEPS[window.rule](state, window, t, met, numbers, changed)
+    _STEPS[window.rule](state, window, t, met, values, changed)
 
 
-def _threshold(state: KeyState, window: Window, t: int, met: Met, numbers: Numbers, changed: Changed) -> None:
+def _threshold(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
     before = threshold.Held(*state.rule) if state.rule else threshold.IDLE
     is_met = met[-1] if before.active else met[0]
     if is_met is None:
@@ -43,27 +44,27 @@ def _threshold(state: KeyState, window: Window, t: int, met: Met, numbers: Numbe
         state.windows = []
     else:
         if held.since != before.since:
-            state.windows = [_opened(t, numbers)]
-        state.windows[0].add(t, numbers)
+            state.windows = [_opened(t, values)]
+        state.windows[0].add(t, values)
         if held.active:
             changed.windows[held.since] = state.windows[0]
     state.rule = [held.active, held.since, held.count] if held.since is not None else None
 
 
-def _succession(state: KeyState, window: Window, t: int, met: Met, numbers: Numbers, changed: Changed) -> None:
+def _succession(state: KeyState, window: Window, t: int, met: Met, values: Values, changed: Changed) -> None:
     before = state.rule or succession.nothing(len(met))
     began, since = succession.step(before, t, met, window.within_ms)
     if met[0] is True and since is None:
-        state.windows = [*[one for one in state.windows if one.start != t], _opened(t, numbers)]
+        state.windows = [*[one for one in state.windows if one.start != t], _opened(t, values)]
     for one in state.windows:
-        one.add(t, numbers)
+        one.add(t, values)
         if one.start == since:
             _over(one, changed)
     state.windows = [one for one in state.windows if one.start in began]
     state.rule = began if state.windows else None
 
 
-def _absence(state: KeyState, window: Window, t: int, _: Met, numbers: Numbers, changed: Changed) -> None:
+def _absence(state: KeyState, window: Window, t: int, _: Met, values: Values, changed: Changed) -> None:
     if state.windows:
         (last,) = state.windows
         if t <= last.start:
@@ -71,8 +72,8 @@ def _absence(state: KeyState, window: Window, t: int, _: Met, numbers: Numbers, 
         if state.rule or t > last.last:
             last.last = t - 1
             _over(last, changed)
-    state.windows, state.rule = [_opened(t, numbers)], None
-    state.windows[0].add(t, numbers)
+    state.windows, state.rule = [_opened(t, values)], None
+    state.windows[0].add(t, values)
     state.windows[0].last = t + window.within_ms - 1
 
 
@@ -92,8 +93,8 @@ def raise_absence(state: KeyState, changed: Changed) -> None:
     changed.windows |= {one.start: one for one in state.windows}
 
 
-def _opened(t: int, numbers: Numbers) -> Open:
-    return Open(t, t, [Slot() for _ in numbers])
+def _opened(t: int, values: Values) -> Open:
+    return Open(t, t, slots_for(values))
 
 
 def _over(window: Open, changed: Changed) -> None:
@@ -101,7 +102,7 @@ def _over(window: Open, changed: Changed) -> None:
     changed.over.add(window.start)
 
 
-_STEPS: Final[Mapping[Rule, Callable[[KeyState, Window, int, Met, Numbers, Changed], None]]] = {
+_STEPS: Final[Mapping[Rule, Callable[[KeyState, Window, int, Met, Values, Changed], None]]] = {
     Rule.THRESHOLD: _threshold,
     Rule.SUCCESSION: _succession,
     Rule.ABSENCE: _absence,

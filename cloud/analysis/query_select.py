@@ -170,8 +170,10 @@ class SelectReader:
                 )
         slots = self._slots
         with self._faults.within(self._select):
-            if any((slots.moments, slots.extremes, slots.distinct, slots.quantiles, slots.tops)):
-                raise QueryError("SELECT: sessions, windows by count and patterns have count, count_if, sum, avg, min and max of numbers")
+            if any((slots.distinct, slots.quantiles, slots.tops)):
+                raise QueryError(
+                    "SELECT: sessions, windows by count and patterns have all aggregates but sketches: no distinct values, quantiles, top k"
+                )
 
     def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
         pivots = table.args.get("pivots") or []

@@ -25,8 +25,9 @@ from edgewake.cloud.analysis.expressions import substitute
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
+from edgewake.cloud.analysis.slots import At, Ends, Slot
 from edgewake.cloud.analysis.state_rows import kept_rows
-from edgewake.cloud.analysis.tags import key_json, variants, where_of
+from edgewake.cloud.analysis.tags import extreme_of, key_json, substituted, variants, where_of
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -91,7 +92,7 @@ class SequenceJob:
     kind: LaneKind = LaneKind.SEQUENCE
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number, t, key (JSON) and x, the values of its numbers."""
+        """See Job; out: query (id), partition, offset, number, t, key (JSON), x, the values of its numbers, and extremes."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(records, fields)), partitions)
         each = readings(frames, fields, ("partition", "offset"), numbered=True)
@@ -105,17 +106,18 @@ class SequenceJob:
         rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
-            values = zip(*[mine[name].to_pylist() for name in ("t", "key", "x")], strict=True)
+            columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes")], strict=True)
+            values = ((t, key, [*x, *map(_extreme, extremes)]) for t, key, x, extremes in columns)
             yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(values, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
-    def in_silence(self, batch: emit.Batch) -> Iterator[emit.Output]:
+    def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """Absences to be told though no reading came. `batch.states` changes with it, so the outputs must be written."""
         assert isinstance(batch.states, States)
         yield from without_gone(batch.states)
         for registered in self.queries:
             if registered.query.window.rule is Rule.ABSENCE:
-                yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), {})
+                yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), broken)
 
 
 def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
@@ -142,7 +144,7 @@ class Fold:
         self._new: set[str] = set()
         self._forgotten: set[str] = set()
 
-    def outputs(self, values: Iterable[tuple[int, str, sequences.Numbers]], broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(self, values: Iterable[tuple[int, str, sequences.Values]], broken: emit.Broken) -> Iterator[emit.Output]:
         """Results and states. `values`: time, group (JSON) and numbers of each reading, in the order of the log."""
         query = self._registered.query
         before, after = emit.closed(query, self._batch.top_before), emit.closed(query, self._batch.top)
@@ -165,7 +167,7 @@ class Fold:
             value = None if kept is None else orjson.dumps(sequences.dump(kept))
             yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
 
-    def _add(self, t: int, key: str, x: Sequence[float | None]) -> None:
+    def _add(self, t: int, key: str, x: sequences.Values) -> None:
         if key not in self._states:
             self._new.add(key)
         state = self._states.pop(key, None) or KeyState()
@@ -175,7 +177,7 @@ class Fold:
             sequences.add(state, self._window, t, x, changed)
         else:
             conditions = len(self._registered.query.conditions)
-            met = [None if value is None else value > 0 for value in x[:conditions]]
+            met = [None if value is None else value == 1 for value in x[:conditions]]
             patterns.add(state, self._window, t, met, x[conditions:], changed)
         if len(self._states) > sequences.KEYS_MAX:
             oldest = next(iter(self._states))
@@ -241,21 +243,38 @@ def _place(key: bytes) -> tuple[int, str]:
 def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Table:
     """The windows as partials (partials.aggregate), which is what results are made of."""
     query = registered.query
+    numbers, moments = len(query.numbers), len(query.moments)
     rows: list[dict[str, Any]] = []
     for part in range(query.parts):
         for group, one in windows:
             end = _end(query.window, one)
             row = {"query": registered.id, "part": part, "window_start": one.start, "window_end": end, "key": group}
             row["readings"] = one.readings
-            for i, slot in enumerate(one.slots[part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]):
+            for i, slot in enumerate(one.slots[:numbers][part * NUMBERS_PER_TAG : (part + 1) * NUMBERS_PER_TAG]):
+                assert isinstance(slot, Slot)
                 row |= {f"count_{i}": slot.count, f"sum_{i}": slot.sum if slot.count else None, f"min_{i}": slot.min, f"max_{i}": slot.max}
+            for slot in one.slots[numbers : numbers + moments][part : part + 1]:
+                assert isinstance(slot, Slot)
+                row["variance"] = slot.variance
+            for slot in one.slots[numbers + moments :][part : part + 1]:
+                assert isinstance(slot, Ends)
+                row |= {"most": _value(slot.most), "least": _value(slot.least)}
             rows.append(row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
+def _value(at: At | None) -> dict[str, Any] | None:
+    return None if at is None else {"number": at[1], "text": at[2]}
+
+
+def _extreme(value: Mapping[str, Any] | None) -> At | tuple[()]:
+    return () if value is None else (value["at"], value["number"], value["text"])
+
+
+_VALUE: Final = pa.struct([("number", pa.float64()), ("text", pa.string())])
 _SCHEMA: Final = pa.schema(
     [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
-    + [("readings", pa.int64())]
+    + [("readings", pa.int64()), ("variance", pa.float64()), ("most", _VALUE), ("least", _VALUE)]
     + [
         (f"{name}_{i}", pa.int64() if name == "count" else pa.float64())
         for i in range(NUMBERS_PER_TAG)
@@ -268,13 +287,16 @@ def _rows(registered: Registered) -> Iterator[Column]:
     query = registered.query
     for values in variants(query):
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
-        numbers = [column(substitute(number, values), F.col).cast("double") for number in (*query.conditions, *query.numbers)]
+        expressions = (*query.conditions, *query.numbers, *query.moments)
+        numbers = [column(substitute(number, values), F.col).cast("double") for number in expressions]
+        extremes = [extreme_of(substituted(one, values)) for one in query.extremes]
         row = F.struct(
             F.lit(registered.id).cast("bigint").alias("query"),
             *PLACE,
             F.col(query.window.time).alias("t"),
             key_json(keys, F.col).alias("key"),
-            (F.array(*numbers) if numbers else F.array().cast("array<double>")).alias("x"),
+            F.array(*numbers).cast("array<double>").alias("x"),
+            F.array(*extremes).cast("array<struct<at: double, number: double, text: string>>").alias("extremes"),
         )
         where = where_of(query, values)
         yield row if where is None else F.when(column(where, F.col), row)

@@ -14,36 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from edgewake.cloud.analysis import slots
+from edgewake.cloud.analysis.slots import AnySlot, Value, slots_for
 from edgewake.cloud.analysis.windows import Window
 
 KEYS_MAX: Final = 200_000
 """Keys of a query whose state is kept, some 500 bytes each. Beyond it the one without a reading for longest is forgotten: its next one
 begins a new window."""
 
-Numbers = Sequence[float | None]
-"""The values of one reading that the query's aggregates take."""
-
-
-@dataclass(slots=True)
-class Slot:
-    """Count, sum, least and greatest of one expression."""
-
-    count: int = 0
-    sum: float = 0.0
-    min: float | None = None
-    max: float | None = None
-
-    def add(self, value: float | None) -> None:
-        """One more value; None is none."""
-        if value is not None:
-            self.merge(Slot(1, value, value, value))
-
-    def merge(self, other: Slot) -> None:
-        """All values of another slot."""
-        self.count += other.count
-        self.sum += other.sum
-        self.min = min((one for one in (self.min, other.min) if one is not None), default=None)
-        self.max = max((one for one in (self.max, other.max) if one is not None), default=None)
+Values = Sequence[Value]
+"""What the query's aggregates take of one reading."""
 
 
 @dataclass(slots=True)
@@ -54,18 +34,18 @@ class Open:
     """Event time of its first reading, ms: of a session the earliest, by count the first in the log."""
     last: int
     """Latest event time of its readings, ms; of a window by time the last one that it takes."""
-    slots: list[Slot]
+    slots: list[AnySlot]
     readings: int = 0
     number: int = 0
     """Of a window by count: which one of its key, from 0."""
     is_told: bool = False
     """Do readers have its row? HAVING may not have let it through."""
 
-    def add(self, t: int, numbers: Numbers) -> None:
+    def add(self, t: int, values: Values) -> None:
         """One more reading."""
         self.readings += 1
         self.last = max(self.last, t)
-        for slot, value in zip(self.slots, numbers, strict=True):
+        for slot, value in zip(self.slots, values, strict=True):
             slot.add(value)
 
 
@@ -93,41 +73,41 @@ class Changed:
     """Those of `windows` that take nothing any more, whatever event time does."""
 
 
-def add(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+def add(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
     """Put one reading into its windows."""
     if window.count:
-        _count(state, window, t, numbers, changed)
+        _count(state, window, t, values, changed)
     elif window.gap_ms:
-        _join(state, window, t, numbers, changed)
+        _join(state, window, t, values, changed)
     else:
-        _put(state, window, t, numbers, changed)
+        _put(state, window, t, values, changed)
 
 
-def _put(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+def _put(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
     is_open = {one.start: one for one in state.windows}
     for start, end in window.around(t):
         if start not in is_open:
-            is_open[start] = Open(start, end - 1, [Slot() for _ in numbers])
+            is_open[start] = Open(start, end - 1, slots_for(values))
             state.windows.append(is_open[start])
-        is_open[start].add(t, numbers)
+        is_open[start].add(t, values)
         changed.windows[start] = is_open[start]
 
 
-def _count(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
+def _count(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
     if state.count % window.step == 0:
-        state.windows.append(Open(t, t, [Slot() for _ in numbers], number=state.count // window.step))
+        state.windows.append(Open(t, t, slots_for(values), number=state.count // window.step))
     state.count += 1
     for one in state.windows:
-        one.add(t, numbers)
+        one.add(t, values)
         changed.windows[one.number] = one
         if one.readings == window.count:
             changed.over.add(one.number)
     state.windows = [one for one in state.windows if one.readings < window.count]
 
 
-def _join(state: KeyState, window: Window, t: int, numbers: Numbers, changed: Changed) -> None:
-    found = Open(t, t, [Slot() for _ in numbers])
-    found.add(t, numbers)
+def _join(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
+    found = Open(t, t, slots_for(values))
+    found.add(t, values)
     near = [one for one in state.windows if one.start - window.gap_ms < t < one.last + window.gap_ms]
     for one in near:
         found.start, found.last = min(found.start, one.start), max(found.last, one.last)
@@ -154,10 +134,7 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
 
 def dump(state: KeyState) -> list[Any]:
     """As JSON."""
-    windows = [
-        [one.start, one.last, one.readings, one.number, [[slot.count, slot.sum, slot.min, slot.max] for slot in one.slots], one.is_told]
-        for one in state.windows
-    ]
+    windows = [[one.start, one.last, one.readings, one.number, [slot.dump() for slot in one.slots], one.is_told] for one in state.windows]
     return [state.count, windows, state.rule]
 
 
@@ -168,6 +145,6 @@ def load(value: Iterable[Any]) -> KeyState:
     return KeyState(made, count, *rule)
 
 
-def _opened(start: int, last: int, readings: int, number: int, slots: Iterable[Iterable[Any]], is_told: bool = True) -> Open:
+def _opened(start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True) -> Open:
     """A window as it was written down; before HAVING was possible every row was told."""
-    return Open(start, last, [Slot(*slot) for slot in slots], readings, number, is_told)
+    return Open(start, last, [slots.load(slot) for slot in kept], readings, number, is_told)

@@ -73,7 +73,7 @@ def tags_of(registered: Registered) -> Iterator[Tag]:
                     keys=keys,
                     numbers=tuple(substitute(number, values) for number in numbers),
                     moment=None if part >= len(query.moments) else substitute(query.moments[part], values),
-                    extreme=None if part >= len(query.extremes) else _substituted(query.extremes[part], values),
+                    extreme=None if part >= len(query.extremes) else substituted(query.extremes[part], values),
                     distinct=_item(query.distinct, part, values),
                     quantile=None if part >= len(query.quantiles) else substitute(query.quantiles[part], values),
                     top=_item(query.tops, part, values),
@@ -97,7 +97,8 @@ def where_of(query: Query, values: Mapping[str, Expression]) -> Expression | Non
     return present if where is None else Call("and", (present, where))
 
 
-def _substituted(extreme: Extreme, values: Mapping[str, Expression]) -> Extreme:
+def substituted(extreme: Extreme, values: Mapping[str, Expression]) -> Extreme:
+    """The extreme for one field of an UNPIVOT."""
     return Extreme(substitute(extreme.order, values), substitute(extreme.value, values), extreme.kind)
 
 
@@ -173,7 +174,7 @@ def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | 
         **{f"x_{i}": _double(_at(tag.numbers, i)) for i in range(NUMBERS_PER_TAG)},
     }
     if sketches:
-        columns |= {"measure": _double(tag.moment), "extreme": _extreme(tag.extreme)}
+        columns |= {"measure": _double(tag.moment), "extreme": extreme_of(tag.extreme)}
         columns |= {"item": _text(tag.distinct), "quantity": _double(tag.quantile), "top_item": _text(tag.top)}
     if takings is not None:
         columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
@@ -197,8 +198,8 @@ def _left_out(columns: Mapping[str, Column]) -> dict[str, Column]:
     return empty | {name: columns[name] for name in ("expires_ms", "query", "window_start", "window_end")} | counted
 
 
-def _extreme(extreme: Extreme | None) -> Column:
-    """Null where the order or the value is, so that such a reading is none."""
+def extreme_of(extreme: Extreme | None) -> Column:
+    """at, number and text of a reading; null where the order or the value is, so that such a reading is none."""
     if extreme is None:
         return F.lit(None).cast("struct<at: double, number: double, text: string>")
     at, value = _double(extreme.order), column(extreme.value, F.col)

@@ -249,7 +249,16 @@ def told_of(job: SequenceJob, readings: Sequence[tuple[int, dict[str, float]]]) 
     states, told = States({registered.label: {}}), {}
     for revision, batch in enumerate(range(0, len(readings), -(-len(readings) // 5))):
         table = [
-            {"query": registered.id, "partition": 0, "offset": i, "number": 0, "t": readings[i][0], "key": '{"device":"a"}', "x": xs[i]}
+            {
+                "query": registered.id,
+                "partition": 0,
+                "offset": i,
+                "number": 0,
+                "t": readings[i][0],
+                "key": '{"device":"a"}',
+                "x": xs[i],
+                "extremes": [],
+            }
             for i in range(batch, min(len(readings), batch - (-len(readings) // 5)))
         ]
         rows = pa.Table.from_pylist(table)
