@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,6 +33,7 @@ from edgewake.cloud.analysis import (
 )
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
+from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -46,11 +45,10 @@ from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
-from edgewake.cloud.analysis.supervise import Failure, Fault, classify
+from edgewake.cloud.analysis.supervise import Failure
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -64,9 +62,6 @@ FETCH_WAIT_MS: Final = 10
 consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
-CAUSE_CHARS_MAX: Final = 2000
-CAUSES_MAX: Final = 10
-"""Depth to which the causes of an error are followed."""
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
 ABSENCE_LOOK_MS: Final = 500
@@ -255,7 +250,7 @@ class Lane:
         """Why it ended by itself; None while it runs."""
         if self._query is None or self._query.isActive:
             return None
-        return self._failure or _ended(self._query)
+        return self._failure or ended(self._query)
 
     def stop(self) -> None:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
@@ -550,50 +545,6 @@ class Lane:
         self.counters.results += results
         self.counters.late += late_readings
         self.counters.flagged += observed.flagged
-
-
-def cause_of(error: BaseException) -> str:
-    """What is at the bottom of an error: Spark wraps it in others, with a trace around each."""
-    causes = _causes(error)
-    return (
-        "; because of ".join(reversed(causes))[:CAUSE_CHARS_MAX]
-        if causes
-        else f"{type(error).__name__}: {str(error).strip()}"[:CAUSE_CHARS_MAX]
-    )
-
-
-def fault_of(error: BaseException) -> Fault:
-    """Whose fault an error is that ended a batch or a start."""
-    if isinstance(error, KafkaException):
-        return Fault.FENCED if clients.is_fenced(error.args[0]) else Fault.SURROUNDINGS
-    if isinstance(error, OSError | EdgewakeError | MemoryError):
-        return Fault.SURROUNDINGS
-    causes = _causes(error)
-    if isinstance(error, Py4JError) and not causes:  # the JVM is gone, or its gateway
-        return Fault.SURROUNDINGS
-    return classify(causes)
-
-
-def _causes(error: BaseException) -> list[str]:
-    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    return _chain(java)
-
-
-def _chain(java: Any) -> list[str]:
-    """Java's causes of an exception, outermost first, each as `class: message`."""
-    causes: list[str] = []
-    while java is not None and len(causes) < CAUSES_MAX:
-        causes.append(str(java.toString()).splitlines()[0][:300])
-        java = java.getCause()
-    return causes
-
-
-def _ended(query: StreamingQuery) -> Failure:
-    """Why a Spark query ended outside of our part of a batch."""
-    java: Any = query._jsq.exception()
-    causes = _chain(java.get()) if java.isDefined() else []
-    cause = " ".join("; because of ".join(reversed(causes)).split())[:CAUSE_CHARS_MAX]
-    return Failure(classify(causes), cause or "the Spark query ended")
 
 
 def progress_output(progress: Progress) -> emit.Output:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.lane import cause_of
+from edgewake.cloud.analysis.causes import cause_of
 from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.batch_range import records
-from edgewake.cloud.analysis.lane import cause_of, fault_of
+from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
 from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, step

@@ -27,8 +27,9 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis import emit, pace, summaries
 from edgewake.cloud.analysis.batch_range import records
+from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane import Counters, cause_of, fault_of
+from edgewake.cloud.analysis.lane import Counters
 from edgewake.cloud.analysis.open_minutes import OpenMinutes
 from edgewake.cloud.analysis.set_aside import SetAside
 from edgewake.cloud.analysis.summaries import Found, Wanted, summarised
