@@ -203,11 +203,12 @@ class Consumer:
         self._missed = 0
         return answer
 
-    def offer(self, part: Received) -> None:
-        """Called by the writer's thread: these readings are being written, or were just now."""
+    def offer(self, part: Received) -> bool:
+        """Called by the writer's thread: these readings are being written, or were just now. Are they of its streams?"""
         tail = self._tails.get(part.stream)
         if tail is not None:
             tail.add(part)
+        return tail is not None
 
     def renew(self) -> None:
         """Called by the writer's thread: the log is another one."""

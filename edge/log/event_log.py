@@ -377,9 +377,7 @@ class EventLog:
         return answer
 
     def _received(self, part: Received) -> None:
-        for consumer in tuple(self._consumers.values()):
-            consumer.offer(part)
-        if self._consumers:
+        if [consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)]:  # each of them is to have it
             self._in_loop(self._wake)
 
     def _renewed(self) -> None:

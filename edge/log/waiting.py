@@ -27,7 +27,8 @@ from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import RejectReason
 
 FREE_LINGER_S: Final = 0.5
-"""Acknowledged frames are deleted with the next commit, or after this time: an idle device does not pay an fsync for each."""
+"""Acknowledged frames are deleted with the next commit, or after this time, twice it at most, since nobody is woken for them: an idle
+device does not pay an fsync for each."""
 LOSS_LINGER_S: Final = 1.0
 """Losses are said in one gap per stream and reason for so long: a gap takes a frame of its own. Those that a source has passed over go
 with the place that it has then."""
@@ -143,7 +144,7 @@ class Waiting:
 
     def wants_room(self, store: LogStore) -> bool:
         """Does something wait for room in the window, which an acknowledgement makes?"""
-        return store.has_unframed(self.framing.held_back(store))
+        return store.has_unframed(self.framing.held_back(store)) or (not self._flags.on_receipt and self.queues.is_waiting)
 
     def can_frame(self, store: LogStore, now_s: float) -> bool:
         """Is there a frame to be formed?"""

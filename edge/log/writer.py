@@ -153,7 +153,7 @@ class LogWriter:
         """The cloud acknowledged or refused a frame. At most a window of frames can wait here."""
         with self._lock:
             self._waiting.free(key, rejected, self._clock.monotonic_s())
-            if self._idle or self._waiting.wants_room(self.store):
+            if self._waiting.wants_room(self.store):  # else it is deleted with the next commit, or soon: nothing waits for it
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:

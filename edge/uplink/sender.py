@@ -422,7 +422,7 @@ class Uplink:
                 "the cloud refused frame %s/%d/%d: %s: %s", key.stream, key.epoch, key.frame, freed.rejected, freed.detail,
                 extra={"event": "uplink.rejected", "token": str(ack.token), "reason": freed.rejected.value},
             )  # fmt: skip
-        if not len(self.session):
+        if self._draining.is_set() and not len(self.session):
             self._wake.set()
 
     def counts(self) -> Mapping[str, int]:

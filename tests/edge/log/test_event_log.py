@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -251,7 +252,8 @@ def test_at_the_quota_the_log_can_refuse_instead(tmp_path: Path) -> None:
         log = events.stream("speed")
         kept = 0
         while log.wait_for_room(timeout_s=3):
-            kept += bool(log.append(reading(kept)))
+            with contextlib.suppress(LogBusyError):  # the lane may have become full since
+                kept += bool(log.append(reading(kept)))
         with pytest.raises(LogBusyError):
             log.append(reading(kept))
         events.start_sending()
