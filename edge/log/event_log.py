@@ -80,7 +80,7 @@ class StreamLog:
         self._name = name
         self._queue = writer.queue(name)
         self._places: dict[str, str] = {}
-        """Positions that were left here, the latest of each source."""
+        """Positions that were left here without a reading, until the next of their source: no ticket says when they are durable."""
         self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
 
@@ -91,9 +91,12 @@ class StreamLog:
 
         Raises as `append`.
         """
+        before = self._queue.appended
         ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost)
         if position is not None:
-            self._places[position[0]] = position[1]
+            self._places.pop(position[0], None)
+            if ticket == before:
+                self._places[position[0]] = position[1]
         return ticket
 
     def bound(self, bytes_max: int) -> None:
@@ -107,8 +110,11 @@ class StreamLog:
 
     async def durable(self) -> None:
         """Wait until what was left here so far is durable, positions too. Raises LogClosedError."""
+        places = tuple(self._places.items())
         await self.accepted(self._queue.appended)
-        await self._events.until(lambda: all(self._events.position(source) == at for source, at in self._places.items()))
+        await self._events.until(
+            lambda: all(self._events.position(source) == at or self._places.get(source) != at for source, at in places)
+        )
 
     def lose(self, count: int, reason: str) -> None:
         """Readings of this stream were dropped before they came here: a gap tells the cloud how many and why. Raises LogClosedError."""

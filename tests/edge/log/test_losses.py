@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from edgewake.edge.config import LogConfig
 from edgewake.edge.intake import Intake, LogSink
-from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.edge.log.queue import Queues
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.sources.config import Policy
@@ -144,3 +145,24 @@ def test_a_place_that_moves_without_a_reading_takes_its_losses_along(tmp_path: P
         copytree(tmp_path / "log", tmp_path / "killed")
     with opened(tmp_path / "killed") as events:
         assert events.status().lost == {"not_kept": 2}
+
+
+@pytest.mark.parametrize("with_reading", [True, False])
+async def test_who_waits_until_what_he_left_is_durable_does_not_wait_for_others(tmp_path: Path, with_reading: bool) -> None:
+    """While it is written, others leave a place each time; nobody waits until there is none on its way."""
+    logs, places = list[StreamLog](), itertools.count(2)
+
+    def leave(place: str) -> None:
+        if place == "received":
+            for log in logs:
+                n = next(places)
+                log.append_all([reading(n)], position=("keys", str(n)))
+
+    with opened(tmp_path, failpoint=leave) as events:
+        log = events.stream("speed")
+        logs.append(log)
+        log.append_all([reading(1)] if with_reading else [], position=("keys", "1"), lost={"refused": 1})
+        async with asyncio.timeout(PATIENCE_S):
+            await log.durable()
+        logs.clear()
+        assert events.status().lost == {"refused": 1}
