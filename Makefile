@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs quick test-pythons test-faults test-examples lint types format bad-weather soak truth arm64 bench lock clean
+.PHONY: help demo test behaviour needs quick test-pythons test-faults test-examples lint types format bad-weather soak cluster truth arm64 bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -62,6 +62,9 @@ bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of c
 SECONDS := 3600
 soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict
 	@$(RUN)python -m tests.story.soak --seconds $(SECONDS)
+
+cluster: $(VENV)/installed-test ## compute on a Spark cluster of two workers over a Kafka with passwords, kill a worker and the driver, compare with a batch
+	EDGEWAKE_CLUSTER=1 $(RUN)pytest -q -k cluster tests/analysis/test_secure_kafka.py
 
 READINGS := 30000
 truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kills and repairs, and compare with the files; READINGS=n of each

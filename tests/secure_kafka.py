@@ -89,6 +89,14 @@ class SecureKafka:
         return KafkaConfig(bootstrap=f"127.0.0.1:{self.certificates_port}", security=security)
 
 
+def toml(config: KafkaConfig) -> str:
+    """The tables `kafka` and `kafka.security` of a configuration."""
+    keys = config.security.model_dump(mode="json", exclude_none=True)
+    return f'[kafka]\nbootstrap = "{config.bootstrap}"\n[kafka.security]\n' + "".join(
+        f'{name} = "{value}"\n' for name, value in keys.items()
+    )
+
+
 @contextmanager
 def run_secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     """Start it with certificates and a user of its own."""

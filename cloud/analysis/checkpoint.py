@@ -22,7 +22,7 @@ import orjson
 from edgewake.cloud.analysis.batch_commit import Offsets, is_ahead
 from edgewake.protocol.errors import LocalError
 
-_HALF_WRITTEN: Final = ".*.tmp"
+_HALF_WRITTEN: Final = ".*.tmp*"
 """What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 
@@ -49,6 +49,16 @@ def sync_offsets(checkpoint: Path, batch: int) -> None:
 def is_done(checkpoint: Path, batch: int) -> bool:
     """Has Spark noted the end of the batch? Otherwise it runs it again at the next start."""
     return (checkpoint / "commits" / str(batch)).exists()
+
+
+def partition_without_state(checkpoint: Path, batch: int, partitions: int) -> Path | None:
+    """A partition whose state after the batch is not here, because a worker wrote it where only that worker sees it. None: all are."""
+    for operator in (checkpoint / "state").glob("[0-9]*"):
+        for partition in range(partitions):
+            folder = operator / str(partition)
+            if not any(_STATE_FILE.fullmatch(path.name) for path in folder.glob(f"{batch + 1}[._]*")):
+                return folder
+    return None
 
 
 def mend(checkpoint: Path, emitted: Offsets) -> str | None:

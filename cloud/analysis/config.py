@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from edgewake.cloud.analysis.spark_settings import is_local, refused_settings
+from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_device, is_stream
@@ -20,12 +22,19 @@ SET_DEVICES_MAX: Final = 1000
 class AnalysisConfig(Config):
     """What `edgewake analysis` needs to know."""
 
-    data_dir: Path = Path("analysis")
-    """Checkpoints (with the state) and the lake of summaries. Local, and kept as long as the streams: without it all is computed anew."""
+    data_dir: Folder = Path("analysis")
+    """Spark's own files, which each start removes, and without `shared_dir` what is kept: checkpoints (with the state) and the lake of
+    summaries. Kept as long as the streams: without it all is computed anew. A path, or file:///…"""
+    shared_dir: Folder | None = None
+    """Where checkpoints and the lake of summaries are kept instead: a folder that this process and all workers of a cluster see under the
+    same path. A path, or file:///…; required where `master` is a cluster."""
     jars_dir: Path = Path("jars")
     """Spark's Kafka connector: all *.jar in it."""
     master: str = "local[2]"
-    """Where Spark runs: local[N] or spark://host:port."""
+    """Where Spark runs: in this process's own JVM with N threads (local[N]), or on a standalone cluster (spark://host:port)."""
+    spark: dict[str, str] = Field(default_factory=dict)
+    """Further settings of Spark, e.g. "spark.executor.memory" = "1g" and "spark.driver.host" = "10.0.0.5", the address by which the workers
+    reach this process (its host name where it is not given). None of those that the analysis depends on."""
     driver_memory: str = Field(default="1g", pattern=r"^\d+[mg]$")
     """Heap of the driver's JVM."""
     trigger_ms: int = Field(default=1000, ge=0, le=60_000)
@@ -59,6 +68,26 @@ class AnalysisConfig(Config):
     metrics_host: str = "127.0.0.1"
     """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()
+
+    @property
+    def kept_dir(self) -> Path:
+        """Where what outlives a start is."""
+        return self.data_dir if self.shared_dir is None else self.shared_dir
+
+    @model_validator(mode="after")
+    def _is_shared_with_workers(self) -> Self:
+        if not is_local(self.master) and self.shared_dir is None:
+            raise ValueError(
+                f"master = {self.master!r}: expected shared_dir, or the state would lie on each worker's own disk and die with it"
+            )
+        return self
+
+    @field_validator("spark")
+    @classmethod
+    def _are_settings(cls, settings: dict[str, str]) -> dict[str, str]:
+        if refused := refused_settings(settings):
+            raise ValueError(f"{', '.join(refused)}: expected names that begin with spark., and none that the analysis sets itself")
+        return settings
 
     @field_validator("summary_devices")
     @classmethod

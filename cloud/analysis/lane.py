@@ -34,7 +34,7 @@ from edgewake.cloud.analysis import (
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
-from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, remove_other_format, sync_offsets
+from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
@@ -45,6 +45,7 @@ from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
+from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.supervise import Failure
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
@@ -52,7 +53,7 @@ from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_re
 from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
@@ -132,7 +133,7 @@ class Lane:
         self._sources = Sources(tuple(map(topics.stream_topic, streams)))
         self.name = f"{self._place}-{self.job.kind}"
         self.topic = topics.stream_topic(self.job.stream)
-        self.checkpoint = self.config.data_dir / "checkpoints" / self._place / self.job.kind
+        self.checkpoint = self.config.kept_dir / "checkpoints" / self._place / self.job.kind
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
@@ -305,6 +306,7 @@ class Lane:
         self._batch, self._next_ms = batch, 0
         began_ms = self.clock.now_ms()
         rows = changed.toArrow()  # runs the batch
+        self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
@@ -327,6 +329,15 @@ class Lane:
         now_ms = self.clock.now_ms()
         lag_ms = shed_policy.lag_ms(unread, self._received_at, now_ms)
         return after if lag_ms is None or new is not Novelty.ALL else self._shedder.decided(after, self.topic, lag_ms, now_ms)
+
+    def _check_workers(self, batch: int) -> None:
+        """Before anything of the batch is told. Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it."""
+        if not is_local(self.config.master):
+            lost = partition_without_state(self.checkpoint, batch, self.config.state_partitions)
+            if lost is not None:
+                raise Unavailable(
+                    f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be the same folder for all"
+                )
 
     def _tell_spark(self) -> None:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""

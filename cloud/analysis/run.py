@@ -103,7 +103,7 @@ class Analysis:
         self._tables = Tables()
         self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
-        self._lake = Lake(config.data_dir / "lake", clock, days=config.lake_days)
+        self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
         self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
@@ -113,7 +113,7 @@ class Analysis:
         """Number of the tables' change that the summaries know."""
         self._board = StatusBoard(self._producer, clock)
         self._state_rows = StateRows(config.kafka, self._producer, clock)
-        self._repairs = Repairs(session, config.kafka, clock, config.data_dir / "checkpoints")
+        self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints")
         self._previews = Previews(session, config.kafka, self._producer, clock)
 
     def run(self, stop: threading.Event) -> None:
@@ -192,8 +192,8 @@ class Analysis:
         self._register_built_in()
 
     def _register_built_in(self) -> None:
-        """Once in the life of data_dir: whoever removes one of them does not get it back."""
-        known = self._config.data_dir / "built_in_queries.json"
+        """Once in the life of what is kept: whoever removes one of them does not get it back."""
+        known = self._config.kept_dir / "built_in_queries.json"
         done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
         now_ms = self._clock.now_ms()
         wanted = [
@@ -318,7 +318,7 @@ class Analysis:
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
         """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
         removed = remove_unused(
-            self._config.data_dir / "checkpoints",
+            self._config.kept_dir / "checkpoints",
             queried={one.stream for one in found.values()},
             kinds=set(LaneKind),
         )
@@ -385,7 +385,9 @@ class Analysis:
         return None
 
     def _on_failure(self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure) -> None:
-        """Raises LocalError where another process computes the lane."""
+        """Raises LocalError where another process computes the lane, Unavailable where Spark has ended: a new process starts a new one."""
+        if spark.has_ended(self._session):
+            raise Unavailable(f"Spark has ended, and so does this process: {failure.cause[:500]}")
         place.trouble, what = step(place.trouble, failure)
         place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
         log.warning(
@@ -465,7 +467,8 @@ def _one_line(error: Exception) -> str:
 
 def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threading.Event, heartbeat: Heartbeat | None = None) -> None:
     """Stand by until this analysis leads, start Spark, follow the queries until `stop`, end all within 5 s."""
-    config = config.model_copy(update={"data_dir": config.data_dir.resolve()})
+    shared_dir = None if config.shared_dir is None else config.shared_dir.absolute()  # a link may lead elsewhere on another machine
+    config = config.model_copy(update={"data_dir": config.data_dir.resolve(), "shared_dir": shared_dir})
     heartbeat = heartbeat or Heartbeat(clock, {})
     spark.jars_in(config.jars_dir)  # known before it stands by
     gathered: list[Callable[[], Iterable[Metric]]] = []
@@ -486,6 +489,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         driver_memory=config.driver_memory,
         state_partitions=config.state_partitions,
         maintenance_s=config.maintenance_s,
+        more=config.spark,
     )
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
     gathered.append(analysis.gather)

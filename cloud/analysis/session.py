@@ -1,4 +1,4 @@
-"""The Spark session, with the reasons of its settings beside them."""
+"""The Spark session: its virtual machine, how it is started and ended."""
 
 from __future__ import annotations
 
@@ -6,60 +6,15 @@ import logging
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.kafka.security import SPARK_REDACTED
-from edgewake.protocol.errors import ConfigError
-
-_STREAMING: Final = "spark.sql.streaming"
-_STATE: Final = f"{_STREAMING}.stateStore"
-
-_SETTINGS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # Without a page nobody reads what Spark keeps of past jobs; by default it keeps a thousand of each, with their plans as text.
-    "spark.ui.retainedJobs": "10",
-    "spark.ui.retainedStages": "10",
-    "spark.ui.retainedTasks": "100",
-    "spark.sql.ui.retainedExecutions": "10",
-    "spark.sql.ui.explainMode": "simple",
-    "spark.redaction.regex": SPARK_REDACTED,
-    "spark.sql.session.timeZone": "UTC",
-    # Fields are JSON names: `Speed` is not `speed`.
-    "spark.sql.caseSensitive": "true",
-    # A null where a division or cast fails; an exception would stop the stream for everybody.
-    "spark.sql.ansi.enabled": "false",
-    # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
-    "spark.sql.adaptive.enabled": "false",
-    # The sketch aggregates fall back to sorting at 128 groups by default, which is ten times slower.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    # A batch writes its changes, not a snapshot; the snapshot follows in the background.
-    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-    f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
-    f"{_STATE}.rocksdb.maxMemoryUsageMB": "96",
-    f"{_STATE}.rocksdb.writeBufferSizeMB": "16",
-    # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
-    f"{_STREAMING}.noDataMicroBatches.enabled": "false",
-    f"{_STREAMING}.minBatchesToRetain": "10",
-    f"{_STREAMING}.numRecentProgressUpdates": "5",
-    f"{_STREAMING}.metricsEnabled": "false",
-    # Through FileContext, the default, every file of a local checkpoint costs more `chmod` processes.
-    f"{_STREAMING}.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
-    # A long batch of one stream must not hold up the short ones of the others.
-    "spark.scheduler.mode": "FAIR",
-    "spark.cleaner.periodicGC.interval": "5min",
-    "spark.sql.codegen.cache.maxEntries": "400",
-}
+from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, is_local
+from edgewake.protocol.errors import ConfigError, Unavailable
 
 _JVM: Final = (
     # The heap is made no larger than its use asks for, up to driver_memory.
@@ -73,16 +28,25 @@ _JVM: Final = (
 )
 SMALL_HEAP_MIB: Final = 1024
 """Up to it one thread collects garbage; the threads of the parallel collector keep a heap that is half empty."""
+_EXECUTOR_JVM: Final = "-XX:+UseSerialGC -Djava.io.tmpdir=."
+"""On a worker an executor has a folder of its own, where what RocksDB unpacks is found and removed with it."""
 _MALLOC_ARENAS: Final = "2"
 """Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory that it keeps."""
 
 
 def start_session(
-    *, jars_dir: Path, work_dir: Path, master: str, driver_memory: str, state_partitions: int, maintenance_s: int
+    *,
+    jars_dir: Path,
+    work_dir: Path,
+    master: str,
+    driver_memory: str,
+    state_partitions: int,
+    maintenance_s: int,
+    more: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start the JVM and the session; raises ConfigError where the connector's jars are missing.
+    """Start the JVM and the session; raises ConfigError where the connector's jars are missing, Unavailable where no cluster answers.
 
-    `work_dir` is Spark's own: it is emptied first. `maintenance_s`: see AnalysisConfig.
+    `work_dir` is Spark's own: it is emptied first. `maintenance_s`, and `more` as `spark`: see AnalysisConfig.
     """
     jars = jars_in(jars_dir)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
@@ -94,21 +58,25 @@ def start_session(
     log4j.write_text(_LOG4J)
     os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_ARENAS)  # the JVM inherits it
     builder = SparkSession.builder.appName("edgewake").master(master)
-    settings = _SETTINGS | {
+    settings = SETTINGS | {
         "spark.jars": ",".join(jars),
         "spark.driver.memory": driver_memory,
-        "spark.driver.host": "127.0.0.1" if master.startswith("local") else _own_host(),
+        "spark.driver.host": "127.0.0.1" if is_local(master) else _own_host(),
+        "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
         "spark.driver.extraJavaOptions": " ".join(
             (_collector(driver_memory), *_JVM, f'"-Djava.io.tmpdir={temporary}"', f"-Dlog4j2.configurationFile={log4j.as_uri()}")
         ),
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
-        f"{_STATE}.maintenanceInterval": f"{maintenance_s}s",
+        f"{STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
-    for name, value in settings.items():
+    for name, value in (settings | dict(more or {})).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Py4JJavaError as error:
+        raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
     _write_no_checksum_files(session)
     return session
 
@@ -144,6 +112,12 @@ def _own_host() -> str:
     return socket.gethostname()
 
 
+def has_ended(session: SparkSession) -> bool:
+    """Is the session of no use any more, because a cluster's master removed it or Spark gave up?"""
+    context: Any = session.sparkContext._jsc
+    return bool(context.sc().isStopped())
+
+
 def jvm_pid(session: SparkSession) -> int:
     """Process id of the driver's JVM."""
     return int(session.sparkContext._gateway.proc.pid)
@@ -168,4 +142,6 @@ logger.query.name = org.apache.spark.sql.execution.streaming
 logger.query.level = off
 logger.state.name = org.apache.spark.sql.execution.streaming.state
 logger.state.level = warn
+logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
+logger.scheduler.level = warn
 """

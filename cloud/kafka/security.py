@@ -85,13 +85,15 @@ def client_settings(security: SecurityConfig) -> dict[str, str]:
 
 
 def spark_options(security: SecurityConfig) -> dict[str, str]:
-    """Options of Spark's Kafka source and sink. Raises ConfigError where a file cannot be read."""
+    """Options of Spark's Kafka source and sink, without paths: workers on other machines have none of our files.
+
+    Raises ConfigError where a file cannot be read.
+    """
     if security.protocol is SecurityProtocol.PLAINTEXT:
         return {}
     options = {"kafka.security.protocol": security.protocol.value.upper()}
     if security.ca_file is not None:
-        _read(security.ca_file, "ca_file")
-        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": str(security.ca_file.absolute())}
+        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _read(security.ca_file, "ca_file")}
     if security.cert_file is not None and security.key_file is not None:
         options |= {
             "kafka.ssl.keystore.type": "PEM",

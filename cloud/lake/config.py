@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
 
@@ -13,8 +14,9 @@ from edgewake.protocol.config import Config
 class LakeConfig(Config):
     """What `edgewake lake` needs to know."""
 
-    data_dir: Path = Path("lake")
-    """The lake: Parquet by stream and date, and manifest.db, which says what counts. May be a mount that the operations API shares."""
+    data_dir: Folder = Path("lake")
+    """The lake: Parquet by stream and date, and manifest.db, which says what counts. A path, or file:///…; may be a mount that the
+    operations API shares, of a file system that locks files, as SQLite needs it."""
     every_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds from one write to the next. What came meanwhile is asked in Kafka, so answers are as fresh with a large value."""
     keep_days: int = Field(default=90, ge=1, le=36_500)

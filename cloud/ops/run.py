@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from edgewake.cloud import web
+from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
@@ -71,8 +72,8 @@ class OpsConfig(config.Config):
     """Names of requests of devices that somebody here answers; all others are refused at once. None: every request waits for its answer."""
     data_dir: Path = Path("ops")
     """The store of summaries, which is made anew from Kafka where it is lost."""
-    lake_dir: Path = Path("lake")
-    """Where `edgewake lake` writes, for `POST /v1/sql`; where nothing is there, SQL is answered from Kafka alone."""
+    lake_dir: Folder = Path("lake")
+    """Where `edgewake lake` writes (a path, or file:///…), for `POST /v1/sql`; where nothing is there, SQL is answered from Kafka alone."""
     kafka: KafkaConfig = KafkaConfig()
 
 

@@ -35,6 +35,7 @@ from edgewake.cloud.sequencer.state_table import StateTable
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.query import Registration
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import wait_until
 
@@ -135,6 +136,26 @@ def registered(*files: str, streams: Sequence[Stream], at: int = 1) -> list[Regi
     """Query files as registered queries."""
     catalogue = {stream.name: stream for stream in streams}
     return [Registered(parse(text, catalogue), at + i) for i, text in enumerate(files)]
+
+
+def declare(feed: Feed) -> None:
+    """Put the stream into the catalogue, as a bridge does."""
+    topic_admin.ensure_topics(feed.config, [topics.STREAMS, topics.QUERIES])
+    feed.producer.produce(topics.STREAMS, feed.stream.model_dump_json().encode(), feed.name)
+    feed.flush()
+
+
+def register(feed: Feed, text: str, *, name: str) -> None:
+    """Register a query, as the operations API does."""
+    registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
+    feed.producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
+    feed.flush()
+
+
+def remove(feed: Feed, name: str) -> None:
+    """Remove a query."""
+    feed.producer.produce(topics.QUERIES, None, name)
+    feed.flush()
 
 
 @dataclass
@@ -327,6 +348,11 @@ def truth(rows: Sequence[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, ...]
         if place not in latest or latest[place]["revision"] <= row["revision"]:
             latest[place] = dict(row)
     return latest
+
+
+def totals(feed: Feed, query: str) -> dict[tuple[Any, ...], float]:
+    """(window_start, device) → `total` as last told."""
+    return {place: row["total"] for place, row in truth(results(feed.config, query), "device").items()}
 
 
 def windows(

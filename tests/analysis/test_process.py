@@ -13,12 +13,10 @@ import psutil
 import pytest
 
 from edgewake.cloud.analysis.registry import built_in
-from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
-from edgewake.protocol.query import Registration
-from tests.analysis.support import T0, Feed, read, results, sql, truth, unique, windows
+from tests.analysis.support import T0, Feed, declare, read, register, remove, results, sql, totals, truth, unique, windows
 from tests.analysis.test_patterns import episodes
 from tests.services import Process, free_ports, part, wait_until
 
@@ -59,34 +57,10 @@ def standby(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iter
         found.stop()
 
 
-def declare(feed: Feed) -> None:
-    """Put the stream into the catalogue, as a bridge does."""
-    topic_admin.ensure_topics(feed.config, [topics.STREAMS, topics.QUERIES])
-    feed.producer.produce(topics.STREAMS, feed.stream.model_dump_json().encode(), feed.name)
-    feed.flush()
-
-
-def register(feed: Feed, text: str, *, name: str) -> None:
-    """Register a query, as the operations API does."""
-    registration = Registration(name=name, text=text, registered_at=time.time_ns() // 1_000_000)
-    feed.producer.produce(topics.QUERIES, registration.model_dump_json().encode(), name)
-    feed.flush()
-
-
-def remove(feed: Feed, name: str) -> None:
-    """Remove a query."""
-    feed.producer.produce(topics.QUERIES, None, name)
-    feed.flush()
-
-
 def progress(config: KafkaConfig, query: str) -> dict[str, Any]:
     """What the analysis last said of a query."""
     rows = [row.value for row in read(config, topics.PROGRESS) if row.key == query.encode()]
     return rows[-1] if rows else {}
-
-
-def totals(feed: Feed, query: str) -> dict[tuple[Any, ...], float]:
-    return {place: row["total"] for place, row in truth(results(feed.config, query), "device").items()}
 
 
 def jvm_of(process: Process) -> psutil.Process:

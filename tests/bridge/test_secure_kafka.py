@@ -18,7 +18,7 @@ from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol.config import load
 from edgewake.protocol.errors import ConfigError, Unavailable
 from tests.bridge.running import Device, World
-from tests.secure_kafka import PASSWORD, Authority, SecureKafka, run_secure_kafka
+from tests.secure_kafka import PASSWORD, Authority, SecureKafka, run_secure_kafka, toml
 from tests.services import Mosquitto, Process, free_ports, part, wait_until
 
 Way = Callable[[SecureKafka], KafkaConfig]
@@ -81,14 +81,6 @@ def test_what_is_wrong_is_said_in_one_sentence_that_names_the_key_and_no_secret(
     assert named in str(refused.value)
     for secret in ("not it", PASSWORD):
         assert secret not in caplog.text + str(refused.value) + repr(config)
-
-
-def toml(config: KafkaConfig) -> str:
-    """The tables `kafka` and `kafka.security`."""
-    keys = config.security.model_dump(mode="json", exclude_none=True)
-    return f'[kafka]\nbootstrap = "{config.bootstrap}"\n[kafka.security]\n' + "".join(
-        f'{name} = "{value}"\n' for name, value in keys.items()
-    )
 
 
 async def test_a_reading_passes_from_a_device_through_every_part_to_a_client(

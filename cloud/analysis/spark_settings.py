@@ -1,0 +1,78 @@
+"""The settings of Spark that the analysis depends on, with their reasons, and what a configuration may add. Pure: no Spark is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from edgewake.cloud.kafka.security import SPARK_REDACTED
+
+STREAMING: Final = "spark.sql.streaming"
+STATE: Final = f"{STREAMING}.stateStore"
+
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Without a page nobody reads what Spark keeps of past jobs; by default it keeps a thousand of each, with their plans as text.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.redaction.regex": SPARK_REDACTED,
+    "spark.sql.session.timeZone": "UTC",
+    # Fields are JSON names: `Speed` is not `speed`.
+    "spark.sql.caseSensitive": "true",
+    # A null where a division or cast fails; an exception would stop the stream for everybody.
+    "spark.sql.ansi.enabled": "false",
+    # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
+    "spark.sql.adaptive.enabled": "false",
+    # The sketch aggregates fall back to sorting at 128 groups by default, which is ten times slower.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    f"{STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    # A batch writes its changes, not a snapshot; the snapshot follows in the background.
+    f"{STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{STATE}.rocksdb.boundedMemoryUsage": "true",
+    f"{STATE}.rocksdb.maxMemoryUsageMB": "96",
+    f"{STATE}.rocksdb.writeBufferSizeMB": "16",
+    # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
+    f"{STREAMING}.noDataMicroBatches.enabled": "false",
+    f"{STREAMING}.minBatchesToRetain": "10",
+    f"{STREAMING}.numRecentProgressUpdates": "5",
+    f"{STREAMING}.metricsEnabled": "false",
+    # Through FileContext, the default, every file of a local checkpoint costs more `chmod` processes.
+    f"{STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    f"{STREAMING}.checkpoint.fileChecksum.enabled": "false",
+    # A long batch of one stream must not hold up the short ones of the others.
+    "spark.scheduler.mode": "FAIR",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.sql.codegen.cache.maxEntries": "400",
+}
+_FROM_KEYS: Final = frozenset(
+    {
+        "spark.jars",
+        "spark.master",
+        "spark.driver.memory",
+        "spark.driver.extraJavaOptions",
+        "spark.local.dir",
+        "spark.sql.shuffle.partitions",
+    }
+)
+"""Made of other keys of the configuration."""
+
+
+def is_local(master: str) -> bool:
+    """Does everything run in the driver's JVM?"""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def refused_settings(names: Iterable[str]) -> list[str]:
+    """Those that are no settings of Spark, or that the analysis needs as they are."""
+    own = SETTINGS.keys() | _FROM_KEYS
+    return sorted(name for name in names if not name.startswith("spark.") or name in own or name.startswith(STREAMING))
