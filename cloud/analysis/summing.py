@@ -154,14 +154,14 @@ class _Turns:
         began_ms = self._clock.now_ms()
         wanted = self._owner.wanted()
         names = self._aside.chosen(list(wanted.streams))
+        batch = self._next(names)
         try:
-            batch = self._next(names)
             self._restore(batch, wanted)
             found = self._computed(batch.ranges, wanted) if batch.ranges else None
         except (PySparkException, Py4JError) as error:
             if fault_of(error) is not Fault.SUSPECT:
                 raise
-            self._aside.failed(names, cause_of(error))
+            self._aside.failed(names, cause_of(error), records=self._aside.limits.get(names[0], self._config.batch_records_max))
             return began_ms
         if found is not None:
             self._commit(batch, found, wanted)
@@ -189,7 +189,7 @@ class _Turns:
         ranges = offset_ranges(self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)})
         kept = {name: ranges[topic] for name, topic in topic_of.items() if topic in ranges}
         places = kept_places(self._record, streams, kept)
-        batch = _Batch(kept, places, next_ranges(places, kept, self._config.batch_records_max))
+        batch = _Batch(kept, places, next_ranges(places, kept, self._config.batch_records_max, self._aside.limits))
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
                 log.warning("stream %s: retention took readings before they were summed up: %s", name, gone, extra={"event": "stream.lost"})
@@ -213,7 +213,8 @@ class _Turns:
             self._minutes.forget(name)
         starts = {name: batch.places[name].open_from for name in left}
         closed = {name: batch.places[name].closed for name in left}
-        for piece in pieces(left, self._config.batch_records_max):
+        records_max = min([self._config.batch_records_max, *(limit for name, limit in self._aside.limits.items() if name in left)])
+        for piece in pieces(left, records_max):
             self._minutes.add(self._computed(piece, wanted).records, starts, closed)
         self._restored |= new
         self._keep_in_lake(record for name in left for record in self._minutes.of(name))
