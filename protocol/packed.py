@@ -69,6 +69,11 @@ _WHOLE: Final = 16
 _DOUBLES: Final = 32
 _CHOICE: Final = 33
 _DIGITS_MAX: Final = 15
+"""Of a fraction; more do not stay exact. One with more goes as doubles."""
+_SCALES: Final[tuple[int, ...]] = tuple(10**digits for digits in range(_DIGITS_MAX + 1))
+_INT: Final[frozenset[type]] = frozenset({int})
+_FLOAT: Final[frozenset[type]] = frozenset({float})
+_UNKNOWN: Final[frozenset[type]] = frozenset()
 _EXACT: Final = 1 << 53
 """Integers below it are floats exactly, and so is what division by a power of ten up to 10^22 gives, rounded once (IEEE 754)."""
 _INTEGER: Final = 1 << 63
@@ -181,27 +186,22 @@ def _choice(values: Sequence[Scalar]) -> bytes | None:
     return bytes([_CHOICE]) + _sized(text) + _integers([distinct[value] for value in values])
 
 
-_INT: Final[frozenset[type]] = frozenset({int})
-_FLOAT: Final[frozenset[type]] = frozenset({float})
-_UNKNOWN: Final[frozenset[type]] = frozenset()
-
-
 def _read_column(reader: varint.Reader, count: int) -> tuple[list[Scalar], frozenset[type]]:
     """A column and the types in it; none of them where they are still to be checked."""
     form = reader.byte()
+    if form <= _DIGITS_MAX:  # nearly all are: no call more than needed
+        numbers = _read_integers(reader, count)
+        if form == 0:
+            return cast(list[Scalar], numbers), _INT
+        scale = _SCALES[form]
+        return [number / scale for number in numbers], _FLOAT
     if form < _NULLS:
-        return _read_values(reader, form, count), _kinds(form)
+        return _read_values(reader, form, count), _UNKNOWN
     places = list(compress(range(count), _read_bits(reader, 1, count)))
     values: list[Scalar] = [None] * count
     for place, value in zip(places, _read_values(reader, form - _NULLS, len(places)), strict=True):
         values[place] = value
     return values, _UNKNOWN
-
-
-def _kinds(form: int) -> frozenset[type]:
-    if form == 0:
-        return _INT
-    return _FLOAT if form < _WHOLE or form == _DOUBLES else _UNKNOWN
 
 
 def _read_values(reader: varint.Reader, form: int, count: int) -> list[Scalar]:
@@ -216,12 +216,10 @@ def _read_values(reader: varint.Reader, form: int, count: int) -> list[Scalar]:
         if type(distinct) is not list or min(places) < 0:
             raise ValueError("a choice of nothing")
         return [distinct[place] for place in places]
+    scale = _SCALES[form % _WHOLE]
     numbers = _read_integers(reader, count)
-    if form == 0:
-        return cast(list[Scalar], numbers)
-    scale: int = 10 ** (form % _WHOLE)
-    if 0 < form <= _DIGITS_MAX:
-        return [number / scale for number in numbers]
+    if form <= _DIGITS_MAX:
+        return [number / scale for number in numbers] if form else cast(list[Scalar], numbers)
     if _WHOLE < form <= _WHOLE + _DIGITS_MAX:
         return [number / scale if number % scale else number // scale for number in numbers]
     raise ValueError(f"a column of form {form}")
@@ -245,11 +243,11 @@ def _integers(numbers: Sequence[int]) -> bytes:
 
 def _read_integers(reader: varint.Reader, count: int) -> list[int]:
     head = reader.byte()
-    base = first = _read_signed(reader)
+    base = first = reader.signed()
     if head < _DIFFERENCES:
         numbers = _read_bits(reader, head, count, base)
     else:
-        first = _read_signed(reader)
+        first = reader.signed()
         numbers = list(accumulate(_read_bits(reader, head - _DIFFERENCES, count - 1, base), initial=first))
     is_safe = head % _DIFFERENCES <= _SAFE and not (abs(base) | abs(first)) >> _SAFE
     if not is_safe and numbers and not -_INTEGER <= min(numbers) <= max(numbers) < _INTEGER:
@@ -269,18 +267,17 @@ def _read_bits(reader: varint.Reader, width: int, count: int, base: int = 0) -> 
         raise ValueError(f"{count} numbers of {width} bits")
     if not width:
         return [base] * count
-    whole = int.from_bytes(reader.exactly((width * count + 7) // 8), "little")
+    size = (width * count + 7) // 8
+    data = reader.bytes(size)
+    if len(data) != size:
+        raise IndexError(f"expected {size} bytes, found {len(data)}")
+    whole = int.from_bytes(data, "little")
     mask = (1 << width) - 1
     return [(whole >> at & mask) + base for at in range(0, width * count, width)]
 
 
 def _signed(number: int) -> bytes:
     return varint.encode(2 * number if number >= 0 else -2 * number - 1)
-
-
-def _read_signed(reader: varint.Reader) -> int:
-    number = reader.number()
-    return -(number + 1 >> 1) if number & 1 else number >> 1
 
 
 def _sized(data: bytes) -> bytes:

@@ -49,6 +49,11 @@ class Reader:
             if shift >= NUMBER_BITS_MAX:
                 raise IndexError("a number of more than ten bytes")
 
+    def signed(self) -> int:
+        """The next number, which may be below 0: zigzag, 0 -1 1 -2 …"""
+        value = self.number()
+        return -(value + 1 >> 1) if value & 1 else value >> 1
+
     def byte(self) -> int:
         """The next byte."""
         self.at += 1
