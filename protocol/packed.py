@@ -62,6 +62,8 @@ NAMES: Final = (
 """Names that readings often have, the most usual ones last. It belongs to the form: another dictionary is another form."""
 NAMES_KEPT: Final = 256
 """Lists of names that are remembered: the frames of a stream mostly have the same."""
+NAMES_BYTES_MAX: Final = FIELDS_MAX * (FIELD_CHARS_MAX + 1)
+"""Bytes of them, deflated or not. Deflate can say nothing in as many bytes as one likes, and what is remembered is kept with its bytes."""
 
 _NULLS: Final = 128
 _DIFFERENCES: Final = 128
@@ -133,9 +135,11 @@ def _deflated(names: tuple[str, ...]) -> bytes:
 
 @lru_cache(maxsize=NAMES_KEPT)
 def _inflated(data: bytes) -> tuple[str, ...]:
-    """Checked names. Raises ValueError, zlib.error, Rejected."""
+    """Checked names. Raises ValueError, zlib.error, Rejected; what it raises for is not remembered."""
+    if len(data) > NAMES_BYTES_MAX:
+        raise ValueError(f"{len(data)} bytes of names")
     inflater = zlib.decompressobj(-zlib.MAX_WBITS, zdict=NAMES)
-    text = inflater.decompress(data, FIELDS_MAX * (FIELD_CHARS_MAX + 1))
+    text = inflater.decompress(data, NAMES_BYTES_MAX)
     if not inflater.eof or inflater.unused_data:
         raise ValueError("its names do not end")
     names = tuple(text.decode("ascii").split(",")) if text else ()

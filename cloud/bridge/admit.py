@@ -23,7 +23,7 @@ from edgewake.protocol.ack import is_joinable
 from edgewake.protocol.compact import COMPACT_TYPE
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import COUNTER_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
+from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
 from edgewake.protocol.packed import PACKED_TYPE
 from edgewake.protocol.record import Discipline, Mode, Placement
 
@@ -102,7 +102,10 @@ def _admit_packed(payload: bytes, device: str, stream: str, catalogue: Catalogue
     frame, kinds = packed.unpack(payload)
     placement = _placement(discipline, stream, frame)
     catalogue.check(device, stream, kinds)
-    return frames.encode(frame), placement
+    text = frames.encode(frame)
+    if len(text) > FRAME_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"frame unpacks to {len(text)} bytes: expected at most {FRAME_BYTES_MAX}")
+    return text, placement
 
 
 def _admit_frame(

@@ -133,6 +133,14 @@ def test_a_compact_message_that_says_no_frame_is_refused(topic: str, payload: by
     assert not is_answerable(found)
 
 
+def test_a_packed_frame_that_unpacks_to_too_much_is_refused() -> None:
+    """256 fields of 256 readings, all the same: two kilobytes."""
+    bomb = pack(Frame(3, 12, 1101, [NOW] * 256, {f"f{n}": [123456789.0123456] * 256 for n in range(256)}))
+    assert bomb is not None
+    assert len(bomb) < 8_000
+    assert refusal(publish(bomb, content_type=PACKED_TYPE)) is RejectReason.OVERSIZE
+
+
 def test_a_compact_message_is_not_taken_without_its_answer() -> None:
     packet = mqtt5.PublishPacket(
         "ew/v1/car/up/pos", compact.encode(Compact(1, 3, 12, FRAME_TYPE, frames.encode(FRAME))), content_type="ew/2"

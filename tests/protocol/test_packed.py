@@ -150,6 +150,17 @@ def test_bytes_that_ask_for_much_get_nothing(data):
         packed.unpack(data)
 
 
+def test_names_that_deflate_says_at_length_are_refused_and_not_remembered():
+    """A block of deflate that holds nothing takes five bytes."""
+    said, padding = packed._deflated(("n",)), b"\0\0\0\xff\xff" * 100_000
+    before = packed._inflated.cache_info().currsize
+    with pytest.raises(Rejected):
+        packed.unpack(
+            bytes([packed.FORM, 1, 1, 1, 1]) + packed._sized(padding + said) + packed._integers([T0]) + b"\0" + packed._integers([1])
+        )
+    assert packed._inflated.cache_info().currsize == before
+
+
 def test_a_frame_of_host_metrics_is_a_third_of_its_compressed_json():
     rng = random.Random(1)
     fields: dict[str, list[Any]] = {
