@@ -102,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--call", choices=CALLS, action="append", help="these system calls only")
     parser.add_argument("--accept-before-commit", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -109,9 +110,9 @@ def main() -> None:
     options.directory.mkdir(parents=True, exist_ok=True)
     lives = Disk(options.directory, control=options.accept_before_commit)
     for n in range(options.times):
-        for call, first in CALLS.items():
-            lives.live(call, first + n % SPREAD, lasts=False)
-            lives.live(call, first + n % SPREAD, lasts=True)
+        for call in options.call or CALLS:
+            for lasts in (False, True):
+                lives.live(call, CALLS[call] + n % SPREAD, lasts=lasts)
     lives.end()
     print(json.dumps({"injected": lives.injected, "violations": lives.cloud.verdict()}))
 

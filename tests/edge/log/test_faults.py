@@ -60,7 +60,7 @@ def test_a_disk_that_answers_with_errors_loses_and_doubles_nothing(tmp_path: Pat
 
 @pytest.mark.services
 def test_control_on_a_disk_that_answers_with_errors_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
-    assert report_of("io_errors", tmp_path, "--times", 1, "--accept-before-commit")["violations"]["lost"] > 0
+    assert report_of("io_errors", tmp_path, "--call", "pwrite64", "--accept-before-commit")["violations"]["lost"] > 0
 
 
 @pytest.mark.services
