@@ -16,7 +16,7 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.rebuild import Impossible, Plan, check, ranges
 from edgewake.cloud.analysis.repair import Compute, Done, Refuse, Replace, Standing, first_from, step
 from edgewake.cloud.analysis.sequence_queries import restored
-from edgewake.cloud.analysis.sequences import KeyState, Open, Slot, dump
+from edgewake.cloud.analysis.sequences import KeyState, Open, dump
 from edgewake.cloud.analysis.state_rows import unowned
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.field_type import FieldType
@@ -118,7 +118,7 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
     hot = Registered(hot.query, 2)
 
     def state(*, is_told: bool) -> bytes:
-        return orjson.dumps(dump(KeyState([Open(T0, T0 + 30_000, [Slot()], 1)], rule=True if is_told else None)))
+        return orjson.dumps(dump(KeyState([Open(T0, T0 + 30_000, [], 1)], rule=True if is_told else None)))
 
     rows = {
         f"s|{quiet.label}|told": state(is_told=True),
