@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import table_versions
+from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.table_follower import TableFollower
@@ -20,6 +21,7 @@ from edgewake.cloud.analysis.table_versions import VERSIONS_MAX, Versions, key_t
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
@@ -221,6 +223,17 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     assert {row["speed"]: row["z"] for row in results(feed.config, odd)} == pytest.approx(scores), (
         "of the values before, also of the first run"
     )
+    catalogue = {one.name: one.stream for one in (feed, routes)}
+    text = f"-- name: shown\nSELECT speed, r.operator FROM {feed.name} v {join}"
+    shown = preview(analysis.session, feed.config, text, catalogue, since_ms=0, now_ms=SystemClock().now_ms())
+    assert {row["speed"]: row["operator"] for row in shown} == {
+        2.0: "one",
+        4.0: "two",
+        16.0: "two",
+        32.0: "four",
+        64.0: "three",
+        128.0: "three",
+    }
 
 
 def test_a_table_whose_topic_is_made_later_is_read_from_its_beginning_and_only_once(kafka_config: KafkaConfig) -> None:

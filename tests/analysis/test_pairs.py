@@ -22,6 +22,7 @@ from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query, Registered, Within
 from edgewake.cloud.analysis.state_rows import kept_rows
+from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.kafka import clients
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
@@ -150,6 +151,7 @@ class Run:
     offsets: list[int] = field(default_factory=lambda: [0, 0])
     top: int | None = None
     revision: int = 0
+    remembered: dict[str, Told] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in STREAMS.items()}
@@ -169,7 +171,9 @@ class Run:
         self.revision += 1
         times = [T0 + one.t for one in readings]
         before, self.top = self.top, max(times + ([] if self.top is None else [self.top]), default=None)
-        step = emit.Batch(revision=self.revision, top_before=before, top=self.top, states=self.states, emitted=emitted or {})
+        step = emit.Batch(
+            revision=self.revision, top_before=before, top=self.top, states=self.states, emitted=emitted or {}, told=self.remembered
+        )
         table = pa.Table.from_pylist(rows[::-1], schema=SCHEMA)
         self.late += sum(one.readings for one in self.job.late(table, step, min(times, default=None)))
         broken: emit.Broken = {}
@@ -327,6 +331,17 @@ def test_windows_over_pairs_are_final_when_no_partner_can_come_any_more() -> Non
     assert emit.watermark(run.registered.query, T0 + 30_000) == T0 + 20_000, "which says that the first one is, too"
     run.batch([Sent(RIGHT, 11_000, "b")])
     assert run.late == 1
+
+
+def test_the_first_groups_of_a_window_over_pairs_are_told_and_those_that_were_are_withdrawn() -> None:
+    run = run_of("SELECT count(*) AS n", rest="GROUP BY window(event_time, '10 seconds'), o.id ORDER BY n DESC LIMIT 1")
+    run.batch([Sent(LEFT, 1_000, "a"), Sent(RIGHT, 2_000, "a")])
+    run.batch([Sent(LEFT, 1_000, "b"), Sent(RIGHT, 1_500, "b"), Sent(RIGHT, 2_500, "b")])
+    assert [(row["id"], row.get("n"), row.get("withdrawn", False)) for row in run.told] == [
+        ("a", 1, False),
+        ("a", None, True),
+        ("b", 2, False),
+    ]
 
 
 def test_what_is_kept_is_bounded_and_what_is_let_go_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
