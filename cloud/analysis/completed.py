@@ -12,7 +12,7 @@ import pyarrow as pa
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import History, Join, Query
-from edgewake.cloud.analysis.sequence_queries import PLACE
+from edgewake.cloud.analysis.sequence_queries import PLACE, item
 from edgewake.cloud.analysis.slots import At, Value
 from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.table_rows import rows_of, typed
@@ -123,6 +123,7 @@ class Computed:
             self._groups = [(key.name, evaluated(key.expression, at)) for key in query.keys]
         self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers, *query.moments)]
         self._extremes = [(evaluated(one.order, at), evaluated(one.value, at), one.kind) for one in query.extremes]
+        self._items = [evaluated(one, at) for one, _ in query.distinct]
         self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
 
     def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
@@ -132,6 +133,7 @@ class Computed:
         group = identity if self._groups is None else {name: compute(row) for name, compute in self._groups}
         numbers: list[Value] = [_number(compute(row)) for compute in self._numbers]
         numbers += [_at(order(row), value(row), kind) for order, value, kind in self._extremes]
+        numbers += [item(_text(compute(row))) for compute in self._items]
         values = {name: compute(row) for name, compute in self._outputs}
         return CompletedReading(row[self._time], orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode(), numbers, values)
 
@@ -178,6 +180,11 @@ class Completed:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
+
+
+def _text(value: Any) -> str | None:
+    """1 and 1.0 are the same value."""
+    return None if value is None else repr(float(value)) if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _at(order: Any, value: Any, kind: Kind) -> At | tuple[()]:

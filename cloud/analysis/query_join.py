@@ -114,8 +114,8 @@ class JoinReader:
         with self._faults.within(self._node or self._select):
             if query.unpivot is not None:
                 raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
-            if any((query.distinct, query.quantiles, query.tops)):
-                raise QueryError(f"{what}: a query with it has all aggregates but sketches: no distinct values, quantiles, top k")
+            if query.quantiles or query.tops:
+                raise QueryError(f"{what}: a query with it has all aggregates but quantiles and approx_top_k")
             if query.window.rule is Rule.ABSENCE:
                 raise QueryError(f"{what}: not with absence_window")
             if query.is_paired:

@@ -170,10 +170,8 @@ class SelectReader:
                 )
         slots = self._slots
         with self._faults.within(self._select):
-            if any((slots.distinct, slots.quantiles, slots.tops)):
-                raise QueryError(
-                    "SELECT: sessions, windows by count and patterns have all aggregates but sketches: no distinct values, quantiles, top k"
-                )
+            if slots.quantiles or slots.tops:
+                raise QueryError("SELECT: sessions, windows by count and patterns have all aggregates but quantiles and approx_top_k")
 
     def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
         pivots = table.args.get("pivots") or []

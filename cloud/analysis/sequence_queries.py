@@ -25,9 +25,9 @@ from edgewake.cloud.analysis.expressions import substitute
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
-from edgewake.cloud.analysis.slots import At, Ends, Slot
+from edgewake.cloud.analysis.slots import At, Distinct, Ends, Slot
 from edgewake.cloud.analysis.state_rows import kept_rows
-from edgewake.cloud.analysis.tags import extreme_of, key_json, substituted, variants, where_of
+from edgewake.cloud.analysis.tags import extreme_of, key_json, substituted, text_of, variants, where_of
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -92,7 +92,7 @@ class SequenceJob:
     kind: LaneKind = LaneKind.SEQUENCE
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: query (id), partition, offset, number, t, key (JSON), x, the values of its numbers, and extremes."""
+        """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of numbers), extremes, and items (texts)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(records, fields)), partitions)
         each = readings(frames, fields, ("partition", "offset"), numbered=True)
@@ -106,8 +106,8 @@ class SequenceJob:
         rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
-            columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes")], strict=True)
-            values = ((t, key, [*x, *map(_extreme, extremes)]) for t, key, x, extremes in columns)
+            columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")], strict=True)
+            values = ((t, key, [*x, *map(_extreme, extremes), *map(item, items)]) for t, key, x, extremes, items in columns)
             yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(values, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
@@ -243,7 +243,7 @@ def _place(key: bytes) -> tuple[int, str]:
 def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Table:
     """The windows as partials (partials.aggregate), which is what results are made of."""
     query = registered.query
-    numbers, moments = len(query.numbers), len(query.moments)
+    numbers, moments, extremes = len(query.numbers), len(query.moments), len(query.extremes)
     rows: list[dict[str, Any]] = []
     for part in range(query.parts):
         for group, one in windows:
@@ -256,9 +256,12 @@ def _table(registered: Registered, windows: Sequence[tuple[str, Open]]) -> pa.Ta
             for slot in one.slots[numbers : numbers + moments][part : part + 1]:
                 assert isinstance(slot, Slot)
                 row["variance"] = slot.variance
-            for slot in one.slots[numbers + moments :][part : part + 1]:
+            for slot in one.slots[numbers + moments : numbers + moments + extremes][part : part + 1]:
                 assert isinstance(slot, Ends)
                 row |= {"most": _value(slot.most), "least": _value(slot.least)}
+            for slot in one.slots[numbers + moments + extremes :][part : part + 1]:
+                assert isinstance(slot, Distinct)
+                row["distinct"] = slot.count
             rows.append(row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
@@ -271,10 +274,15 @@ def _extreme(value: Mapping[str, Any] | None) -> At | tuple[()]:
     return () if value is None else (value["at"], value["number"], value["text"])
 
 
+def item(text: str | None) -> frozenset[str]:
+    """What a count of different values takes of one."""
+    return frozenset() if text is None else frozenset((text,))
+
+
 _VALUE: Final = pa.struct([("number", pa.float64()), ("text", pa.string())])
 _SCHEMA: Final = pa.schema(
     [("query", pa.int64()), ("part", pa.int32()), ("window_start", pa.int64()), ("window_end", pa.int64()), ("key", pa.string())]
-    + [("readings", pa.int64()), ("variance", pa.float64()), ("most", _VALUE), ("least", _VALUE)]
+    + [("readings", pa.int64()), ("variance", pa.float64()), ("most", _VALUE), ("least", _VALUE), ("distinct", pa.int64())]
     + [
         (f"{name}_{i}", pa.int64() if name == "count" else pa.float64())
         for i in range(NUMBERS_PER_TAG)
@@ -289,6 +297,7 @@ def _rows(registered: Registered) -> Iterator[Column]:
         keys = tuple((key.name, substitute(key.expression, values)) for key in query.keys)
         expressions = (*query.conditions, *query.numbers, *query.moments)
         numbers = [column(substitute(number, values), F.col).cast("double") for number in expressions]
+        items = [text_of((substitute(one, values), kind)) for one, kind in query.distinct]
         extremes = [extreme_of(substituted(one, values)) for one in query.extremes]
         row = F.struct(
             F.lit(registered.id).cast("bigint").alias("query"),
@@ -297,6 +306,7 @@ def _rows(registered: Registered) -> Iterator[Column]:
             key_json(keys, F.col).alias("key"),
             F.array(*numbers).cast("array<double>").alias("x"),
             F.array(*extremes).cast("array<struct<at: double, number: double, text: string>>").alias("extremes"),
+            F.array(*items).cast("array<string>").alias("items"),
         )
         where = where_of(query, values)
         yield row if where is None else F.when(column(where, F.col), row)

@@ -175,7 +175,7 @@ def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | 
     }
     if sketches:
         columns |= {"measure": _double(tag.moment), "extreme": extreme_of(tag.extreme)}
-        columns |= {"item": _text(tag.distinct), "quantity": _double(tag.quantile), "top_item": _text(tag.top)}
+        columns |= {"item": text_of(tag.distinct), "quantity": _double(tag.quantile), "top_item": text_of(tag.top)}
     if takings is not None:
         columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
     row = _struct(columns)
@@ -217,5 +217,6 @@ def _double(expression: Expression | None) -> Column:
     return (F.lit(None) if expression is None else column(expression, F.col)).cast("double")
 
 
-def _text(item: tuple[Expression, Kind] | None) -> Column:
+def text_of(item: tuple[Expression, Kind] | None) -> Column:
+    """A value as a text, so that different ones are different; null of nothing."""
     return (F.lit(None) if item is None else as_text(column(item[0], F.col), item[1])).cast("string")

@@ -235,7 +235,7 @@ def test_equal_calls_are_one_and_different_ones_are_bounded() -> None:
         ("SELECT seasonal_zscore(v, 'year') AS z FROM s", "seasonal_zscore(x, 'day'): x, and 'day' or 'week'"),
         ("SELECT robust_zscore(trend(v, '1 hour'), 30) AS z FROM s", "expected an expression over the reading's own fields"),
         ("SELECT trend(avg(v), '1 hour') AS z FROM s GROUP BY window(event_time, '1 minute')", "it is of readings: use it in WHERE"),
-        ("SELECT median(trend(v, '1 hour')) AS z FROM s GROUP BY device", "trend: a query with it has all aggregates but sketches"),
+        ("SELECT median(trend(v, '1 hour')) AS z FROM s GROUP BY device", "trend: a query with it has all aggregates but quantiles"),
         (
             "SELECT count(*) AS n FROM s WHERE trend(v, '1 hour') > 1 GROUP BY absence_window(event_time, '1 hour')",
             "not with absence_window",

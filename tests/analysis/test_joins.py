@@ -134,7 +134,7 @@ def test_a_join_may_say_using_and_its_time_and_join_the_devices() -> None:
         ("SELECT speed FROM s LEFT ANTI JOIN routes USING (route)", "WHERE table.column IS NULL"),
         (
             "SELECT median(speed) AS m FROM s JOIN routes USING (route) GROUP BY device",
-            "JOIN: a query with it has all aggregates but sketches",
+            "JOIN: a query with it has all aggregates but quantiles",
         ),
         (
             "SELECT v FROM s UNPIVOT (v FOR m IN (speed, bus)) JOIN routes r ON m = r.route GROUP BY v",

@@ -381,6 +381,7 @@ def assert_numbers(rows: Mapping[tuple[Any, ...], Mapping[str, Any]], expected: 
         assert near(row["mean"], statistics.fmean(values) if values else None), place
         first = min(((r["t"], r["speed"]) for r in part if r.get("speed") is not None), default=(0, None))
         assert near(row["begin"], first[1]), place
+        assert row["speeds"] == len(set(values)), place
         assert row["fastest"] == (part[0]["device"] if values else None), place
         assert near(row["spread"], statistics.pstdev(values) if values else None), place
 
@@ -389,7 +390,7 @@ def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost
     """Runners with a pulse belt, in frames that come out of order; each restart goes on from what stands on ew.windows."""
     runs = recorded_runs() if data_file("running_gps_hr").exists() else made_up()
     select = "device, count(*) AS n, avg(speed) AS mean, min(speed) AS low, max(speed) AS high"
-    select += ", stddev_pop(speed) AS spread, first(speed) AS begin, max_by(device, speed) AS fastest"
+    select += ", stddev_pop(speed) AS spread, first(speed) AS begin, max_by(device, speed) AS fastest, count(DISTINCT speed) AS speeds"
     groups = {
         unique("sessions"): "session_window(event_time, '15 seconds')",
         unique("tumbling"): "count_window(50)",

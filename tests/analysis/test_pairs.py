@@ -108,7 +108,7 @@ def test_what_is_wrong_is_told_all_at_once_with_its_place_and_the_nearest_name()
             "SELECT price FROM orders o JOIN clicks c ON o.id = c.id AND abs(c.event_time - o.event_time) < INTERVAL 1 DAY",
             "at most a day apart",
         ),
-        (f"SELECT median(price) AS m {JOIN} GROUP BY device", "JOIN: a query with it has all aggregates but sketches"),
+        (f"SELECT median(price) AS m {JOIN} GROUP BY device", "JOIN: a query with it has all aggregates but quantiles"),
         (f"SELECT count(*) AS n {JOIN} GROUP BY session_window(event_time, '1 minute')", "pairs of readings have no order"),
         (f"SELECT trend(price, '1 minute') AS t {JOIN}", "not with trend"),
         (f"SELECT price AS partner {JOIN}", "the name 'partner' twice"),
@@ -318,6 +318,7 @@ def test_a_stream_joined_with_itself_pairs_its_own_readings() -> None:
 
 def test_windows_over_pairs_are_final_when_no_partner_can_come_any_more() -> None:
     select = "SELECT count(*) AS n, count(c.price) AS paired, sum(c.price) AS total, last(c.price) AS newest, var_pop(c.price) AS spread"
+    select += ", count(DISTINCT o.id) AS ids"
     run = run_of(select, rest="GROUP BY window(event_time, '10 seconds')")
     run.batch([Sent(LEFT, 1_000, "a"), Sent(LEFT, 9_000, "b"), Sent(RIGHT, 2_000, "a"), Sent(RIGHT, 3_000, "a"), Sent(LEFT, 14_000, "c")])
     run.batch([Sent(RIGHT, 12_000, "b"), Sent(RIGHT, 17_000, "x")])
@@ -327,6 +328,7 @@ def test_windows_over_pairs_are_final_when_no_partner_can_come_any_more() -> Non
         T0: (3, 3, 17_000.0, False),
         T0 + 10_000: (1, 0, None, True),
     }
+    assert [row["ids"] for row in latest.values()] == [2, 1]
     assert [(row["newest"], row["spread"]) for row in latest.values()] == [(12_000.0, pytest.approx(182e6 / 9)), (None, None)]
     assert emit.watermark(run.registered.query, T0 + 30_000) == T0 + 20_000, "which says that the first one is, too"
     run.batch([Sent(RIGHT, 11_000, "b")])

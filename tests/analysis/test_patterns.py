@@ -258,6 +258,7 @@ def told_of(job: SequenceJob, readings: Sequence[tuple[int, dict[str, float]]]) 
                 "key": '{"device":"a"}',
                 "x": xs[i],
                 "extremes": [],
+                "items": [],
             }
             for i in range(batch, min(len(readings), batch - (-len(readings) // 5)))
         ]

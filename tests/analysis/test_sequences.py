@@ -104,6 +104,7 @@ def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
             "key": '{"device":"a"}',
             "x": [float(t)],
             "extremes": [],
+            "items": [],
         }
         for i, t in enumerate(times)
     ]
@@ -159,7 +160,7 @@ def test_what_such_windows_cannot_have_is_refused_in_words() -> None:
         ("count_window('1 minute')", "count(*) AS n", "", "expected count_window(100[, 10])"),
         ("session_window(event_time, '8 days')", "count(*) AS n", "", "100 milliseconds to 7 days"),
         ("session_window(event_time)", "count(*) AS n", "", "expected session_window(event_time, '5 minutes')"),
-        ("count_window(10)", "approx_percentile(speed, 0.5) AS n", "", "have all aggregates but sketches"),
+        ("count_window(10)", "approx_percentile(speed, 0.5) AS n", "", "have all aggregates but quantiles"),
         ("count_window(10)", "count(*) AS n", "ORDER BY n LIMIT 3", "there is one row, no first of many"),
     ):
         with pytest.raises(QueryError, match=re.escape(sentence)):

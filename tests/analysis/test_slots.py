@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.slots import At, Ends, Slot, load
+from edgewake.cloud.analysis import slots
+from edgewake.cloud.analysis.sequence_queries import item
+from edgewake.cloud.analysis.slots import DISTINCT_MAX, At, Distinct, Ends, Slot, load
 
 NUMBERS = st.lists(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=8), max_size=6)
 READINGS = st.lists(st.lists(st.one_of(st.just(()), st.tuples(st.integers(0, 5), st.integers(-3, 3), st.none())), max_size=6), max_size=5)
@@ -39,6 +41,34 @@ def test_the_variance_of_large_numbers_that_are_close_is_not_lost() -> None:
     for value in (1e9 + 1, 1e9 + 2, 1e9 + 3):
         slot.add(value)
     assert slot.variance == pytest.approx(2 / 3)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=20), max_size=6), st.integers(1, 40))
+def test_different_values_of_parts_are_those_of_the_whole_and_exact_below_the_bound(parts: list[list[int]], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "DISTINCT_MAX", most)
+        whole, at_once = Distinct(), Distinct()
+        for values in parts:
+            part = Distinct()
+            for value in values:
+                part.add(item(str(value)))
+                at_once.add(item(str(value)))
+            read = load(orjson.loads(orjson.dumps(part.dump())))
+            whole.merge(read)
+        whole.add(item(None))
+        assert whole == at_once, "whatever was merged"
+        known = {value for values in parts for value in values}
+        assert len(whole.smallest) == min(len(known), most)
+        if len(known) < most:
+            assert whole.count == len(known)
+
+
+def test_many_different_values_are_estimated() -> None:
+    slot = Distinct()
+    for i in range(20_000):
+        slot.add(item(f"value {i}"))
+    assert len(slot.smallest) == DISTINCT_MAX
+    assert slot.count == pytest.approx(20_000, rel=0.1)
 
 
 @given(READINGS)
