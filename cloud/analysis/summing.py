@@ -153,6 +153,9 @@ class _Turns:
         """One batch; when the next one is to be, ms. Raises _FAULTS."""
         began_ms = self._clock.now_ms()
         wanted = self._owner.wanted()
+        for gone in self._restored - wanted.streams.keys():
+            self._minutes.forget(gone)
+        self._restored &= wanted.streams.keys()
         names = self._aside.chosen(list(wanted.streams))
         batch = self._next(names)
         try:

@@ -57,8 +57,12 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
             assert readings(bad) == {("speed", T0): 1}
         summed_up(made, bad)
         wait_until(lambda: not made.left_out, "the bad one is back")
+        made.streams = {live.name: live.types}
+        live.send([T0 + LATENESS_MS + 2 * MINUTE_MS], speed=[1.0])
+        summed_up(made, live)
+        assert set(made.record.streams) == {live.name}, "nothing is kept of a stream that the catalogue has no more"
 
-    assert readings(live) == {("speed", T0): 3, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): 1}
+    assert readings(live) == {("speed", T0): 3, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): 2}
     assert readings(old) == {("speed", T0 - T0 % MINUTE_MS - week_ms): 2}
     assert readings(bad) == {("speed", T0): 2}
     (number,) = [row for row in minutes(live).values() if row["start"] == T0]
