@@ -5,6 +5,8 @@ stands where the *furthest back* partition stands of those that are `behind`: wi
 a while ago. A partition that is read as fast as it is written holds nothing up, whatever old times its devices send. With none behind it is
 the latest event time of all, for nobody knows of anything earlier to come. It never goes back.
 
+What a sequencer that is away has not passed on holds it, too (sequenced).
+
 A stream that falls silent has windows that nobody would end. After a while event time goes on with the clock, until the last windows with
 something in them are final, and no further: what a whole fleet brings after an outage meets no more than these windows final.
 """
@@ -47,6 +49,13 @@ def progress(before: int | None, tops: Mapping[int, int], behind: Collection[int
         return before
     reached = min((tops[partition] for partition in behind), default=max(tops.values()))
     return reached if before is None else max(before, reached)
+
+
+def held(before: int | None, reached: int | None, hold: int | None) -> int | None:
+    """Event time in ms that does not pass `hold`, and does not go back."""
+    if hold is None or reached is None or reached <= hold:
+        return reached
+    return before if before is None or before > hold else hold
 
 
 def progress_in_silence(before: int, tops: Mapping[int, int], silent_ms: int, queries: Iterable[Query]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
 from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
+from edgewake.cloud.analysis.sequenced import nothing_holds
 from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.spark_settings import is_local
@@ -126,6 +127,8 @@ class Lane:
     counters: Counters = field(default_factory=Counters)
     told: dict[str, Told] = field(default_factory=dict)
     """What is remembered of results, query by query, from one start of the lane to the next."""
+    hold: Callable[[int], int | None] = nothing_holds
+    """Time in ms → event time that must not be passed, if any (sequenced)."""
 
     def __post_init__(self) -> None:
         streams = sources_of(self.job)
@@ -445,7 +448,8 @@ class Lane:
             place = partition % self._partitions
             unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
         behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
-        return event_progress.progress(self._record.top, self._tops, behind)
+        top = event_progress.progress(self._record.top, self._tops, behind)
+        return event_progress.held(self._record.top, top, self.hold(self.clock.now_ms()))
 
     def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
         """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""
@@ -475,7 +479,8 @@ class Lane:
         if self._stopping or record.top is None or silent_s < self.config.idle_s:
             return
         queries = [registered.query for registered in self.job.queries]
-        top = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
+        silence = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
+        top = event_progress.held(record.top, silence, self.hold(self.clock.now_ms()))
         step = emit.Batch(
             revision=record.revision + 1,
             top_before=record.top,

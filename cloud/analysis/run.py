@@ -37,6 +37,7 @@ from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.repair import Standing
 from edgewake.cloud.analysis.repairs import Repairs
+from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.state_rows import StateRows
 from edgewake.cloud.analysis.status_board import StatusBoard
@@ -115,10 +116,12 @@ class Analysis:
         self._state_rows = StateRows(config.kafka, self._producer, clock)
         self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints")
         self._previews = Previews(session, config.kafka, self._producer, clock)
+        self._sequencers = SequencerWatch(config.kafka, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
         self._open(stop)
+        self._sequencers.start()
         seen = -1
         ready = False
         while not stop.is_set():
@@ -150,6 +153,7 @@ class Analysis:
             thread.join(STOP_S)
         self._repairs.close()
         self._previews.close()
+        self._sequencers.close()
         if self._summing_thread is not None:
             self._summing_thread.join(STOP_S)
         self._producer.flush(0.5)
@@ -326,7 +330,7 @@ class Analysis:
             log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
 
     def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
-        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told)
+        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold)
         started_s = self._clock.monotonic_s()
         self._board.hand_over(registered.query.name for registered in job.queries)
         try:

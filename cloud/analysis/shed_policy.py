@@ -142,8 +142,9 @@ def _at_level(looked: Shedding, level: int, now_ms: int, offsets: Mapping[int, i
 
 
 def counted(before: Shedding, windows: Mapping[int, int]) -> Shedding:
-    """With what windows lack now: start → readings left out of it so far."""
+    """With what windows lack now: start → readings left out of it so far, fewer where a lost state is being computed again."""
     first = min(before.windows, default=0) if len(before.windows) >= WINDOWS_MAX else 0
     more = sum(max(0, count - before.windows.get(start, 0)) for start, count in windows.items() if start >= first)
-    latest = sorted((before.windows | dict(windows)).items())[-WINDOWS_MAX:]
+    most = {start: max(count, before.windows.get(start, 0)) for start, count in windows.items()}
+    latest = sorted((before.windows | most).items())[-WINDOWS_MAX:]
     return before.model_copy(update={"total": before.total + more, "windows": dict(latest)})

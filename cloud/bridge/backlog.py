@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaException
 
 from edgewake.cloud.kafka import clients, metadata
-from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 
@@ -45,14 +45,12 @@ class BacklogCheck:
 
     def __init__(self, config: KafkaConfig, client_id: str) -> None:
         self._client = clients.admin(config)
-        # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that is asked for them while the group's
-        # coordinator is away or moving ends the whole process: librdkafka 2.16 looks for the coordinator of a consumer it does not have.
-        self._group = clients.consumer(config, client_id, group=topics.SEQUENCER_GROUP)
+        self._places = UpPlaces(config, client_id)
         self.is_behind = False
 
     def close(self) -> None:
         """Close the connections."""
-        self._group.close()
+        self._places.close()
 
     def look(self, now_ms: int) -> bool:
         """Ask and judge. Raises Unavailable; then the last verdict stands."""
@@ -62,24 +60,14 @@ class BacklogCheck:
                 self.is_behind = False
             else:
                 share = CAUGHT_UP_SHARE if self.is_behind else BEHIND_SHARE
-                self.is_behind = is_behind(Backlog(self._sequenced(), self._young_from(now_ms - int(retention_ms * share))))
+                self.is_behind = is_behind(Backlog(self._places.sequenced(), self._young_from(now_ms - int(retention_ms * share))))
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
         return self.is_behind
 
-    def _sequenced(self) -> Mapping[int, int]:
-        places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
-        found = self._group.committed(places, timeout=METADATA_TIMEOUT_S)
-        return {one.partition: one.offset for one in found if one.offset >= 0}
-
     def _young_from(self, time_ms: int) -> Mapping[int, int]:
-        found = self._offsets(OffsetSpec.for_timestamp(time_ms))
+        found = self._places.from_time(time_ms)
         if min(found.values(), default=0) < 0:
-            ends = self._offsets(OffsetSpec.latest())
+            ends = self._places.ends()
             found = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
         return found
-
-    def _offsets(self, spec: OffsetSpec) -> dict[int, int]:
-        asked = {TopicPartition(topics.UP, partition): spec for partition in range(topics.UP_PARTITIONS)}
-        answers = self._client.list_offsets(asked, request_timeout=METADATA_TIMEOUT_S)
-        return {place.partition: int(future.result().offset) for place, future in answers.items()}

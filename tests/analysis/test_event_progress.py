@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.analysis.event_progress import BEHIND_MS, SPARK_STEP_MS, behind, for_spark, progress, progress_in_silence
+from edgewake.cloud.analysis.event_progress import BEHIND_MS, SPARK_STEP_MS, behind, for_spark, held, progress, progress_in_silence
 from edgewake.cloud.analysis.query_file import parse
 
 T0 = 1_790_000_040_000
@@ -49,6 +49,16 @@ def test_in_silence_event_time_goes_on_with_the_clock_until_the_last_windows_are
 def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
     assert progress_in_silence(T0 + 99_000, {0: T0}, 1_000, [MINUTE]) == T0 + 99_000
     assert progress_in_silence(T0, {0: T0}, 10**9, []) == T0
+
+
+@pytest.mark.parametrize(
+    ("before", "reached", "hold", "expected"),
+    [(5, 9, None, 9), (5, 9, 7, 7), (5, 9, 12, 9), (5, 9, 3, 5), (None, 9, 7, None), (None, None, 7, None), (5, 5, 3, 5)],
+)
+def test_event_time_passes_no_hold_and_never_goes_back(
+    before: int | None, reached: int | None, hold: int | None, expected: int | None
+) -> None:
+    assert held(before, reached, hold) == expected
 
 
 def test_spark_is_told_in_steps_and_never_of_more_than_has_come() -> None:

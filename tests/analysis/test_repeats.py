@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.analysis import shed_policy
+from edgewake.cloud.analysis import sequenced, sequencer_watch, shed_policy
+from edgewake.cloud.analysis.event_progress import progress_in_silence
 from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import frame, record, topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
 from tests.analysis.support import (
     T0,
     Analysis,
     Feed,
     catch_up,
+    late_readings,
     left_out,
     lose_last_batch,
     registered,
@@ -24,6 +29,7 @@ from tests.analysis.support import (
     sql,
     topic_ends,
     truth,
+    watermarks,
     windows,
 )
 from tests.services import part, wait_until
@@ -98,3 +104,55 @@ def test_what_is_left_out_is_the_same_when_a_batch_or_the_whole_state_is_compute
     }
     assert left_out(feed.config, query.query.name) == lacking
     assert any("kept" in row for row in after.values())
+
+
+def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """To the analysis the stream falls silent; control: without the watch the window would be final by then."""
+    monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.1)
+    monkeypatch.setattr(sequenced, "STALLED_MS", 0)
+    topic_admin.ensure_topics(feed.config, [topics.UP])
+    config = tmp_path / "sequencer.toml"
+    config.write_text(f'name = "sequencer-away"\n[kafka]\nbootstrap = "{feed.config.bootstrap}"\n')
+    (query,) = registered(sql(feed.name, "count(*) AS n", "window(event_time, '2 seconds')", lateness="0 seconds"), streams=[feed.stream])
+    name, clock = query.query.name, SystemClock()
+    begin = clock.now_ms() // 2_000 * 2_000
+    lane = analysis.with_config(idle_s=0.5).lane([query], [feed.stream])
+    watch = sequencer_watch.SequencerWatch(feed.config, clock)
+    lane.hold = watch.hold
+    places = UpPlaces(feed.config, "test-places")
+    with part("sequencer", config, tmp_path / "sequencer.log") as process, closing(watch), closing(places):
+        watch.start()
+        put_up(feed, 1, begin)
+        lane.start()
+        try:
+            wait_until(lambda: results(feed.config, name), "the first reading is counted")
+            wait_until(lambda: is_all_sequenced(places), "the sequencer has said so")
+            process.kill()
+            put_up(feed, 2, begin + 1)
+            wait_until(lambda: watch.hold(clock.now_ms()) is not None, "something waits")
+            silent_until = lambda: progress_in_silence(begin, lane.record.tops, clock.now_ms() - begin - 1_000, [query.query])  # noqa: E731
+            wait_until(lambda: silent_until() == begin + 2_000, "the window would be over")
+            lane.advance_in_silence()
+            assert watermarks(feed.config, name)[-1:] != [begin + 2_000]
+            process.start()
+            wait_until(lambda: results(feed.config, name)[-1]["n"] == 2, "the second one is counted")
+            wait_until(lambda: lane.advance_in_silence() or watermarks(feed.config, name)[-1:] == [begin + 2_000], "then it is final")
+        finally:
+            lane.stop()
+    assert late_readings(feed.config, name) == []
+
+
+def is_all_sequenced(places: UpPlaces) -> bool:
+    ends, passed = places.ends(), places.sequenced()
+    return all(passed.get(partition, 0) >= end for partition, end in ends.items() if end)
+
+
+def put_up(feed: Feed, number: int, at: int) -> None:
+    """A frame of one reading on `ew.up`, as a bridge writes it."""
+    body = frame.encode(frame.Frame(1, number, number, [at], {"speed": [1.0]}))
+    value = record.encode(device="d1", stream=feed.name, mode=Mode.ACK, sent_at=None, received_at=at + 50, frame_bytes=body)
+    placement = Placement(Discipline.ORDERED, feed.name, 1, number, number, number, 1)
+    feed.producer.produce(topics.UP, value, "d1", headers={PLACEMENT_HEADER: placement.encode()})
+    feed.flush()

@@ -10,14 +10,23 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis import finish
+from edgewake.cloud.analysis.emit import Batch
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.query_file import QueryError, parse
-from edgewake.cloud.analysis.query_plan import Query, Shed
+from edgewake.cloud.analysis.query_plan import Query, Registered, Shed
 from edgewake.cloud.analysis.shed_marks import marks
+from edgewake.cloud.analysis.shed_report import left_out
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
+from tests.analysis.support import T0
+from tests.analysis.test_late import frame_of, records
 
 HEAD = "-- name: q\n-- shed: {}\nSELECT device, {} FROM s GROUP BY {}"
+SUMS = "count(*) AS n, sum(speed) AS total"
 MINUTE = "window(event_time, '1 minute'), device"
 STREAMS = {"s": Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)})}
 
@@ -72,7 +81,7 @@ def test_corrected_counts_and_sums_have_no_bias_and_their_margins_hold(values: s
     off, variance = {"count": 0.0, "sum": 0.0}, {"count": 0.0, "sum": 0.0}
     held: dict[str, list[bool]] = {"count": [], "sum": []}
     for n in (1, 3, 10, 40, 400):
-        for i in range(60):
+        for i in range(30):
             xs, weights = [VALUES[values](rng, j) for j in range(n)], weigh(n, i)
             row = partials(xs, weights, rng)
             exact = {"count": float(n), "sum": sum(xs)}
@@ -152,3 +161,42 @@ def test_what_cannot_be_thinned_is_refused_in_words(select: str, shed: str, grou
 def test_a_query_of_readings_as_they_are_is_refused() -> None:
     with pytest.raises(QueryError, match="choose them with WHERE"):
         parse("-- name: q\n-- shed: random above 60 seconds\nSELECT device, speed FROM s", STREAMS)
+
+
+def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(spark: SparkSession) -> None:
+    """By Spark, one of four, of 60 groups of 20 to 200 readings; what is left out and what is taken is everything, by window."""
+    rng = random.Random(5)
+    query = Registered(thinned(f"{SUMS}, max(speed) AS most", "random above 60 seconds except where speed > 99"), 1)
+    frames = [
+        frame_of([(T0 + minute * 60_000 + j, 99.5 if j == device else rng.uniform(0, 99), None) for j in range(20 * part)], f"d{device}")
+        for minute in range(3)
+        for device in range(20)
+        for part in (1, 9)[: 1 + device % 2]
+    ]
+    types = {"s": {"speed": FieldType.NUMBER, "street": FieldType.STRING}}
+    (job,) = jobs_of([query], types).values()
+    assert isinstance(job, QueryJob)
+    step = Batch(revision=1, top_before=None, top=None)
+
+    thin = job.graph(records(spark, *frames), 1, {query.label: F.lit(2)}).toArrow()
+    whole = job.graph(records(spark, *frames)).toArrow()
+    found, exact = (
+        {(row["window_start"], row["device"]): row for row in map(orjson.loads, told)}
+        for told in ([output.value for output in finish.results(rows, [query], (), step, {})] for rows in (thin, whole))
+    )
+
+    assert all("kept" not in row for row in exact.values())
+    assert {place: row["n"] for place, row in exact.items()} == {
+        (T0 + minute * 60_000, f"d{device}"): (20, 200)[device % 2] for minute in range(3) for device in range(20)
+    }
+    assert found.keys() == exact.keys(), "of each group there is one that is never left out"
+    assert {row["most"] for row in found.values()} == {99.5}
+    off = sum(row["n"] - exact[place]["n"] for place, row in found.items())
+    assert abs(off) <= 3 * (3 * sum(row["n"] for row in exact.values())) ** 0.5
+    for name in ("n", "total"):
+        assert fmean(abs(row[name] - exact[place][name]) <= row["margins"][name] for place, row in found.items()) >= 0.95
+    for start in {start for start, _ in exact}:
+        taken = sum(round(row["n"] * row["kept"]) for place, row in found.items() if place[0] == start)
+        (lacking,) = [one.readings for one in left_out(thin, query, step) if one.start == start]
+        assert taken + lacking == sum(row["n"] for place, row in exact.items() if place[0] == start)
+    assert left_out(whole, query, step) == []

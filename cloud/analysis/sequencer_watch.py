@@ -1,0 +1,60 @@
+"""Follows how far the sequencers are, in a thread of its own, so that a Kafka that answers late holds up no lane."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from edgewake.cloud.analysis.sequenced import Sequenced
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.up_places import UpPlaces
+from edgewake.protocol.clock import Clock
+
+log = logging.getLogger("edgewake.analysis")
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks, of two questions each: as often as the sequencers say where they are."""
+CLOSE_S: Final = 1.0
+
+
+class SequencerWatch:
+    """Looks from `start` to `close`; `hold` may be asked at any time by any thread."""
+
+    def __init__(self, config: KafkaConfig, clock: Clock) -> None:
+        self._config, self._clock = config, clock
+        self._sequenced = Sequenced()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sequencer-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def hold(self, now_ms: int) -> int | None:
+        """Event time that must not be passed, if any."""
+        with self._lock:
+            return self._sequenced.hold(now_ms)
+
+    def close(self) -> None:
+        """End."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        places = UpPlaces(self._config, "analysis-sequencers")
+        while not self._closed.is_set():
+            try:
+                # In this order: what was passed on before the end was asked for is never taken for something that waits.
+                ends, sequenced = places.ends(), places.sequenced()
+            except KafkaException as error:
+                log.debug("how far the sequencers are is not known: %s", error.args[0].str())
+            else:
+                with self._lock:
+                    self._sequenced.look(self._clock.now_ms(), ends, sequenced)
+            self._closed.wait(LOOK_S)
+        places.close()

@@ -1,0 +1,45 @@
+"""How far the sequencers are in `ew.up`, and where it ends: what Kafka tells of it. Blocks: for a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.protocol import topics
+
+
+class UpPlaces:
+    """Asks. Every question raises KafkaException where Kafka does not answer."""
+
+    def __init__(self, config: KafkaConfig, client_id: str) -> None:
+        self._admin = clients.admin(config)
+        # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that is asked for them while the group's
+        # coordinator is away or moving ends the whole process: librdkafka 2.16 looks for the coordinator of a consumer it does not have.
+        self._group = clients.consumer(config, client_id, group=topics.SEQUENCER_GROUP)
+
+    def sequenced(self) -> Mapping[int, int]:
+        """Partition → offset below which all is sequenced; none where nothing ever was."""
+        places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
+        found = self._group.committed(places, timeout=METADATA_TIMEOUT_S)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    def ends(self) -> Mapping[int, int]:
+        """Partition → offset after its last record."""
+        return self._offsets(OffsetSpec.latest())
+
+    def from_time(self, time_ms: int) -> Mapping[int, int]:
+        """Partition → first offset whose record is of this time or younger; -1 where none is."""
+        return self._offsets(OffsetSpec.for_timestamp(time_ms))
+
+    def _offsets(self, spec: OffsetSpec) -> Mapping[int, int]:
+        asked = {TopicPartition(topics.UP, partition): spec for partition in range(topics.UP_PARTITIONS)}
+        answers = self._admin.list_offsets(asked, request_timeout=METADATA_TIMEOUT_S)
+        return {place.partition: int(future.result().offset) for place, future in answers.items()}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._group.close()
