@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -30,6 +31,14 @@ SMALL_HEAP_MIB: Final = 1024
 """Up to it one thread collects garbage; the threads of the parallel collector keep a heap that is half empty."""
 _EXECUTOR_JVM: Final = "-XX:+UseSerialGC -Djava.io.tmpdir=."
 """On a worker an executor has a folder of its own, where what RocksDB unpacks is found and removed with it."""
+GROUP_BYTES: Final = 64 * 1024
+"""What the sketches of one group take in the heap at most: 40 KiB Count-Min, 16 KiB HLL, the rest KLL, theta and frequent items."""
+HASHED_SHARE: Final = 4
+"""A quarter of the heap holds the groups that a batch sketches; what is more is sorted on disk, group by group, which is slower. A device
+that returns with a week brings 10,000 minutes of each field at once: all in the heap they were gigabytes, and ended the process each time
+that it read them. Spark's own bound is 128 groups, whatever the heap."""
+_EXECUTOR_MEMORY: Final = "1g"
+"""Spark's default."""
 _MALLOC_ARENAS: Final = "2"
 """Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory that it keeps."""
 
@@ -69,6 +78,9 @@ def start_session(
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(
+            hashed_groups(driver_memory if is_local(master) else (more or {}).get("spark.executor.memory", _EXECUTOR_MEMORY))
+        ),
         f"{STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
     for name, value in (settings | dict(more or {})).items():
@@ -101,9 +113,20 @@ def _write_no_checksum_files(session: SparkSession) -> None:
     local.setVerifyChecksum(False)
 
 
+def hashed_groups(memory: str) -> int:
+    """How many groups of sketches a task holds in a heap of this size."""
+    return (_heap_mib(memory) << 20) // HASHED_SHARE // GROUP_BYTES
+
+
+def _heap_mib(memory: str) -> int:
+    """Of a size as `1g` or `512m`. Raises ConfigError."""
+    if not re.fullmatch(r"\d+[mg]", memory):
+        raise ConfigError(f"memory {memory!r}: expected whole MiB or GiB, as 512m or 2g")
+    return int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+
+
 def _collector(driver_memory: str) -> str:
-    heap_mib = int(driver_memory[:-1]) * (1024 if driver_memory.endswith("g") else 1)
-    return "-XX:+UseSerialGC" if heap_mib <= SMALL_HEAP_MIB else "-XX:+UseParallelGC"
+    return "-XX:+UseSerialGC" if _heap_mib(driver_memory) <= SMALL_HEAP_MIB else "-XX:+UseParallelGC"
 
 
 def _own_host() -> str:

@@ -28,8 +28,6 @@ SETTINGS: Final = {
     "spark.sql.ansi.enabled": "false",
     # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
     "spark.sql.adaptive.enabled": "false",
-    # The sketch aggregates fall back to sorting at 128 groups by default, which is ten times slower.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",

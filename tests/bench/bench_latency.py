@@ -42,17 +42,18 @@ GROUP BY window(event_time, '5 seconds'), device
 
 
 class Devices:
-    """Twenty senders that know what they sent in each window."""
+    """Senders that know what they sent in each window."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, *, count: int = DEVICES, per_second: float = PER_SECOND) -> None:
         clock = SystemClock()
+        self._per_second = per_second
         self.sent: dict[tuple[str, int], int] = defaultdict(int)
         self._devices = {
             f"{name}-{i}": PlainDevice(
                 f"{name}-{i}", Broker(port=port), Outbox(window=4, lane_window=4, capacity=1000), clock=clock, rng=random.Random(i),
                 on_change=lambda _: None,
             )
-            for i in range(DEVICES)
+            for i in range(count)
         }  # fmt: skip
 
     async def run(self) -> None:
@@ -60,7 +61,7 @@ class Devices:
         async with asyncio.TaskGroup() as tasks:
             for i, (name, device) in enumerate(self._devices.items()):
                 tasks.create_task(device.run())
-                tasks.create_task(self._send(name, device, i / DEVICES / PER_SECOND))
+                tasks.create_task(self._send(name, device, i / len(self._devices) / self._per_second))
 
     async def _send(self, name: str, device: PlainDevice, phase_s: float) -> None:
         next_s = time.monotonic() + phase_s
@@ -72,7 +73,7 @@ class Devices:
             t = t_ns // 1_000_000
             device.offer(name, STREAM, orjson.dumps({"t": t, "epoch": 1, "seq": seq, "at": t_ns / 1e9, "speed": 50 + seq % 10}))
             self.sent[name, t - t % WINDOW_MS] += 1
-            next_s += 1 / PER_SECOND
+            next_s += 1 / self._per_second
 
 
 class Stopwatch:

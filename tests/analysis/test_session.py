@@ -1,0 +1,45 @@
+"""How Spark is set up: what a batch may keep in the heap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.session import GROUP_BYTES, HASHED_SHARE, hashed_groups
+
+THRESHOLD = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
+
+
+def fell_back(session: SparkSession, groups: int) -> bool:
+    """Did a task that sketches so many groups go on by sorting them?"""
+    table = F.count_min_sketch(F.col("id").cast("string"), F.lit(0.01), F.lit(0.9), F.lit(1))
+    frame = session.range(groups, numPartitions=1).groupBy("id").agg(table.alias("table")).selectExpr("max(length(table))")
+    frame.collect()
+    plans: list[Any] = [frame._jdf.queryExecution().executedPlan()]
+    tasks = 0
+    while plans:
+        plan = plans.pop()
+        metric = plan.metrics().get("numTasksFallBacked")
+        tasks += metric.get().value() if metric.isDefined() else 0
+        children = plan.children()
+        plans += [children.apply(i) for i in range(children.size())]
+    return tasks > 0
+
+
+def test_groups_that_do_not_fit_into_the_heap_are_sorted_on_disk(spark: SparkSession) -> None:
+    """Control: with a hundred thousand groups as the bound, 5,000 tables are in the heap at once."""
+    bound = int(spark.conf.get(THRESHOLD) or 0)
+    assert bound == hashed_groups("1g")
+    assert bound * GROUP_BYTES * HASHED_SHARE == 1 << 30
+    assert fell_back(spark, bound + 1)
+    spark.conf.set(THRESHOLD, 100_000)
+    try:
+        assert not fell_back(spark, bound + 1)
+    finally:
+        spark.conf.set(THRESHOLD, bound)
+
+
+def test_a_larger_heap_holds_more() -> None:
+    assert [hashed_groups(memory) for memory in ("512m", "1g", "4g")] == [2048, 4096, 16384]
