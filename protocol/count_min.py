@@ -45,12 +45,17 @@ class CountMin:
     @classmethod
     def of(cls, texts: Iterable[str], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
         """Of some texts; `width` is a power of two."""
+        return cls.of_counts(((text, 1) for text in texts), depth=depth, width=width)
+
+    @classmethod
+    def of_counts(cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
+        """Of texts and how often each occurred."""
         table = [0] * (depth * width)
         readings = 0
-        for text in texts:
-            readings += 1
+        for text, count in counts:
+            readings += count
             for place in places(text, depth, width):
-                table[place] += 1
+                table[place] += count
         return cls(depth, width, readings, tuple(table))
 
     def merge(self, other: CountMin) -> CountMin:

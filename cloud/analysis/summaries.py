@@ -26,6 +26,7 @@ from edgewake.cloud.analysis import partials
 from edgewake.cloud.analysis.clock_correction import correct, corrected
 from edgewake.cloud.analysis.columns import as_text
 from edgewake.cloud.analysis.decode import decode_any
+from edgewake.cloud.analysis.open_minutes import LATENESS_MS
 from edgewake.cloud.summaries import sketches
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary, numbers_of
 from edgewake.protocol import count_min, sample, sketch
@@ -41,6 +42,9 @@ _COUNT_MIN_EPS: Final = 2 / count_min.WIDTH
 _COUNT_MIN_CONFIDENCE: Final = 1 - 0.5**count_min.DEPTH
 _SEED: Final = 1
 """Of factors in Spark's Count-Min that are used for numbers only; texts are hashed without."""
+EXACT_ITEMS: Final = partials.TOP_ITEMS_MAX * 3 // 4
+"""Different texts up to which the frequent items are all texts with their numbers. Spark's table of 40 KiB is then left behind, and made of
+them: so a minute of few readings takes little memory."""
 _TOP, _READ = "$top", "$read"
 """Marks among the columns of a frame, by names that no field can have: its latest event time, and when it was received."""
 _NO_PARTITION: Final = -1
@@ -67,15 +71,17 @@ def summarised(streams: Mapping[str, Mapping[str, FieldType]], begun: Container[
     return {name: tuple(sorted(list(streams[name].items())[:FIELDS_MAX])) for name in chosen[:STREAMS_MAX]}
 
 
-def graph(records: DataFrame, wanted: Wanted) -> DataFrame:
+def graph(records: DataFrame, wanted: Wanted, closed: Mapping[str, int | None]) -> DataFrame:
     """A row for each stream, field, set of devices and minute: these, readings, count, sum, min, max, variance, sketches.
 
     Besides a row for each mark and partition of a stream, whose `max` it is. In: a range of Kafka's records of several streams.
+    `closed`: stream → event time by which minutes are closed; what is of those is left out before it costs anything. `count_min` is null
+    where `top` has all texts.
     """
     frames = correct(decode_any(records))
     # One task reads all partitions, and Spark leaves the shuffle out.
     frames = frames.coalesce(1) if frames.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1" else frames
-    values = _values(_columns(frames, wanted)).withColumn("devices", _devices(wanted.sets))
+    values = _open(_values(_columns(frames, wanted)), closed).withColumn("devices", _devices(wanted.sets))
     # A reading draws the same place in the sample each time that it is computed.
     rows = values.withColumn("draw", F.xxhash64("device", "t", "field", "text"))
     summed = rows.groupBy("stream", "partition", "field", "devices", "minute").agg(
@@ -90,7 +96,16 @@ def graph(records: DataFrame, wanted: Wanted) -> DataFrame:
         F.min_by(F.struct("draw", "text"), F.col("draw"), sample.SIZE).alias("sample"),
         *partials.sketch_columns("text", "x", "text"),
     )
-    return summed.withColumn("top", F.col("top.sketch"))
+    has_all = F.theta_sketch_estimate("theta") <= EXACT_ITEMS
+    return summed.withColumns({"top": F.col("top.sketch"), "count_min": F.when(~has_all, F.col("count_min"))})
+
+
+def _open(values: DataFrame, closed: Mapping[str, int | None]) -> DataFrame:
+    """The marks, and what is of minutes that are open."""
+    times = orjson.dumps({stream: at for stream, at in closed.items() if at is not None}).decode()
+    closed_by = F.element_at(F.from_json(F.lit(times), "map<string, bigint>"), F.col("stream"))
+    is_closed = F.col("minute") + MINUTE_MS + LATENESS_MS <= F.coalesce(closed_by, F.lit(-(2**62)))
+    return values.where((F.col("partition") != _NO_PARTITION) | ~is_closed)
 
 
 def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
@@ -171,7 +186,7 @@ def found_in(rows: pa.Table) -> Found:
 def _record(row: Mapping[str, Any]) -> Record:
     readings = row["readings"]
     of_texts = {kind: row[kind] for kind in (SketchKind.HLL, SketchKind.THETA, SketchKind.TOP)}
-    own = {SketchKind.COUNT_MIN: _count_min(row["count_min"]), SketchKind.SAMPLE: _sample(row["sample"], readings)}
+    own = {SketchKind.COUNT_MIN: _count_min(row["count_min"], row["top"]), SketchKind.SAMPLE: _sample(row["sample"], readings)}
     found = {kind: Sketch(readings, data) for kind, data in (of_texts | own).items()}
     if row["count"]:
         found[SketchKind.KLL] = Sketch(row["count"], row["kll"])
@@ -179,8 +194,10 @@ def _record(row: Mapping[str, Any]) -> Record:
     return Record(Series(row["stream"], row["field"], row["devices"]), row["minute"], row["minute"] + MINUTE_MS, summary)
 
 
-def _count_min(data: bytes) -> bytes:
-    return count_min.CountMin.from_spark(data).encode()
+def _count_min(data: bytes | None, top: bytes) -> bytes:
+    if data is not None:
+        return count_min.CountMin.from_spark(data).encode()
+    return count_min.CountMin.of_counts(sketches.all_texts(top)).encode()
 
 
 def _sample(items: Sequence[Mapping[str, Any]], readings: int) -> bytes:

@@ -7,7 +7,7 @@ nobody up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -95,11 +95,11 @@ def open_ranges(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
     return {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
 
 
-def pieces(ranges: Mapping[str, Range], records_max: int) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
-    """Ranges of several streams in pieces of `records_max` records at most (and one of each partition at least)."""
+def pieces(ranges: Mapping[str, Range], records_max: Callable[[], int]) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
+    """Ranges of several streams in pieces of `records_max` records at most (and one of each partition at least), asked for each."""
     left = {name: dict(found) for name, found in ranges.items()}
     while any(left.values()):
-        share = max(1, records_max // sum(map(len, left.values())))
+        share = max(1, records_max() // sum(map(len, left.values())))
         yield {name: {p: (start, min(end, start + share)) for p, (start, end) in found.items()} for name, found in left.items() if found}
         left = {name: {p: (start + share, end) for p, (start, end) in found.items() if start + share < end} for name, found in left.items()}
 

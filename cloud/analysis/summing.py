@@ -31,6 +31,7 @@ from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane import Counters
 from edgewake.cloud.analysis.open_minutes import OpenMinutes
+from edgewake.cloud.analysis.piece_size import PieceSize
 from edgewake.cloud.analysis.set_aside import SetAside
 from edgewake.cloud.analysis.summaries import Found, Wanted, summarised
 from edgewake.cloud.analysis.summary_record import (
@@ -131,6 +132,10 @@ class _Batch:
         """Stream → partition → where the batch begins."""
         return {name: {p: self.places[name].offsets.get(p, low) for p, (low, _) in self.kept[name].items()} for name in self.ranges}
 
+    def closed(self) -> dict[str, int | None]:
+        """Stream → event time by which minutes are closed."""
+        return {name: place.top for name, place in self.places.items()}
+
 
 class _Turns:
     """From a start to its first failure."""
@@ -141,6 +146,7 @@ class _Turns:
         self._config, self._clock = owner.config, owner.clock
         self._minutes = OpenMinutes()
         self._restored: set[str] = set()
+        self._size = PieceSize()
         self._admin: AdminClient = clients.admin(self._config.kafka)
         self._transactions = Transactions(self._config.kafka, POOL)
         try:
@@ -160,11 +166,11 @@ class _Turns:
         batch = self._next(names)
         try:
             self._restore(batch, wanted)
-            found = self._computed(batch.ranges, wanted) if batch.ranges else None
+            found = self._computed(batch.ranges, wanted, batch.closed()) if batch.ranges else None
         except (PySparkException, Py4JError) as error:
             if fault_of(error) is not Fault.SUSPECT:
                 raise
-            self._aside.failed(names, cause_of(error), records=self._aside.limits.get(names[0], self._config.batch_records_max))
+            self._aside.failed(names, cause_of(error), records=self._aside.limits.get(names[0], self._records_max()))
             return began_ms
         if found is not None:
             self._commit(batch, found, wanted)
@@ -192,18 +198,23 @@ class _Turns:
         ranges = offset_ranges(self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)})
         kept = {name: ranges[topic] for name, topic in topic_of.items() if topic in ranges}
         places = kept_places(self._record, streams, kept)
-        batch = _Batch(kept, places, next_ranges(places, kept, self._config.batch_records_max, self._aside.limits))
+        batch = _Batch(kept, places, next_ranges(places, kept, self._records_max(), self._aside.limits))
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
                 log.warning("stream %s: retention took readings before they were summed up: %s", name, gone, extra={"event": "stream.lost"})
         return batch
 
-    def _computed(self, ranges: Mapping[str, Range], wanted: Wanted) -> Found:
+    def _records_max(self) -> int:
+        return min(self._size.records, self._config.batch_records_max)
+
+    def _computed(self, ranges: Mapping[str, Range], wanted: Wanted, closed: Mapping[str, int | None]) -> Found:
         start, end = (
             {topics.stream_topic(name): {p: of_both[i] for p, of_both in found.items()} for name, found in ranges.items()} for i in (0, 1)
         )
         frames = records(self._owner.session, self._config.kafka, start, end, group=GROUP)
-        return summaries.found_in(summaries.graph(frames, wanted).toArrow())
+        found = summaries.found_in(summaries.graph(frames, wanted, closed).toArrow())
+        self._size = self._size.after(sum(high - low for one in ranges.values() for low, high in one.values()), len(found.records))
+        return found
 
     def _restore(self, batch: _Batch, wanted: Wanted) -> None:
         """What is open, from the log; and to the lake what the last process may have told Kafka alone."""
@@ -216,9 +227,9 @@ class _Turns:
             self._minutes.forget(name)
         starts = {name: batch.places[name].open_from for name in left}
         closed = {name: batch.places[name].closed for name in left}
-        records_max = min([self._config.batch_records_max, *(limit for name, limit in self._aside.limits.items() if name in left)])
-        for piece in pieces(left, records_max):
-            self._minutes.add(self._computed(piece, wanted).records, starts, closed)
+        limits = [limit for name, limit in self._aside.limits.items() if name in left]
+        for piece in pieces(left, lambda: min([self._records_max(), *limits])):
+            self._minutes.add(self._computed(piece, wanted, closed).records, starts, closed)
         self._restored |= new
         self._keep_in_lake(record for name in left for record in self._minutes.of(name))
         if left:
@@ -228,7 +239,7 @@ class _Turns:
             )  # fmt: skip
 
     def _commit(self, batch: _Batch, found: Found, wanted: Wanted) -> None:
-        closed = {name: place.top for name, place in batch.places.items()}
+        closed = batch.closed()
         for name, top in closed.items():
             self._minutes.close(name, top)
         changed = self._minutes.add(found.records, batch.starts(), closed)

@@ -88,6 +88,13 @@ def read_top(data: bytes) -> datasketches.frequent_strings_sketch:
     return _library().frequent_strings_sketch.deserialize(data)
 
 
+def all_texts(data: bytes) -> list[tuple[str, int]]:
+    """The texts that a sketch of frequent strings follows, and how often each occurred: all of them, and exactly, while there are few."""
+    top = read_top(data)
+    kind = _library().frequent_items_error_type.NO_FALSE_NEGATIVES
+    return [(text, lower) for text, _, lower, _ in top.get_frequent_items(kind)]
+
+
 def _merge_hll(parts: Sequence[Any]) -> bytes:
     union = _library().hll_union(HLL_LOG2_BUCKETS)
     for part in parts:

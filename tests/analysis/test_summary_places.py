@@ -59,7 +59,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_and_one_that_is_missing_is
 def test_pieces_are_the_ranges_in_order_and_small(ranges: dict[str, dict[int, tuple[int, int]]]) -> None:
     ranges = {name: {p: (start, start + count) for p, (start, count) in found.items() if count} for name, found in ranges.items()}
     at = {(name, p): start for name, found in ranges.items() for p, (start, _) in found.items()}
-    for piece in pieces(ranges, 7):
+    for piece in pieces(ranges, lambda: 7):
         assert sum(end - start for found in piece.values() for start, end in found.values()) <= max(7, len(at))
         for name, found in piece.items():
             for p, (start, end) in found.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import set_aside, summaries
+from edgewake.cloud.analysis import piece_size, set_aside, summaries
 from edgewake.cloud.analysis.lake import latest
 from edgewake.cloud.analysis.open_minutes import LATENESS_MS
 from edgewake.cloud.summaries.summary import MINUTE_MS
+from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
 from tests.services import wait_until
@@ -105,3 +107,61 @@ def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(analysis
     assert (rows["speed"]["sum"], rows["speed"]["max"]) == (sum(speeds), 5.0)
     stored = latest(ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table())
     assert {row["field"]: row["readings"] for row in stored.to_pylist()} == expected
+
+
+def test_a_day_that_comes_late_costs_no_summary_and_one_that_is_read_first_is_summed_up_in_pieces(
+    analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A week was a gigabyte in the heap, and the end of the analysis. Control: without the filter the late minutes are computed, too."""
+    day = [T0 + i * MINUTE_MS for i in range(24 * 60)]
+    now = day[-1] + 60 * MINUTE_MS
+    found_in, computed = summaries.found_in, []
+
+    def counted(rows: pa.Table) -> summaries.Found:
+        computed.append(rows.num_rows)
+        return found_in(rows)
+
+    monkeypatch.setattr(summaries, "found_in", counted)
+    monkeypatch.setattr(piece_size, "ROWS", 400)
+    late, control, old = (new_feed({"speed": FieldType.NUMBER}) for _ in range(3))
+
+    def send_day(feed: Feed) -> None:
+        for at in range(0, len(day), 10):
+            times = day[at : at + 10]
+            feed.send(times, device="silent", received_at=now, speed=[float(t % 97) for t in times])
+
+    with summing(analysis, late, control, old) as made:
+        for feed in (late, control):
+            for t in (now, now + 1):
+                feed.send([t], device="live", speed=[1.0])
+                summed_up(made, feed)
+        computed.clear()
+        send_day(late)
+        summed_up(made, late)
+        assert max(computed) < 10
+        with monkeypatch.context() as patch:
+            patch.setattr(summaries, "_open", lambda values, _closed: values)
+            send_day(control)
+            summed_up(made, control)
+            assert sum(computed) > len(day)
+        computed.clear()
+        send_day(old)
+        summed_up(made, old)
+        assert max(computed) < len(day) / 2, "not all at once"
+    assert set(readings(late)) == set(readings(control)) == {("speed", now)}
+    assert readings(old) == {("speed", t): 1 for t in day}
+
+
+def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) -> None:
+    """Of few the table is made of the frequent items, of many it is Spark's."""
+    few, many = ["a", "b's", "ü"], [f"line {i}" for i in range(summaries.EXACT_ITEMS + 1)]
+    edge = many[: summaries.EXACT_ITEMS]
+    for minute, texts in enumerate((few, edge, many)):
+        texts = texts + texts[:2]
+        for at in range(0, len(texts), 100):
+            some = texts[at : at + 100]
+            feed.send([T0 + minute * MINUTE_MS] * len(some), street=some)
+    with summing(analysis, feed) as made:
+        summed_up(made, feed)
+    tables = {row["start"]: CountMin.decode(base64.b64decode(row["count_min"])) for row in minutes(feed).values()}
+    assert tables == {T0 + i * MINUTE_MS: CountMin.of(texts + texts[:2]) for i, texts in enumerate((few, edge, many))}

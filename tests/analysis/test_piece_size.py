@@ -1,0 +1,32 @@
+"""How many records are summed up at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.cloud.analysis.piece_size import FIRST, GROWTH, ROWS, PieceSize
+
+
+def test_a_stream_of_few_minutes_is_soon_read_in_large_pieces() -> None:
+    size, pieces = PieceSize(), []
+    while size.records < 20_000:
+        pieces.append(size.records)
+        size = size.after(size.records, 12)
+    assert pieces == [100, 800, 6400]
+
+
+def test_an_idle_stream_changes_nothing() -> None:
+    assert PieceSize(7).after(0, 0) == PieceSize(7)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=320_000), min_size=1, max_size=20))
+def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: list[float]) -> None:
+    """A piece is too large only where its records give more than those before, and the next one is right for such."""
+    size = PieceSize(FIRST)
+    for ratio in rows_per_record:
+        rows = round(size.records * ratio)
+        after = size.after(size.records, rows)
+        assert 1 <= after.records <= size.records * GROWTH
+        assert after.records == 1 or after.records * rows <= ROWS * size.records
+        size = after
