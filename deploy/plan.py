@@ -156,6 +156,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
         "sequencer-1": {"name": "sequencer-1", "metrics_port": ports.metrics("sequencer"), "kafka": kafka},
         "analysis": {
             "data_dir": str(plan.data / "analysis"),
+            "lake_dir": str(plan.data / "lake"),
             "jars_dir": str(spark_jars or Path()),
             "metrics_port": ports.metrics("analysis"),
             "kafka": kafka,

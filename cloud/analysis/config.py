@@ -28,6 +28,9 @@ class AnalysisConfig(Config):
     shared_dir: Folder | None = None
     """Where checkpoints and the lake of summaries are kept instead: a folder that this process and all workers of a cluster see under the
     same path. A path, or file:///…; required where `master` is a cluster."""
+    lake_dir: Folder | None = None
+    """Folder of the lake (`data_dir` of `edgewake lake`), where `query repair` and `backfill` find readings that Kafka keeps no more; none:
+    they go back as far as Kafka does."""
     jars_dir: Path = Path("jars")
     """Spark's Kafka connector: all *.jar in it."""
     master: str = "local[2]"

@@ -74,13 +74,16 @@ class QueryJob:
 
     def graph(self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS) -> DataFrame:
         """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all."""
+        return self.graph_of(decode(records, dict(self.fields)), partitions, levels)
+
+    def graph_of(self, frames: DataFrame, partitions: int, levels: Mapping[str, Column] = _NO_LEVELS) -> DataFrame:
+        """The same from frames on (decode.decode)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         sketches, sheds = self.kind.has_sketches, self.kind.sheds
         all_tags = [tag for registered in self.queries for tag in tags.tags_of(registered)]
         keys = tags.key_columns(all_tags)
 
-        frames = correct(decode(records, fields))
-        frames = late.observe(frames, partitions)
+        frames = late.observe(correct(frames), partitions)
         frames = with_event_time(frames)
         frames, kept = _frame_keys(frames, keys)
         frames, level_names = shed_columns.with_levels(frames, levels)

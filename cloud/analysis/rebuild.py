@@ -122,7 +122,7 @@ class Rebuilder:
                 outputs += news
             done = {f"{one.query}@{one.registered_at}" for one in found if one.state is not RepairState.REFUSED}
             outputs.append(_record_after(plan, done))
-            if done and kind in (LaneKind.PLAIN, LaneKind.SKETCH):
+            if done and kind != LaneKind.SEQUENCE:
                 shutil.rmtree(self._checkpoints / stream / kind, ignore_errors=True)
             now_ms = self._clock.now_ms()
             outputs += [emit.Output(topics.REPAIRS, one.id.encode(), one.model_dump_json().encode()) for one in found]

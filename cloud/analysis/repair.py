@@ -92,7 +92,7 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
-    if query.is_rows and not query.is_paired and repair.kind is RepairKind.REBUILD:
+    if repair.kind is RepairKind.REBUILD and query.is_rows and not query.is_completed and not query.is_paired:
         return Done("a query without aggregates keeps no state")
     if (why := _refusal(repair.kind, query)) is not None:
         return Refuse(why)

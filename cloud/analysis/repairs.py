@@ -20,9 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis import emit, past
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
+from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
 from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, step
@@ -33,6 +34,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairState
 
 log = logging.getLogger("edgewake.analysis")
@@ -52,8 +54,9 @@ _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4J
 class Repairs:
     """All repairs that were asked for. `on_row` and `turn` belong to one thread."""
 
-    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path) -> None:
-        self._session, self._kafka, self._clock = session, kafka, clock
+    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path, lake: Path | None = None) -> None:
+        """`checkpoints`: of the lanes; `lake`: the folder of the lake, if there is one."""
+        self._session, self._kafka, self._clock, self._lake = session, kafka, clock, lake
         self._rows: dict[str, Repair] = {}
         self._lock = threading.Lock()
         self._not_before_s: dict[str, float] = {}
@@ -248,13 +251,21 @@ class Repairs:
             stop = half
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
-        topic = topics.stream_topic(job.stream)
-        found = log_range(self._kafka, topic, start)
+        frames, partitions = self._frames(topics.stream_topic(job.stream), dict(job.fields), start)
+        begins = F.col("window_start")
+        return job.graph_of(frames, partitions).where((begins >= start) & (begins < stop))
+
+    def _frames(self, topic: str, fields: Mapping[str, FieldType], start: int) -> tuple[DataFrame, int]:
+        """All frames that windows which begin at `start` or later may need: of the log, and where it keeps too little of the lake."""
+        try:
+            found = log_range(self._kafka, topic, start)
+        except Overtaken:
+            if self._lake is None:
+                raise
+            return past.joined(self._session, self._kafka, self._lake, topic, fields, start)
         if not found.end:
             raise Overtaken(f"{topic} has no records of that time")
-        frames = records(self._session, self._kafka, {topic: found.start}, {topic: found.end})
-        begins = F.col("window_start")
-        return job.graph(frames, max(1, len(found.end))).where((begins >= start) & (begins < stop))
+        return decode(records(self._session, self._kafka, {topic: found.start}, {topic: found.end}), fields), max(1, len(found.end))
 
 
 def _readings(rows: pa.Table) -> dict[bytes, int]:

@@ -114,7 +114,7 @@ class Analysis:
         """Number of the tables' change that the summaries know."""
         self._board = StatusBoard(self._producer, clock)
         self._state_rows = StateRows(config.kafka, self._producer, clock)
-        self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints")
+        self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints", config.lake_dir)
         self._previews = Previews(session, config.kafka, self._producer, clock)
         self._sequencers = SequencerWatch(config.kafka, clock)
 
@@ -249,6 +249,7 @@ class Analysis:
         key = lane[0], LaneKind(lane[1])
         place = self._lanes[key]
         self._stop_lane(key, place)
+        place.told.clear()  # rows may be told anew
         place.is_held = True
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:

@@ -41,7 +41,7 @@ class Standby:
         while not self.stop.is_set():
             self.beat()
             leadership.poll(LOOK_EVERY_S)
-            if leadership.leads():
+            if leadership.leads() and self._has_kept():
                 log.info("this analysis leads", extra={"event": "analysis.leads"})
                 return leadership
             if leadership.role is Role.STANDBY:
@@ -56,6 +56,14 @@ class Standby:
                 return True
             self._say(f"another process uses {self.config.data_dir}")
             self.stop.wait(LOOK_EVERY_S)
+        return False
+
+    def _has_kept(self) -> bool:
+        """Where checkpoints are shared, one that hangs may still write them: a leader waits until its process has ended."""
+        kept = self.config.kept_dir
+        if kept == self.config.data_dir or own_folder.lock(kept) is not None:
+            return True
+        self._say(f"it leads, and another process still uses {kept}")
         return False
 
     def _has_kafka(self) -> bool:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import pipeline, repairs, sequence_queries, shed_policy
-from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.analysis import past, pipeline, repairs, sequence_queries, shed_policy
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.lake.config import LakeConfig
+from edgewake.cloud.lake.manifest import contents
+from edgewake.cloud.lake.writer import Writer
 from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.preview import Preview
 from edgewake.protocol.repair import Repair, RepairKind
-from tests.analysis.support import T0, Analysis, Feed, late_readings, left_out, read, results, sql, truth, unique, windows
+from tests.analysis.support import T0, Analysis, Feed, late_readings, left_out, read, results, sql, topic_ends, truth, unique, windows
 from tests.analysis.test_process import declare, register
 from tests.analysis.test_run import _no_query_stays, delete_first_records, progress, running  # noqa: F401
 from tests.services import wait_until
@@ -341,3 +350,56 @@ def test_a_rebuild_that_would_lose_what_retention_took_is_refused_unless_that_is
         last = send_and_wait(3)
     assert last["complete"] is False
     assert results(feed.config, sessions)[-1]["complete"] is False
+
+
+@contextmanager
+def lake_of(feed: Feed, folder: Path) -> Iterator[Callable[[], int]]:
+    """A lake of the stream while it is written; gives how many rows it has."""
+    stop = threading.Event()
+    writer = Writer(
+        LakeConfig(data_dir=folder, every_s=0.2, only=(feed.name,), kafka=feed.config), clock=SystemClock(), rng=random.Random(1), stop=stop
+    )
+    thread = threading.Thread(target=writer.run, name="lake")
+    thread.start()
+    try:
+        yield lambda: sum(file.rows for file in contents(folder, [topics.stream_topic(feed.name)]).files)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each_reading_once(
+    analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lake has what Kafka deleted and more, and Kafka has what the lake has not."""
+    folder, minutes = tmp_path / "lake", unique("minutes")
+    declare(feed)
+    text = sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device", name=minutes, lateness="0 seconds")
+    register(feed, text, name=minutes)
+    for minute in range(4):
+        feed.send([T0 + minute * MINUTE, T0 + minute * MINUTE + 1], device="a", speed=[1.0, 2.0], load=[None, 3.0])
+    with running(analysis.with_config(lake_dir=folder)):
+        close_all(feed, [minutes], T0 + 4 * MINUTE)
+        feed.send([T0 + MINUTE + 7], device="a", received_at=T0 + HOUR, speed=[5.0])
+        feed.flush()
+        with lake_of(feed, folder) as rows:
+            wait_until(lambda: rows() == len(feed.sent), "the lake has all of it")
+        topic = topics.stream_topic(feed.name)
+        (partition,) = [partition for partition, end in topic_ends(feed.config, topic).items() if end >= 5]
+        client = clients.admin(feed.config)
+        for future in client.delete_records([TopicPartition(topic, partition, 2)]).values():
+            future.result(30)
+        feed.send([T0 + 2 * MINUTE + 7], device="a", received_at=T0 + HOUR, speed=[5.0])
+        feed.flush()
+        wait_until(lambda: sum(one["readings"] for one in late_readings(feed.config, minutes)) == 2, "both are late")
+        done = until(feed, ask(feed, minutes, T0, T0 + 4 * MINUTE), "done")
+        assert {place: n for place, n in counts(feed, minutes).items() if place[0] < T0 + HOUR} == {
+            (T0 + i * MINUTE, "a"): n for i, n in enumerate((2, 3, 3, 2))
+        }
+        assert [done[name] for name in ("added", "changed", "unchanged", "unknown")] == [0, 2, 2, 0]
+
+        seam, frames = past.seam, past.frames
+        monkeypatch.setattr(past, "seam", lambda *of: seam(*of) | {partition: 2})
+        monkeypatch.setattr(past, "frames", lambda *of: frames(*of[:4], dict.fromkeys(of[4], 1 << 60), of[5]))
+        until(feed, ask(feed, minutes, T0, T0 + 4 * MINUTE), "done")
+        assert counts(feed, minutes)[T0 + 2 * MINUTE, "a"] == 5, "control: without the seam what both have is there twice"

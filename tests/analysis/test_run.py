@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from edgewake.cloud.analysis import columns, finish, run
 from edgewake.cloud.analysis.state_rows import kept_rows
@@ -236,6 +237,31 @@ def test_readings_that_retention_took_before_they_were_computed_are_said_and_the
     assert (last["total"], last["complete"]) == (1.0, False)
     assert "retention took readings before they were computed" in caplog.text
     assert "retrying" in said(feed, name)
+
+
+def test_a_source_that_goes_on_over_what_retention_took_says_nothing(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of the one before."""
+    name = unique("silent")
+    declare(feed)
+    register(feed, total_by_minute(feed, name), name=name)
+    feed.send([T0], speed=[1.0])
+    with running(analysis):
+        wait_until(lambda: results(feed.config, name), "the first result")
+    for i in range(5):
+        feed.send([T0 + i], speed=[1.0])
+    feed.flush()
+    delete_first_records(feed)
+    option = DataStreamReader.option
+    monkeypatch.setattr(
+        DataStreamReader, "option", lambda reader, key, value: option(reader, key, "false" if key == "failOnDataLoss" else value)
+    )
+    with running(analysis):
+        wait_until(lambda: len(results(feed.config, name)) > 1, "what is left is computed")
+    last = results(feed.config, name)[-1]
+    assert last["total"] < len(feed.sent)
+    assert "complete" not in last
 
 
 def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_what_is_kept(analysis: Analysis, feed: Feed) -> None:
