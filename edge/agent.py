@@ -15,7 +15,7 @@ import random
 import signal
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
 from edgewake.edge.actions.runner import Actions
@@ -27,7 +27,6 @@ from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.downlink.requests import CONSUMER as REQUESTS_CONSUMER
 from edgewake.edge.downlink.requests import BookKeeper
 from edgewake.edge.downlink.settings import SettingsFile
-from edgewake.edge.downlink.trial import Trial
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
@@ -48,7 +47,13 @@ from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
+if TYPE_CHECKING:
+    from edgewake.edge.downlink.trial import Trial
+
 log = logging.getLogger("edgewake.agent")
+
+CONNECTED_S: Final = 5.0
+"""Seconds after which an agent usually has its connection, and memory for certificates and their checks that nobody needs again."""
 
 
 class Agent:
@@ -106,6 +111,8 @@ class Agent:
             )
 
     def _new_trial(self, settings: SettingsFile) -> Trial:
+        from edgewake.edge.downlink.trial import Trial
+
         return Trial(
             settings,
             self._clock,
@@ -137,6 +144,7 @@ class Agent:
                 watch = [] if self._trial is None else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
                 release_free_memory()
+                loop.call_later(CONNECTED_S, release_free_memory)
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 self.on_ready()
                 await self._stop.wait()

@@ -13,6 +13,7 @@ import sys
 from edgewake.edge.agent import Agent
 from edgewake.edge.downlink.settings import SettingsFile
 from edgewake.edge.life import Life, begin_again, received
+from edgewake.edge.memory import use_one_heap
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, EdgewakeError, LocalError
 from edgewake.protocol.heartbeat import Heartbeat
@@ -23,6 +24,7 @@ log = logging.getLogger("edgewake.agent")
 
 def main() -> None:
     """Run until a signal says stop; exit code 2 for a configuration that cannot be used, 1 for other errors."""
+    use_one_heap()
     life = received(int(sys.argv[1]))
     set_up(verbose=life.verbose)
     try:

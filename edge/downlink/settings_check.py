@@ -5,13 +5,10 @@ Checking takes pydantic, a third of an agent's memory, which the running agent w
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from edgewake.edge import program
-from edgewake.edge.program import Program
 from edgewake.protocol.downlink import OUTPUT_CHARS_MAX
 from edgewake.protocol.errors import ConfigError
 
@@ -25,9 +22,13 @@ _WRONG: Final = 3
 
 async def fault_in(own: Mapping[str, Any], text: str, where: str) -> str | None:
     """What is wrong with settings for a device with these own values; None: they can be used."""
+    import pickle
+
+    from edgewake.edge.program import Program, run
+
     argv = [sys.executable, "-P", "-m", "edgewake.edge.downlink.settings_check"]
     try:
-        ended = await program.run(Program(argv, OUTPUT_BYTES_MAX, stdin=pickle.dumps((own, text, where))), timeout_s=CHECK_S)
+        ended = await run(Program(argv, OUTPUT_BYTES_MAX, stdin=pickle.dumps((own, text, where))), timeout_s=CHECK_S)
     except OSError as error:
         return f"{where}: cannot be checked now: {error}"
     if ended.code == 0:
@@ -42,6 +43,8 @@ def _how(code: int | None) -> str:
 
 def main() -> None:
     """In that process. What it reads was written by the agent that started it."""
+    import pickle
+
     from edgewake.edge.downlink.settings import merged
 
     own, text, where = pickle.load(sys.stdin.buffer)  # noqa: S301

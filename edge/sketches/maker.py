@@ -10,17 +10,15 @@ ends this process and no other. It reads messages on standard input, each a leng
 from __future__ import annotations
 
 import base64
-import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import orjson
 
 from edgewake.edge.sketches.kinds import MAKERS, Filled
+from edgewake.edge.sketches.pipe import LENGTH
 from edgewake.protocol.sketch import SketchKind
-
-LENGTH: Final = struct.Struct("<I")
 
 
 class Maker:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.sketches.maker import LENGTH
+from edgewake.edge.sketches.pipe import LENGTH
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.sketch import SketchKind
 

@@ -1,0 +1,9 @@
+"""What the agent and its child that makes sketches both know of their pipes: a message is its length and so many bytes of JSON."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+LENGTH: Final = struct.Struct("<I")
+"""Of a message, before it."""
