@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.batch_commit import Novelty, furthest, novelty
 from edgewake.cloud.analysis.checkpoint import mend, offsets_of, remove_unused
+from edgewake.cloud.analysis.sources import Sources
 
 EMITTED = {"a": {0: 5, 1: 7}}
 
@@ -118,3 +121,18 @@ def test_states_that_nobody_needs_are_removed_and_those_of_kinds_that_are_no_mor
     assert remove_unused(tmp_path, queried={"a"}, kinds={"plain", "sketch"}) == ["a-summary", "b-plain", "b-sketch", "gone-plain"]
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["a/plain"]
     assert remove_unused(tmp_path / "nowhere", queried=(), kinds=()) == []
+
+
+def test_the_state_of_a_lane_of_two_streams_goes_with_the_queries_of_the_first(tmp_path: Path) -> None:
+    for place in ("a+b", "b+a"):
+        (tmp_path / place / "pair").mkdir(parents=True)
+    assert remove_unused(tmp_path, queried={"a"}, kinds={"pair"}) == ["b+a-pair"]
+    assert (tmp_path / "a+b" / "pair").exists()
+
+
+@given(st.integers(1, 3), st.integers(0, 200), st.integers(0, 2))
+def test_a_partition_has_one_number_whichever_topic_it_is_of(topics: int, partition: int, which: int) -> None:
+    sources = Sources(tuple("abc"[:topics]))
+    name = "abc"[which % topics]
+    assert sources.place(sources.number(name, partition)) == (name, partition)
+    assert sources.flat({name: {partition: 7}, "other": {0: 1}}) == {sources.number(name, partition): 7}
