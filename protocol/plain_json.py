@@ -1,8 +1,8 @@
 """Plain values (`edgewake.protocol.plain`) read from JSON without pydantic: what comes to a small device while it runs.
 
 As strict as pydantic's strict mode, by the same declarations; `tests/protocol/test_plain_json.py` compares the two. Understood are str,
-int, float, bool, None, Any, Literal, enumerations, unions, `tuple[X, ...]`, `dict[str, X]`, other plain values, the bounds of `key`, and
-Length, Matching and Check in `Annotated`.
+int, float, bool, None, Any, Literal of texts, StrEnum, unions, `tuple[X, ...]`, `dict[str, X]`, other plain values, the bounds of `key`,
+and Length, Matching and Check in `Annotated`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union
@@ -60,16 +60,16 @@ def _reader(kind: Any) -> Reader:
         return _SCALARS[kind]
     if origin is Annotated:
         return _marked(_reader(args[0]), args[1:])
-    if origin is Literal:
-        return _one_of({(type(value), value): value for value in args})
+    if origin is Literal and all(type(arg) is str for arg in args):
+        return _one_of({arg: arg for arg in args})
     if origin in (Union, UnionType):
         return _any_of([_reader(arg) for arg in args])
     if origin is tuple and args[1:] == (...,):
         return _items(_reader(args[0]))
     if origin is dict and args[0] is str:
         return _entries(_reader(args[1]))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _one_of({(type(one.value), one.value): one for one in kind})
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return _one_of({one.value: one for one in kind})
     if isinstance(kind, type) and issubclass(kind, Plain):
         return _plain(kind)
     raise TypeError(f"{kind}: not understood")
@@ -99,11 +99,11 @@ _SCALARS: Final[Mapping[Any, Reader]] = {
 }
 
 
-def _one_of(allowed: Mapping[tuple[type, Any], Any]) -> Reader:
+def _one_of(allowed: Mapping[str, Any]) -> Reader:
     def read_it(value: Any) -> Any:
-        if not isinstance(value, str | int | float | None) or (type(value), value) not in allowed:
-            raise Misshapen(f"expected one of {', '.join(str(value) for _, value in allowed)}")
-        return allowed[type(value), value]
+        if type(value) is not str or value not in allowed:
+            raise Misshapen(f"expected one of {', '.join(allowed)}")
+        return allowed[value]
 
     return read_it
 
