@@ -38,6 +38,7 @@ from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, stat
 from edgewake.cloud.analysis.repair import Standing
 from edgewake.cloud.analysis.repairs import Repairs
 from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
+from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.state_rows import StateRows
 from edgewake.cloud.analysis.status_board import StatusBoard
@@ -127,6 +128,8 @@ class Analysis:
         while not stop.is_set():
             self._heartbeat.beat()
             self._leads()
+            if not is_local(self._config.master):
+                self._check_spark()  # a lane that waits for readings does not notice
             for reader in self._readers:
                 reader.poll(0)
             if self._has_changed() or self._tables.changes != seen or self._is_due():
@@ -139,6 +142,10 @@ class Analysis:
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
             stop.wait(LOOK_EVERY_S)
+
+    def _check_spark(self) -> None:
+        if spark.has_ended(self._session):
+            raise Unavailable(f"Spark has ended, and so does this process: {self._config.master!r} sent it away, or all its workers failed")
 
     def close(self) -> None:
         """Stop all lanes; returns within STOP_S or a little later."""
@@ -391,8 +398,7 @@ class Analysis:
 
     def _on_failure(self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure) -> None:
         """Raises LocalError where another process computes the lane, Unavailable where Spark has ended: a new process starts a new one."""
-        if spark.has_ended(self._session):
-            raise Unavailable(f"Spark has ended, and so does this process: {failure.cause[:500]}")
+        self._check_spark()
         place.trouble, what = step(place.trouble, failure)
         place.not_before_s = self._clock.monotonic_s() + place.backoff.next_s()
         log.warning(
