@@ -14,7 +14,6 @@ from edgewake.cloud.analysis.event_progress import progress_in_silence
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import frame, record, topics
-from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
 from tests.analysis.support import (
     T0,
@@ -32,6 +31,7 @@ from tests.analysis.support import (
     watermarks,
     windows,
 )
+from tests.analysis.test_pace import StandingClock
 from tests.services import part, wait_until
 
 FRAMES = 60
@@ -109,16 +109,16 @@ def test_what_is_left_out_is_the_same_when_a_batch_or_the_whole_state_is_compute
 def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """To the analysis the stream falls silent; control: without the watch the window would be final by then."""
+    """To the analysis the stream falls silent, and without the watch the window would be final. The time of day stands still."""
     monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.1)
-    monkeypatch.setattr(sequenced, "STALLED_MS", 0)
+    monkeypatch.setattr(sequenced, "STALLED_MS", -1)
     topic_admin.ensure_topics(feed.config, [topics.UP])
     config = tmp_path / "sequencer.toml"
     config.write_text(f'name = "sequencer-away"\n[kafka]\nbootstrap = "{feed.config.bootstrap}"\n')
     (query,) = registered(sql(feed.name, "count(*) AS n", "window(event_time, '2 seconds')", lateness="0 seconds"), streams=[feed.stream])
-    name, clock = query.query.name, SystemClock()
-    begin = clock.now_ms() // 2_000 * 2_000
+    name, begin = query.query.name, T0
     lane = analysis.with_config(idle_s=0.5).lane([query], [feed.stream])
+    lane.clock = clock = StandingClock(begin + 100)
     watch = sequencer_watch.SequencerWatch(feed.config, clock)
     lane.hold = watch.hold
     places = UpPlaces(feed.config, "test-places")
@@ -132,8 +132,10 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
             process.kill()
             put_up(feed, 2, begin + 1)
             wait_until(lambda: watch.hold(clock.now_ms()) is not None, "something waits")
-            silent_until = lambda: progress_in_silence(begin, lane.record.tops, clock.now_ms() - begin - 1_000, [query.query])  # noqa: E731
-            wait_until(lambda: silent_until() == begin + 2_000, "the window would be over")
+            wait_until(
+                lambda: progress_in_silence(begin, lane.record.tops, int(lane._silent_s() * 1000), [query.query]) == begin + 2_000,
+                "the window would be over",
+            )
             lane.advance_in_silence()
             assert watermarks(feed.config, name)[-1:] != [begin + 2_000]
             process.start()
