@@ -23,7 +23,7 @@ def test_what_misses_its_floor_is_said_in_both_tables() -> None:
     assert "| p99 | 200.0 | ms | ≤ 150.0 | 190.0 – 210.0 | nchan 1 | missed |" in text
     assert "| other | 12,346 | events/s |  |  |  |  |" in text
     assert "Measured 2026-11-21 10:00 UTC." in text
-    assert "`spark` has no figures" in text
+    assert "`analysis` has no figures" in text
     assert "missed" in report.table(figures)
 
 

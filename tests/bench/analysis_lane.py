@@ -1,0 +1,193 @@
+"""One Spark session of the analysis in a process of its own, that computes what it is asked for: a line of JSON in, a line out.
+
+`python -m tests.bench.analysis_lane CONFIG` (JSON of AnalysisConfig). A question names streams, queries and readings; the answer gives
+time and processor time from the end of the first batch, which compiles, to the last reading.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import psutil
+from pyspark.sql import SparkSession
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.lake import Lake
+from edgewake.cloud.analysis.lane import Counters, Lane
+from edgewake.cloud.analysis.pipeline import Job, jobs_of
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
+from edgewake.cloud.analysis.summary_record import StreamPlace
+from edgewake.cloud.analysis.summing import Summing
+from edgewake.cloud.kafka import topic_admin
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
+from tests.bench.analysis_traffic import FEW_KEYS, FIELDS
+from tests.services import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a lane took for all but its first batch."""
+
+    readings: int
+    results: int
+    seconds: float
+    jvm_cpu_s: float
+    python_cpu_s: float
+    executors_cpu_s: float
+    jvm_mib: float
+    python_mib: float
+    keys: int
+    """Rows of the state at the end."""
+    state_bytes: int
+    """Of RocksDB: files, and memory for what is not in them yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProcess:
+    """Another process with a session."""
+
+    child: subprocess.Popen[str]
+
+    def compute(self, stream: str, queries: Sequence[str], readings: int) -> Computed:
+        """Start the lane of these query files (none: of the minute summaries), wait until it has computed so many readings, stop it."""
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(json.dumps({"stream": stream, "queries": list(queries), "readings": readings}) + "\n")
+        self.child.stdin.flush()
+        line = self.child.stdout.readline()
+        assert line, f"the session ended with {self.child.wait()}"
+        return Computed(**json.loads(line))
+
+
+@contextmanager
+def lane_process(config: AnalysisConfig) -> Iterator[LaneProcess]:
+    """Start one; it ends with the block."""
+    command = [sys.executable, "-m", "tests.bench.analysis_lane", config.model_dump_json()]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield LaneProcess(child)
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        child.wait(60)
+
+
+_Running: TypeAlias = tuple[Callable[[], int], Counters, Callable[[], tuple[int, int]]]
+"""Readings computed so far, counters, and what asks for the state."""
+
+
+class _Session:
+    def __init__(self, session: SparkSession, config: AnalysisConfig) -> None:
+        self._session, self._config = session, config
+        self._jvm = psutil.Process(jvm_pid(session))
+
+    def compute(self, stream: str, queries: Sequence[str], readings: int) -> Computed:
+        with self._lane(stream, queries) if queries else self._summing(stream) as (computed, counters, state):
+            wait_until(lambda: computed() > 0, "the first batch", timeout_s=300)
+            began_s, before, results, cpu = time.monotonic(), computed(), counters.results, self._cpu_s()
+            wait_until(lambda: computed() >= readings, "all readings", timeout_s=600)
+            took_s = time.monotonic() - began_s
+            spent = [now - then for now, then in zip(self._cpu_s(), cpu, strict=True)]
+            memory = [process.memory_info().rss / (1 << 20) for process in (self._jvm, psutil.Process())]
+            return Computed(computed() - before, counters.results - results, took_s, *spent, *memory, *state())
+
+    @contextmanager
+    def _lane(self, stream: str, queries: Sequence[str]) -> Iterator[_Running]:
+        job = self._job(stream, queries)
+        topic_admin.ensure_topics(self._config.kafka, [each.topic for each in job.queries])
+        lane = Lane(self._session, self._config, job, SystemClock())
+
+        def computed() -> int:
+            assert lane.failure() is None, lane.failure()
+            return lane.counters.readings
+
+        lane.start()
+        try:
+            yield computed, lane.counters, lambda: _state(lane)
+        finally:
+            lane.stop()
+
+    @contextmanager
+    def _summing(self, stream: str) -> Iterator[_Running]:
+        config = self._config.model_copy(update={"summary_interval_s": 1})
+        made = Summing(self._session, config, SystemClock(), random.Random(1), Lake(config.kept_dir / "lake", SystemClock()).keep)
+        made.streams = {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}
+        stop = threading.Event()
+        thread = threading.Thread(target=made.run, args=(stop,), daemon=True)
+        thread.start()
+        place = lambda: made.record.streams.get(stream, StreamPlace())  # noqa: E731
+        try:
+            # It counts no readings, but says how many frames it has summed up.
+            yield lambda: sum(place().offsets.values()) * FEW_KEYS.readings, made.counters, lambda: (0, 0)
+        finally:
+            stop.set()
+            thread.join()
+
+    @staticmethod
+    def _job(stream: str, queries: Sequence[str]) -> Job:
+        catalogue = {stream: Stream(name=stream, fields={name: FieldInfo(type=FieldType.NUMBER) for name in FIELDS})}
+        registered = [Registered(parse(text, catalogue), 1) for text in queries]
+        (job,) = jobs_of(registered, {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}).values()
+        return job
+
+    def _cpu_s(self) -> tuple[float, float, float]:
+        """Of the driver's JVM, of this process, of the executors of a cluster."""
+        times = (_cpu_s(process) for process in psutil.process_iter() if _is_executor(process, self._config.master))
+        return _cpu_s(self._jvm), _cpu_s(psutil.Process()), sum(times)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _is_executor(process: psutil.Process, master: str) -> bool:
+    try:
+        return master.startswith("spark:") and any(word.endswith("CoarseGrainedExecutorBackend") for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _state(lane: Lane) -> tuple[int, int]:
+    assert lane._query is not None
+    progress: Mapping[str, Any] = lane._query.lastProgress or {}
+    operators = progress["stateOperators"] if progress else []
+    kept = sum(one["customMetrics"].get("rocksdbSstFileSize", 0) + one["memoryUsedBytes"] for one in operators)
+    return sum(operator["numRowsTotal"] for operator in operators), kept
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    config = AnalysisConfig.model_validate_json(sys.argv[1])
+    session = start_session(
+        jars_dir=config.jars_dir,
+        work_dir=config.data_dir / "spark",
+        master=config.master,
+        driver_memory=config.driver_memory,
+        state_partitions=config.state_partitions,
+        maintenance_s=config.maintenance_s,
+        more=config.spark,
+    )
+    try:
+        one = _Session(session, config)
+        for line in sys.stdin:
+            print(json.dumps(asdict(one.compute(**json.loads(line)))), flush=True)
+    finally:
+        kill_jvm(session)
+
+
+if __name__ == "__main__":
+    main()

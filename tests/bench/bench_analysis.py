@@ -1,0 +1,183 @@
+"""How fast the analysis computes windows, Kafka to Kafka, exactly once, beside other stream processors on the same records and machine.
+
+`python -m tests.bench.bench_analysis [--runs 3] [--rivals 1] [--cluster 1] [--json FILE]`. A query counts, averages, takes the maximum and
+an approximate distinct count for each device and minute. Few keys: 50 devices in frames of 100 readings, 3.6 million of them; many keys:
+100,000 devices in frames of 4 readings, one frame a minute, so 4 readings a result. Each run has a stream of its own; a session computes
+one before that nobody measures, and a lane's first batch, which compiles, is left out. Results of the main query are read back from Kafka
+and compared with sums that were made without our code: counts, maxima and means are equal, distinct counts within 5 %.
+
+Rivals get the first 360,000 of few keys and 400,000 of many, in the same records, one process each. Two forms of each: all readings
+through its window, as its documents show; and frames summed up by hand in Python before the window, which is a program for this query
+alone. Quix Streams keeps its state without a changelog; Bytewax has no exactly-once to Kafka, and runs without recovery. Their time runs
+from the first record to the last result, without their start. Processor time is of the driver's JVM, of Python and of the executors; Kafka
+shares the machine and is not in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.deploy import jars
+from edgewake.protocol import topics
+from tests.bench import analysis_results
+from tests.bench.analysis_lane import Computed, LaneProcess, lane_process
+from tests.bench.analysis_replay import rows_per_s
+from tests.bench.analysis_rivals import RIVALS, install, rate
+from tests.bench.analysis_traffic import FEW_KEYS, MANY_KEYS, Traffic, begin_of, fill, windows
+from tests.bench.figures import Found, run
+from tests.services import run_kafka
+from tests.spark_cluster import run_cluster
+
+MAIN: Final = "count(speed) AS n, avg(speed) AS mean, max(speed) AS high, approx_count_distinct(bat) AS levels"
+MORE: Final = MAIN + ", approx_percentile(speed, 0.99) AS p99, approx_top_k(bat, 5) AS top"
+PLAIN: Final = "count(speed) AS n, avg(speed) AS mean, max(speed) AS high"
+SHARED_WINDOWS: Final = ("10 seconds", "1 minute", "30 seconds", "2 minutes", "5 minutes")
+OPEN_KEYS: Final = Traffic(devices=1_000_000, readings=1, step_ms=60_000, frames=1_000_000)
+RIVALS_SHARE: Final = ("50 keys", replace(FEW_KEYS, frames=3_600)), ("100,000 keys", replace(MANY_KEYS, frames=100_000))
+"""What rivals get of it: they take longer."""
+FLOORS: Final = {"50 keys": 1_000_000, "100,000 keys": 150_000}
+_streams = itertools.count()
+
+
+class World:
+    """Kafka, and streams of their own for each run."""
+
+    def __init__(self, config: AnalysisConfig) -> None:
+        self.config = config
+        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES])
+
+    def compute(self, lane: LaneProcess, traffic: Traffic, columns: str, *, queries: int = 1, check: bool = False) -> Computed:
+        """Fill a stream and let a lane compute it."""
+        stream = f"bench{next(_streams)}"
+        begin_ms = begin_of(traffic)
+        fill(self.config.kafka, stream, traffic, begin_ms)
+        names = [f"{stream}_q{i}" for i in range(queries)]
+        computed = lane.compute(stream, [_query(name, stream, columns, i, queries) for i, name in enumerate(names)], traffic.count)
+        if check:
+            found = analysis_results.read(self.config.kafka, topics.query_topic(names[0], 1))
+            analysis_results.check(found, windows(traffic, begin_ms), "edgewake")
+        return computed
+
+
+def _query(name: str, stream: str, columns: str, i: int, queries: int) -> str:
+    window = "1 minute" if queries == 1 else SHARED_WINDOWS[i % len(SHARED_WINDOWS)]
+    return f"-- name: {name}\nSELECT device, {columns} FROM {stream} GROUP BY window(event_time, '{window}'), device"
+
+
+def measure(folder: Path, runs: int, rivals: int, cluster: int) -> Found:
+    """Start what is needed, run, and stop it again."""
+    found: Found = defaultdict(list)
+    with run_kafka(folder / "kafka") as node:
+        config = AnalysisConfig(
+            data_dir=folder / "analysis",
+            jars_dir=jars.ensure("spark"),
+            trigger_ms=0,
+            summary_interval_s=0,
+            state_partitions=2,
+            batch_records_max=6_000,
+            driver_memory="2g",
+            kafka=KafkaConfig(bootstrap=node.bootstrap),
+        )
+        world = World(config)
+        with lane_process(config) as lane:
+            world.compute(lane, FEW_KEYS, MAIN)
+            for _ in range(runs):
+                _few_keys(world, lane, found)
+        with lane_process(config.model_copy(update={"data_dir": folder / "many", "batch_records_max": 50_000})) as lane:
+            for i in range(1 + runs):
+                _many_keys(world, lane, found if i else defaultdict(list))
+        for i in range(runs):
+            replayed = rows_per_s(folder / f"replay-{i}", node.bootstrap, f"replay{i}")
+            found["edgewake replay --speed max, one process", "rows/s", 20_000].append(replayed)
+        if cluster:
+            _cluster(world, folder, found)
+        if rivals:
+            _rivals(config.kafka, folder, runs, found)
+    return found
+
+
+def _few_keys(world: World, lane: LaneProcess, found: Found) -> None:
+    main = world.compute(lane, FEW_KEYS, MAIN, check=True)
+    found["50 keys: count, mean, max, distinct", "readings/s", FLOORS["50 keys"]].append(main.readings / main.seconds)
+    found["50 keys: the same, processor time of a million readings", "s", None].append(_cpu_s(main) * 1e6 / main.readings)
+    more = world.compute(lane, FEW_KEYS, MORE)
+    found["50 keys: and quantile and top 5", "readings/s", 500_000].append(more.readings / more.seconds)
+    summed = world.compute(lane, FEW_KEYS, PLAIN, queries=0)
+    found["50 keys: minute summaries of four fields", "readings/s", None].append(summed.readings / summed.seconds)
+    few = replace(FEW_KEYS, frames=FEW_KEYS.frames // 2)
+    one = world.compute(lane, few, PLAIN)
+    found["50 keys: count, mean, max", "readings/s", None].append(one.readings / one.seconds)
+    for queries, ceiling in ((10, 1.8), (50, 5.0)):
+        many = world.compute(lane, few, PLAIN, queries=queries)
+        ratio = many.seconds / many.readings * one.readings / one.seconds
+        found[f"{queries} queries on one stream against one", "x", ceiling].append(ratio)
+
+
+def _many_keys(world: World, lane: LaneProcess, found: Found) -> None:
+    main = world.compute(lane, MANY_KEYS, MAIN, check=True)
+    found["100,000 keys: count, mean, max, distinct", "readings/s", FLOORS["100,000 keys"]].append(main.readings / main.seconds)
+    plain = world.compute(lane, MANY_KEYS, PLAIN, check=True)
+    found["100,000 keys: count, mean, max", "readings/s", None].append(plain.readings / plain.seconds)
+    found["100,000 keys: results through the driver", "results/s", None].append(plain.results / plain.seconds)
+    found["100,000 keys: Python's processor time of a result", "µs", None].append(plain.python_cpu_s * 1e6 / plain.results)
+    found["100,000 keys: driver's JVM, resident", "MiB", None].append(plain.jvm_mib)
+    found["100,000 keys: Python, resident", "MiB", None].append(plain.python_mib)
+    still = world.compute(lane, OPEN_KEYS, PLAIN)
+    found["a million open keys: state of a key, RocksDB's files and memory", "bytes", 250].append(still.state_bytes / still.keys)
+
+
+def _cluster(world: World, folder: Path, found: Found) -> None:
+    """The table of partitions and executors, the same query on each; one measured run each, for it only shows how the cost moves."""
+    for partitions in (1, 2, 4):
+        own = {"data_dir": folder / f"local-{partitions}", "state_partitions": partitions}
+        _scale(world.config.model_copy(update=own), f"one process, {partitions} partitions", found)
+    for workers in (1, 2):
+        with run_cluster(folder / f"cluster-{workers}", workers=workers, memory_mib=1024) as cluster:
+            own = {
+                "data_dir": folder / f"driver-{workers}",
+                "shared_dir": folder / f"shared-{workers}",
+                "master": cluster.master,
+                "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "1g"},
+            }
+            _scale(world.config.model_copy(update=own), f"{workers} executors of one core, 2 partitions", found)
+
+
+def _scale(config: AnalysisConfig, name: str, found: Found) -> None:
+    world = World(config)
+    with lane_process(config) as lane:
+        world.compute(lane, FEW_KEYS, PLAIN)
+        one = world.compute(lane, FEW_KEYS, PLAIN, check=True)
+    found[f"{name}: count, mean, max", "readings/s", None].append(one.readings / one.seconds)
+    found[f"{name}: processor time of a million readings", "s", None].append(_cpu_s(one) * 1e6 / one.readings)
+
+
+def _cpu_s(computed: Computed) -> float:
+    return computed.jvm_cpu_s + computed.python_cpu_s + computed.executors_cpu_s
+
+
+def _rivals(config: KafkaConfig, folder: Path, runs: int, found: Found) -> None:
+    pythons = install(folder / "rivals")
+    for name, traffic in RIVALS_SHARE:
+        best = 0.0
+        for rival in RIVALS:
+            if rival.library not in pythons:
+                continue
+            for _ in range(runs):
+                stream = f"rival{next(_streams)}"
+                reached = rate(config, pythons[rival.library], rival, stream, traffic, folder)
+                found[f"{name}: {rival.name}", "readings/s", None].append(reached)
+                best = max(best, reached) if rival.form == "readings" else best
+        if best:
+            ours = found[f"{name}: count, mean, max, distinct", "readings/s", FLOORS[name]]
+            found[f"{name}: against the best of them", "times", 8.0].extend(one / best for one in ours)
+
+
+if __name__ == "__main__":
+    run(measure, __doc__, sizes={"rivals": 1, "cluster": 1})
