@@ -13,9 +13,12 @@ from xdist.scheduler import LoadFileScheduling
 
 OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process.py")
 """Files of the analysis whose Spark is a process of its own."""
+SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "repairs"))
+"""Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
 LONGEST: Final = (
     SPARK,
+    SECOND_SPARK[0],
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
@@ -33,6 +36,8 @@ LONGEST: Final = (
 def bundle(test: str) -> str:
     """The files that stay together with a test's: a test or a file as `tests/log/test_hub.py::test_name` → a name."""
     file = test.split("::", 1)[0]
+    if file in SECOND_SPARK:
+        return SECOND_SPARK[0]
     return SPARK if file.startswith(SPARK) and file not in OWN_SPARK else file
 
 

@@ -187,12 +187,20 @@ class Contents:
     """Records that it never got."""
 
 
+def _is_being_made(db: sqlite3.Connection) -> bool:
+    """The writer makes the file, and its tables a moment later."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return not version
+
+
 def kept_topics(folder: Path) -> set[str]:
     """Topics of which the lake has something, also those that Kafka has no more. Raises Unavailable."""
     if not (folder / NAME).exists():
         return set()
     try:
         with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+            if _is_being_made(db):
+                return set()
             return {topic for (topic,) in db.execute("SELECT DISTINCT topic FROM file")}
     except sqlite3.Error as error:
         raise Unavailable(f"{folder / NAME}: {error}") from error
@@ -207,6 +215,8 @@ def contents(folder: Path, wanted: Iterable[str]) -> Contents:
     try:
         with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)) as db:
             db.execute("BEGIN")
+            if _is_being_made(db):
+                return Contents([], {}, 0)
             places = db.execute(f"SELECT * FROM place WHERE topic IN ({marks})", names)  # noqa: S608  (question marks)
             found = {(topic, partition): Place(id_, next_) for topic, partition, id_, next_ in places}
             (gaps,) = db.execute(f"SELECT coalesce(sum(next - first), 0) FROM gap WHERE topic IN ({marks})", names).fetchone()  # noqa: S608

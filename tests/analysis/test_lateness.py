@@ -41,7 +41,7 @@ def expected(feed: Feed, size_ms: int, *keys: str) -> dict[tuple[Any, ...], int]
     return {place: len(values) for place, values in found.items()}
 
 
-@pytest.mark.parametrize("records_max", [1, 7, 1000])
+@pytest.mark.parametrize("records_max", [7, 1000])
 def test_a_backlog_of_a_steady_and_a_fast_device_counts_as_it_would_have_live(analysis: Analysis, feed: Feed, records_max: int) -> None:
     """An hour of one device, the last five minutes of another, each in a partition of its own, whatever the batches."""
     query, reopened = registered(

@@ -144,11 +144,12 @@ def test_what_is_mounted_is_there(host: Path) -> None:
                 assert source in COMPOSE["volumes"]
 
 
-def test_the_operations_read_the_lake_and_cannot_change_it() -> None:
+def test_operations_and_analysis_read_the_lake_and_cannot_change_it() -> None:
     folder = PurePosixPath(settings("lake").data_dir)
-    assert PurePosixPath(settings("ops").lake_dir) == folder
+    assert [PurePosixPath(settings(part).lake_dir) for part in ("ops", "analysis")] == [folder, folder]
     volumes = {service: [one for one in PARTS[service]["volumes"] if one.startswith("lake:")] for service in PARTS}
-    assert {service: found for service, found in volumes.items() if found} == {"lake": [f"lake:{folder}"], "ops": [f"lake:{folder}:ro"]}
+    read = [f"lake:{folder}:ro"]
+    assert {service: found for service, found in volumes.items() if found} == {"lake": [f"lake:{folder}"], "ops": read, "analysis": read}
     assert PARTS["ops"]["image"] == PARTS["lake"]["image"]
 
 

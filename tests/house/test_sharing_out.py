@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests import class_archives
-from tests.sharing_out import LONGEST, OWN_SPARK, SPARK, bundle, rank
+from tests.sharing_out import LONGEST, OWN_SPARK, SECOND_SPARK, SPARK, bundle, rank
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", [*LONGEST, *OWN_SPARK])
+@pytest.mark.parametrize("name", [*LONGEST, *OWN_SPARK, *SECOND_SPARK])
 def test_what_is_named_is_there(name: str) -> None:
     assert (ROOT / name).exists()
 
 
 def test_tests_that_share_a_spark_session_stay_together_and_other_files_are_bundles_of_their_own() -> None:
     assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_lane.py::test_two") == SPARK
+    assert {bundle(f"{file}::test_three") for file in SECOND_SPARK} == {SECOND_SPARK[0]}
     assert bundle(f"{OWN_SPARK[0]}::test_three") == OWN_SPARK[0]
     assert bundle("tests/log/test_hub.py::test_four") == "tests/log/test_hub.py"
 

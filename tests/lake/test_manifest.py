@@ -36,6 +36,14 @@ def test_files_count_together_with_the_places_they_reach(tmp_path: Path) -> None
     assert kept_topics(tmp_path) == {"ew.s.s"}
 
 
+def test_a_manifest_that_is_just_being_made_is_empty_for_those_who_ask(tmp_path: Path) -> None:
+    """The writer opens the file first: a question between that and its tables was answered with an error."""
+    (tmp_path / manifests.NAME).touch()
+    assert (contents(tmp_path, ["ew.s.s"]).files, kept_topics(tmp_path)) == ([], set())
+    Manifest(tmp_path)
+    assert contents(tmp_path, ["ew.s.s"]).files == []
+
+
 def test_of_two_writers_one_is_refused_and_nothing_of_it_counts(tmp_path: Path) -> None:
     first, second = Manifest(tmp_path), Manifest(tmp_path)
     first.commit([written(tmp_path, [1.0])], {("ew.s.s", 0): None}, AT, now_ms=1)
