@@ -22,9 +22,9 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint
 	@$(MAKE) --no-print-directory --jobs=2 types behaviour
 
-# Five processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
+# Four processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test
-	$(RUN)pytest -n 5 --dist loadfile --no-loadscope-reorder
+	$(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs

@@ -244,18 +244,31 @@ def minutes(feed: Feed) -> dict[str, dict[str, Any]]:
     return {row.key.decode(): row.value for row in read(feed.config, topics.MINUTES) if row.value["stream"] == feed.name}
 
 
+VISIBLE_S = 10.0
+"""Until a confirmed transaction can be read, on a busy machine."""
 _readers: dict[str, list[Consumer]] = defaultdict(list)
 """By Kafka, those that nobody uses now."""
 
 
 @contextmanager
-def _reader(config: KafkaConfig) -> Iterator[Consumer]:
+def _reader(config: KafkaConfig, **settings: Any) -> Iterator[Consumer]:
     """A consumer of committed records, one that was used before where there is one: to Kafka a new connection costs more than a read."""
-    idle = _readers[config.model_dump_json()]
-    reader = idle.pop() if idle else clients.consumer(config, "test-reader", **{"enable.partition.eof": True})
+    idle = _readers[f"{config.model_dump_json()} {settings}"]
+    reader = idle.pop() if idle else clients.consumer(config, "test-reader", **{"enable.partition.eof": True}, **settings)
     yield reader
     reader.unassign()
     idle.append(reader)
+
+
+def _await_visible(config: KafkaConfig, committed: Consumer, places: Sequence[TopicPartition]) -> None:
+    """Kafka confirms a transaction before its records can be read; one whose writer was killed stays open, and is not waited for."""
+    with _reader(config, **{"isolation.level": "read_uncommitted"}) as written:
+        ends = [written.get_watermark_offsets(place, timeout=10)[1] for place in places]
+    deadline = time.monotonic() + VISIBLE_S
+    while time.monotonic() < deadline:
+        if all(committed.get_watermark_offsets(place, timeout=10)[1] >= end for place, end in zip(places, ends, strict=True)):
+            return
+        time.sleep(0.01)
 
 
 def newest(checkpoint: Path, folder: str) -> Path:
@@ -290,6 +303,7 @@ def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[R
     found: list[Read] = []
     with _reader(config) as reader:
         partitions = set(reader.list_topics(topic, timeout=10).topics[topic].partitions)
+        _await_visible(config, reader, [TopicPartition(topic, partition) for partition in partitions])
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         deadline = time.monotonic() + 30
         while partitions:
