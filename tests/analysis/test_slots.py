@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
+from typing import Any
 
 import orjson
 import pytest
@@ -17,16 +19,22 @@ NUMBERS = st.lists(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size
 READINGS = st.lists(st.lists(st.one_of(st.just(()), st.tuples(st.integers(0, 5), st.integers(-3, 3), st.none())), max_size=6), max_size=5)
 
 
-@given(NUMBERS)
-def test_figures_of_parts_are_those_of_the_whole(parts: list[list[float | None]]) -> None:
-    whole = Slot()
+def merged(kind: Any, parts: Iterable[Iterable[Any]]) -> Any:
+    """One of this kind for all parts: each part's own is written, read again, and merged into it."""
+    whole = kind()
     for values in parts:
-        part = Slot()
+        part = kind()
         for value in values:
             part.add(value)
         read = load(orjson.loads(orjson.dumps(part.dump())))
-        assert isinstance(read, Slot)
+        assert isinstance(read, kind)
         whole.merge(read)
+    return whole
+
+
+@given(NUMBERS)
+def test_figures_of_parts_are_those_of_the_whole(parts: list[list[float | None]]) -> None:
+    whole = merged(Slot, parts)
     known = [value for values in parts for value in values if value is not None]
     assert (whole.count, whole.min, whole.max) == (len(known), min(known, default=None), max(known, default=None))
     if known:
@@ -73,14 +81,7 @@ def test_many_different_values_are_estimated() -> None:
 
 @given(READINGS)
 def test_the_first_and_the_last_of_parts_are_those_of_the_whole(parts: list[list[At | tuple[()]]]) -> None:
-    whole = Ends()
-    for values in parts:
-        part = Ends()
-        for value in values:
-            part.add(value)
-        read = load(orjson.loads(orjson.dumps(part.dump())))
-        assert isinstance(read, Ends)
-        whole.merge(read)
+    whole = merged(Ends, parts)
     known = [value[:2] for values in parts for value in values if value]
     found = [None if end is None else end[:2] for end in (whole.least, whole.most)]
     assert found == [min(known, default=None), max(known, default=None)]
