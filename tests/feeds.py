@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
@@ -55,8 +56,7 @@ class VisibleCommit:
         self._producer.commit_transaction(30)
         reader = self._reader = self._reader or clients.consumer(self._config, "test-visible")
         for partition, end in self._ends.items():
-            place = TopicPartition(self._topic, partition)
-            wait_until(lambda place=place, end=end: reader.get_watermark_offsets(place, timeout=10)[1] >= end, "it is visible")  # type: ignore[misc]
+            wait_until(lambda p=partition, end=end: watermarks(reader, self._topic, p)[1] >= end, "it is visible")  # type: ignore[misc]
         self._ends.clear()
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.summing import Summing
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka import clients, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.sequencer.arrival import Arrival
@@ -263,10 +263,10 @@ def _reader(config: KafkaConfig, **settings: Any) -> Iterator[Consumer]:
 def _await_visible(config: KafkaConfig, committed: Consumer, places: Sequence[TopicPartition]) -> None:
     """Kafka confirms a transaction before its records can be read; one whose writer was killed stays open, and is not waited for."""
     with _reader(config, **{"isolation.level": "read_uncommitted"}) as written:
-        ends = [written.get_watermark_offsets(place, timeout=10)[1] for place in places]
+        ends = [offsets.watermarks(written, place.topic, place.partition)[1] for place in places]
     deadline = time.monotonic() + VISIBLE_S
     while time.monotonic() < deadline:
-        if all(committed.get_watermark_offsets(place, timeout=10)[1] >= end for place, end in zip(places, ends, strict=True)):
+        if all(offsets.watermarks(committed, place.topic, place.partition)[1] >= end for place, end in zip(places, ends, strict=True)):
             return
         time.sleep(0.01)
 
@@ -286,7 +286,7 @@ def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
     """Partition → offset after the last committed record."""
     with _reader(config) as reader:
         partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
-        return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+        return {p: offsets.watermarks(reader, topic, p)[1] for p in partitions}
 
 
 @dataclass(frozen=True)

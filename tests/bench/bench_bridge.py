@@ -42,6 +42,7 @@ from confluent_kafka.admin import NewTopic
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import topics
 from tests.bench import ack_only
 from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
@@ -275,7 +276,7 @@ def _rival(folder: Path, broker: Mosquitto, node: Kafka, kind: Kind, i: int, fou
         uvloop.run(load.go())
         held, deadline = 0, time.perf_counter() + 60
         while held < count and time.perf_counter() < deadline:
-            held = sum(ends.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(8))
+            held = sum(watermarks(ends, topic, p)[1] for p in range(8))
         took_s = time.perf_counter() - start
         used = {name: (cpu_s(pid) - before[name]) / count * 1e6 for name, pid in pids.items()}
     ends.close()

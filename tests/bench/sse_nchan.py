@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import record
 from tests.needs import NGINX_MODULES
 
@@ -64,7 +65,7 @@ def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
 
 def _publish(server: subprocess.Popen[bytes], bootstrap: str, topic: str, port: int) -> None:
     consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "nchan")
-    end = consumer.get_watermark_offsets(TopicPartition(topic, 0))[1]
+    end = watermarks(consumer, topic, 0)[1]
     consumer.assign([TopicPartition(topic, 0, end)])
     with httpx.Client(timeout=10) as publisher:
         while server.poll() is None:

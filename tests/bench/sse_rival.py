@@ -21,6 +21,7 @@ from sse_starlette import EventSourceResponse
 
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import record
 
 QUEUE = 1000
@@ -71,7 +72,7 @@ def pump(bootstrap: str, topic: str, take: Callable[[list[bytes]], object]) -> N
     """Read the topic from its end on, and make each reading's bytes."""
     consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "rival")
     client = clients.admin(KafkaConfig(bootstrap=bootstrap))
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(metadata.partition_count(client, topic))]
+    ends = [watermarks(consumer, topic, p)[1] for p in range(metadata.partition_count(client, topic))]
     consumer.assign([TopicPartition(topic, p, end) for p, end in enumerate(ends)])
     while True:
         message = consumer.poll(1.0)

@@ -77,3 +77,17 @@ def test_only_the_clock_asks_the_machine_what_time_it_is():
         if any(f"{call}(" in line for call in asking)
     ]
     assert found == []
+
+
+MAY_ASK_WHERE_A_TOPIC_ENDS = {
+    "cloud/kafka/offsets.py",  # asks again while a new topic has no leader
+    "cloud/sequencer/up_reader.py",  # asks what librdkafka already knows, not Kafka
+    "cloud/analysis/transaction.py",  # says None, and is asked again a second later
+    "tests/sequencer/test_sequencer.py",  # asks thousands of times, in a loop of its own
+    "tests/house/test_imports.py",
+}
+
+
+def test_only_who_can_wait_for_a_leader_asks_kafka_where_a_topic_ends():
+    asking = {str(path) for path in modules("cloud", "tests") if "get_watermark_offsets(" in (ROOT / path).read_text()}
+    assert asking == MAY_ASK_WHERE_A_TOPIC_ENDS

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 
 from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import lease_record, topics
 from tests.push.receiver import receiving
@@ -272,7 +273,7 @@ def _delete_before_end(config: KafkaConfig, topic: str) -> None:
     try:
         places = [TopicPartition(topic, p) for p in range(metadata.partition_count(admin, topic))]
         for place in places:
-            place.offset = reader.get_watermark_offsets(place, timeout=10)[1]
+            place.offset = watermarks(reader, topic, place.partition)[1]
     finally:
         reader.close()
     for future in admin.delete_records(places).values():

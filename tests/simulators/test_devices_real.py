@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import record, topics
 from edgewake.protocol.record import Record
 from edgewake.simulators import faults
@@ -35,7 +36,7 @@ class UpReader:
         self._consumer = clients.consumer(config, f"test-{stream}")
         places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
         for place in places:
-            place.offset = self._consumer.get_watermark_offsets(place, timeout=10)[1]
+            place.offset = watermarks(self._consumer, place.topic, place.partition)[1]
         self._consumer.assign(places)
         self._stream = stream
         self.records: list[Record] = []
