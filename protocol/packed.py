@@ -16,7 +16,7 @@ order (varint: base 128, least first; signed: zigzag, 0 -1 1 -2 …; bits: a num
         1 to 15              integers; each divided by 10^form is a number with a fraction
         17 to 31             the same, less 16, where quotients without a fraction are integers
         32                   doubles: 8 bytes each, IEEE 754, least first
-        33                   varint of the bytes that follow: JSON array of distinct values; integers: which of them, from 0
+        33                   varint of the bytes that follow, 256 at most: JSON array of distinct values; integers: which of them, from 0
 
         integers             1 byte: bits of each offset, 0 to 64, + 128: they are of differences; signed varint: base;
                              then each number is base + offset; of differences: signed varint: the first number, and each
@@ -49,7 +49,8 @@ FORM: Final = 2
 PACKED_READINGS_MAX: Final = 256
 """Readings in a packed frame. Over it: rejected (oversize); taking bits out of a number of many digits costs their square."""
 TEXT_BYTES_MAX: Final = 256
-"""Bytes of a column's distinct values as JSON. With more of them zstd does better, so the frame is not packed."""
+"""Bytes of a column's distinct values as JSON. With more of them zstd does better, so the frame is not packed; one that has more all the same
+is rejected (oversize): each of them may stand in every reading, and a megabyte would be a quarter of a gigabyte before it is measured."""
 NAMES: Final = (
     b"wind_angle_deg,wind_true,wind_m_s,depth_m,depth_offset_m,heading_deg,sentence,report,valid,fix_quality,fix_mode,satellites,"
     b"satellites_used,hdop,altitude_m,climb_m_s,position_error_m,position_lat,position_lon,speed_m_s,course_deg,event,message,name,unit,"
@@ -170,10 +171,11 @@ def _numbers(values: Sequence[Any], kinds: set[type]) -> bytes | None:
         return b"\0" + _integers(values) if min(values) >= -_INTEGER and max(values) < _INTEGER else None
     texts = orjson.dumps(values if isinstance(values, list) else list(values))[1:-1].split(b",")
     digits = max(len(text) - 1 - point if (point := text.find(b".")) >= 0 else 0 for text in texts)
-    if 0 < digits <= _DIGITS_MAX and b"-0.0" not in texts:
-        scale: int = 10**digits
+    scale: int = 10**digits
+    # What is too large is left as it is: times the scale it may have no end, and then it is no integer.
+    if 0 < digits <= _DIGITS_MAX and b"-0.0" not in texts and max(map(abs, values)) < _EXACT // scale:
         wholes = [round(value * scale) for value in values]
-        if [number / scale for number in wholes] == list(values) and min(wholes) > -_EXACT and max(wholes) < _EXACT:
+        if [number / scale for number in wholes] == list(values):
             if int not in kinds:
                 return bytes([digits]) + _integers(wholes)
             if not any(value.is_integer() for value in values if type(value) is float):
@@ -215,7 +217,10 @@ def _read_values(reader: varint.Reader, form: int, count: int) -> list[Scalar]:
             raise ValueError("a double that is no number")
         return doubles
     if form == _CHOICE:
-        distinct = orjson.loads(reader.exactly(reader.number()))
+        size = reader.number()
+        if size > TEXT_BYTES_MAX:
+            raise Rejected(RejectReason.OVERSIZE, f"{size} bytes of distinct values: expected at most {TEXT_BYTES_MAX}")
+        distinct = orjson.loads(reader.exactly(size))
         places = _read_integers(reader, count)
         if type(distinct) is not list or min(places) < 0:
             raise ValueError("a choice of nothing")

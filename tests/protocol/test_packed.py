@@ -44,6 +44,8 @@ COLUMNS: dict[str, list[Any]] = {
     "small": [1e-7, 2.5e-300, 0.0],
     "many digits": [0.1 + 0.2, 1 / 3, 2 / 3],
     "large": [1e300, -1e22, 9007199254740993.0],
+    "as large as floats are, with a fraction": [1.5e308, -1.25e307],
+    "as large as floats are beside small ones": [1e308, 0.123456],
     "minus nothing": [-0.0, 0.0, 1.5],
     "texts": ["Market Street", "Market Street", "Nörth Quay 😀"],
     "booleans": [True, False, None],
@@ -148,6 +150,16 @@ def test_every_piece_of_a_frame_is_refused():
 def test_bytes_that_ask_for_much_get_nothing(data):
     with pytest.raises(Rejected):
         packed.unpack(data)
+
+
+def test_one_long_text_in_every_reading_is_refused_before_it_is_written_out():
+    """A megabyte of them would be a quarter of a gigabyte of JSON, and a second of a processor."""
+    text = json.dumps(["x" * packed.TEXT_BYTES_MAX]).encode()
+    choice = b"\x21" + packed._sized(text) + packed._integers([0] * 256)
+    head = bytes([packed.FORM, 1, 1, 1]) + packed.varint.encode(256) + packed._sized(packed._deflated(("n",))) + packed._integers([T0] * 256)
+    assert refusal_of(lambda: packed.unpack(head + choice)) is RejectReason.OVERSIZE
+    short = json.dumps(["x" * 250]).encode()
+    assert packed.unpack(head + b"\x21" + packed._sized(short) + packed._integers([0] * 256))[0].fields["n"] == ["x" * 250] * 256
 
 
 def test_names_that_deflate_says_at_length_are_refused_and_not_remembered():
