@@ -38,6 +38,7 @@ BYTES_MAX: Final = 16 << 20
 THREADS: Final = 2
 _FETCH: Final = 500
 _SAFE_INT: Final = 1 << 63
+_ZONED: Final = " WITH TIME ZONE"
 _WORDS: Final = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
@@ -55,7 +56,7 @@ def answer(job: Job) -> dict[str, Any]:
     """Columns, rows as JSON text, and what they stand on. Raises QueryError, Unavailable, KafkaException."""
     begun_s = time.monotonic()
     question = job.question
-    db = duckdb.connect(config={"memory_limit": f"{MEMORY >> 20}MiB", "threads": THREADS, "errors_as_json": True})
+    db = engine()
     named = tables_of(db, question.sql)
     past, present, sources = _gather(job, named)
     for name, source in sources.items():
@@ -64,8 +65,7 @@ def answer(job: Job) -> dict[str, Any]:
     timer = threading.Timer(max(0.01, question.seconds - (time.monotonic() - begun_s)), db.interrupt)
     timer.start()
     try:
-        shown = db.execute(question.sql)
-        names = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
+        shown, names = execute(db, question.sql)
         rows, is_cut = rows_of(shown, question.rows)
     except duckdb.InterruptException as error:
         raise QueryError(f"not done within {question.seconds:g} s: ask for less, or for more seconds") from error
@@ -83,6 +83,27 @@ def answer(job: Job) -> dict[str, Any]:
         "present": {"rows": present.rows, "records_left": present.left},
         "seconds": round(time.monotonic() - begun_s, 3),
     }
+
+
+def engine() -> duckdb.DuckDBPyConnection:
+    """DuckDB within its bounds. Its clock is UTC as all times are: `now()` would be the machine's zone's."""
+    db = duckdb.connect(config={"memory_limit": f"{MEMORY >> 20}MiB", "threads": THREADS, "errors_as_json": True})
+    db.execute("SET TimeZone = 'UTC'")
+    return db
+
+
+def execute(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[duckdb.DuckDBPyConnection, list[dict[str, str]]]:
+    """Begin to answer a checked question; its columns. Times with a zone become those of UTC, as all others are. Raises duckdb.Error."""
+    shown = db.execute(sql)
+    columns_ = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
+    if not any(_ZONED in column["type"] for column in columns_):
+        return shown, columns_
+    # Written anew from its syntax tree: a semicolon or a comment at the end would not stand in brackets.
+    ((text,),) = db.execute("SELECT json_deserialize_sql(json_serialize_sql(?))", [sql]).fetchall()
+    for column in columns_:
+        column["type"] = column["type"].replace(f"TIMESTAMP{_ZONED}", "TIMESTAMP").replace(f"TIME{_ZONED}", "VARCHAR")
+    casts = [f"#{i}::{column['type']} AS {quoted(column['name'])}" for i, column in enumerate(columns_, 1)]
+    return db.execute(f"SELECT {', '.join(casts)} FROM ({text})"), columns_  # noqa: S608  (checked, and DuckDB's own types)
 
 
 def _gather(job: Job, named: Mapping[str, int | None]) -> tuple[Contents, Present, dict[str, Source]]:
@@ -157,16 +178,19 @@ def close(db: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
 
 
 def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes], bool]:
-    """Rows as JSON lists, and whether there are more."""
+    """Rows as JSON lists, and whether there are more. Raises QueryError for a value that neither Python nor JSON has."""
     found: list[bytes] = []
     size = 0
-    while batch := shown.fetchmany(_FETCH):
-        for row in batch:
-            text = orjson.dumps([_plain(value) for value in row], default=str, option=_WORDS)
-            size += len(text)
-            if len(found) == rows_max or size > BYTES_MAX:
-                return found, True
-            found.append(text)
+    try:
+        while batch := shown.fetchmany(_FETCH):
+            for row in batch:
+                text = orjson.dumps([_plain(value) for value in row], default=str, option=_WORDS)
+                size += len(text)
+                if len(found) == rows_max or size > BYTES_MAX:
+                    return found, True
+                found.append(text)
+    except (OverflowError, TypeError, ValueError, RecursionError) as error:
+        raise QueryError(f"a value of the answer cannot be shown ({str(error)[:200]}): cast it to VARCHAR") from error
     return found, False
 
 

@@ -34,7 +34,10 @@ def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int | None]:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise QueryError("expected one SELECT, and nothing that changes anything")
     ((text,),) = db.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    tree = orjson.loads(text)
+    try:
+        tree = orjson.loads(text)
+    except orjson.JSONDecodeError as error:  # DuckDB's own bound is a thousand levels, of which each is two of JSON
+        raise QueryError("nested too deeply: expected at most some 500 levels") from error
     if tree.get("error"):
         raise QueryError(f"expected one SELECT: {tree.get('error_message', '')}")
     return _Tree(sql).tables(tree["statements"])

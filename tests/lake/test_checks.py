@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.lake.answer import bind, close, rows_of
+from edgewake.cloud.lake.answer import bind, close, engine, execute, rows_of
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.lake.checks import tables_of
 from edgewake.cloud.lake.files import Disk
@@ -27,7 +29,7 @@ NUMBER, STRING = ColumnType.NUMBER, ColumnType.STRING
 
 @pytest.fixture
 def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"errors_as_json": True}) as connection:
+    with engine() as connection:
         yield connection
 
 
@@ -53,7 +55,7 @@ HOSTILE = (
     "COPY (SELECT 1) TO '/tmp/x'", "ATTACH 'x'", "INSTALL httpfs", "LOAD httpfs", "PRAGMA version", "SET threads = 1", "CALL range(1)",
     "CREATE TABLE x AS SELECT 1", "INSERT INTO s VALUES (1)", "WITH x AS (INSERT INTO s VALUES (1) RETURNING a) FROM x", "DELETE FROM s",
     "EXPORT DATABASE 'x'", "EXPLAIN SELECT 1", "DESCRIBE s", "SHOW TABLES", "SUMMARIZE s", "FROM (DESCRIBE s)", "VACUUM", "USE x",
-    "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "SELECT " + "(" * 5000 + "1" + ")" * 5000, "SELECT " + "NOT " * 600 + "true", "SELECT " + "1 + " * 900 + "1",
 )  # fmt: skip
 
 
@@ -61,6 +63,13 @@ HOSTILE = (
 def test_what_is_no_question_is_refused(db: duckdb.DuckDBPyConnection, sql: str) -> None:
     with pytest.raises(QueryError):
         tables_of(db, sql)
+
+
+def test_a_text_of_comments_alone_costs_no_more_than_its_length() -> None:
+    """The operations API looks at it in its own process: one of 60 characters took days."""
+    assert not is_question("/**/" * 4_900 + "x")
+    assert not is_question("/*" * 9_000)
+    assert is_question("/* a */ -- b\n (" * 1_000 + "SELECT 1")
 
 
 def test_a_refusal_says_line_and_column(db: duckdb.DuckDBPyConnection) -> None:
@@ -112,6 +121,32 @@ def test_what_passes_the_check_still_reaches_no_file_and_no_setting(db: duckdb.D
 async def test_a_question_that_takes_too_much_ends_alone(tmp_path: Path, sql: str, seconds: float, why: str) -> None:
     with pytest.raises(QueryError, match=why):
         await Asking(tmp_path, KafkaConfig()).ask({"sql": sql, "rows": 10, "seconds": seconds})
+
+
+@pytest.mark.parametrize("sql", ["SELECT INTERVAL '2000000000 days'", "SELECT " + "[" * 300 + "1" + "]" * 300])
+def test_a_value_that_nobody_can_show_is_refused_as_the_questions_fault(db: duckdb.DuckDBPyConnection, sql: str) -> None:
+    with pytest.raises(QueryError, match="cast it to VARCHAR"):
+        rows_of(db.execute(sql), 3)
+
+
+def test_the_present_moment_is_one_of_utc_wherever_the_machine_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        with engine() as db:
+            sql = "SELECT now() AS a, now()::TIMESTAMP AS a, {'b': [now()]} AS c, timetz '12:00:00+01' AS d, 1 AS e; -- an end;"
+            shown, columns = execute(db, sql)
+            (row,), _ = rows_of(shown, 3)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [(column["name"], column["type"]) for column in columns] == [
+        ("a", "TIMESTAMP"), ("a", "TIMESTAMP"), ("c", "STRUCT(b TIMESTAMP[])"), ("d", "VARCHAR"), ("e", "INTEGER")
+    ]  # fmt: skip
+    first, second, nested, zoned, one = orjson.loads(row)
+    assert first == second == nested["b"][0]
+    assert abs(datetime.fromisoformat(first) - datetime.now(UTC)) < timedelta(minutes=5), "not five hours off"
+    assert (zoned, one) == ("12:00:00+01", 1)
 
 
 def test_a_long_answer_is_cut_and_every_value_is_json(db: duckdb.DuckDBPyConnection) -> None:
