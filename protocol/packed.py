@@ -49,8 +49,8 @@ FORM: Final = 2
 PACKED_READINGS_MAX: Final = 256
 """Readings in a packed frame. Over it: rejected (oversize); taking bits out of a number of many digits costs their square."""
 TEXT_BYTES_MAX: Final = 256
-"""Bytes of a column's distinct values as JSON. With more of them zstd does better, so the frame is not packed; one that has more all the same
-is rejected (oversize): each of them may stand in every reading, and a megabyte would be a quarter of a gigabyte before it is measured."""
+"""Bytes of a column's distinct values as JSON. With more of them zstd does better, so the frame is not packed; one that has more all the
+same is rejected (oversize): each of them may stand in every reading, and a megabyte would be a quarter of a gigabyte."""
 NAMES: Final = (
     b"wind_angle_deg,wind_true,wind_m_s,depth_m,depth_offset_m,heading_deg,sentence,report,valid,fix_quality,fix_mode,satellites,"
     b"satellites_used,hdop,altitude_m,climb_m_s,position_error_m,position_lat,position_lon,speed_m_s,course_deg,event,message,name,unit,"

@@ -29,7 +29,7 @@ from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.question import Question
 from edgewake.cloud.lake.shape import BASE, Fields, Kind, columns, expressions, quoted
 from edgewake.cloud.lake.sources import Source, newest, sources_of
-from edgewake.protocol.errors import QueryError, QueryFault
+from edgewake.protocol.errors import QueryError, QueryFault, Unavailable
 
 MEMORY: Final = 512 << 20
 """Bytes that DuckDB may use; it is given no disk to spill to."""
@@ -59,8 +59,11 @@ def answer(job: Job) -> dict[str, Any]:
     db = engine()
     named = tables_of(db, question.sql)
     past, present, sources = _gather(job, named)
-    for name, source in sources.items():
-        bind(db, name, source, [file for file in past.files if file.topic == source.topic], present, job.lake_dir)
+    try:
+        for name, source in sources.items():
+            bind(db, name, source, [file for file in past.files if file.topic == source.topic], present, job.lake_dir)
+    except duckdb.Error as error:
+        raise _damage_of(job.lake_dir, error) or error from error
     close(db, [str(job.lake_dir / file.path) for file in past.files])
     timer = threading.Timer(max(0.01, question.seconds - (time.monotonic() - begun_s)), db.interrupt)
     timer.start()
@@ -72,7 +75,7 @@ def answer(job: Job) -> dict[str, Any]:
     except duckdb.OutOfMemoryException as error:
         raise MemoryError from error
     except duckdb.Error as error:
-        raise fault_of(question.sql, error) from error
+        raise _damage_of(job.lake_dir, error) or fault_of(question.sql, error) from error
     finally:
         timer.cancel()
     return {
@@ -83,6 +86,12 @@ def answer(job: Job) -> dict[str, Any]:
         "present": {"rows": present.rows, "records_left": present.left},
         "seconds": round(time.monotonic() - begun_s, 3),
     }
+
+
+def _damage_of(folder: Path, error: duckdb.Error) -> Unavailable | None:
+    """Where a file of the lake is at fault, and not the question."""
+    detail = str(fault_of("", error))
+    return Unavailable(f"a file of the lake cannot be read: {detail.replace(f'{folder}/', '')}") if f"{folder}/" in detail else None
 
 
 def engine() -> duckdb.DuckDBPyConnection:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,17 @@ from edgewake.cloud.lake.sources import Source
 ORPHAN_MS: Final = 3_600_000
 """Age of a file that the manifest does not know before it is deleted: another writer's may be named in a moment."""
 
+ROW_GROUP_BYTES: Final = 64 << 20
+"""Bytes in memory of what a merge writes at once. It never holds all that it merges: half a million rows of long texts are gigabytes."""
+
+
+class Damaged(Exception):
+    """A file that the manifest names cannot be read."""
+
+    def __init__(self, file: File, error: Exception) -> None:
+        super().__init__(f"{file.path} cannot be read: {error}")
+        self.file = file
+
 
 class Disk:
     """Writes, merges and deletes files under a folder. Every method raises OSError, e.g. at a full disk."""
@@ -27,38 +39,23 @@ class Disk:
         self._folder = folder
         self._new_id = new_id
 
-    def write(self, table: pa.Table, source: Source, date: str, fields: Fields, *, now_ms: int, level: int = 0) -> File:
+    def write(self, table: pa.Table, source: Source, date: str, fields: Fields, *, now_ms: int) -> File:
         """A new file of a source's rows of one day."""
-        registration = source.topic.rpartition(".")[2] if source.kind is Kind.QUERY else ""
-        folder = f"{source.kind}={source.name}{'.' if registration else ''}{registration}/date={date}"
-        path = self._folder / folder / f"{self._new_id()}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        size = _durable(table, path)
-        reach("lake.written")
-        return File(
-            path=str(path.relative_to(self._folder)),
-            kind=source.kind,
-            name=source.name,
-            topic=source.topic,
-            date=date,
-            rows=table.num_rows,
-            bytes=size,
-            fields=dict(fields),
-            written_at=now_ms,
-            level=level,
-        )
+        return self._written([table], table.schema, source, date, fields, now_ms=now_ms, level=0)
 
     def merge(self, files: Sequence[File], *, now_ms: int) -> File:
-        """One file of the rows of several of one topic and day, whose fields agree."""
-        fields: dict[str, ColumnType] = {}
+        """One file of the rows of several of one topic and day, whose fields agree. Raises Damaged where one of them cannot be read."""
+        first, fields = files[0], dict[str, ColumnType]()
         for file in files:
             fields |= file.fields
-        tables = [self._by_field(file) for file in files]
-        of_fields = physical(files[0].kind, fields)
-        merged = pa.concat_tables(tables, promote_options="default")
-        merged = merged.rename_columns([of_fields[name[1:]] if name.startswith("=") else name for name in merged.column_names])
-        first = files[0]
-        return self.write(merged, Source(first.topic, first.kind, first.name), first.date, fields, now_ms=now_ms, level=first.level + 1)
+        columns = physical(first.kind, fields)
+        # Of each file: its column of a field → that of the merged one.
+        names = [{column: columns[name] for name, column in physical(file.kind, file.fields).items()} for file in files]
+        opened = list(zip(files, names, strict=True))
+        schema = pa.unify_schemas([self._schema(file, of_file) for file, of_file in opened])
+        tables = (table for file, of_file in opened for table in self._row_groups(file, of_file))
+        source = Source(first.topic, first.kind, first.name)
+        return self._written(_gathered(tables, schema), schema, source, first.date, fields, now_ms=now_ms, level=first.level + 1)
 
     def delete(self, paths: Iterable[str]) -> None:
         """One that is gone already is no error."""
@@ -71,22 +68,76 @@ class Disk:
             if str(path.relative_to(self._folder)) not in known and path.stat().st_mtime * 1000 < older_than_ms - ORPHAN_MS:
                 path.unlink(missing_ok=True)
 
-    def _by_field(self, file: File) -> pa.Table:
-        """Its columns of fields named `=field`, which no column of the base is."""
-        table = pq.read_table(self._folder / file.path, partitioning=None)
-        names = {column: f"={name}" for name, column in physical(file.kind, file.fields).items()}
-        return table.rename_columns([names.get(name, name) for name in table.column_names])
+    def _written(
+        self, tables: Iterable[pa.Table], schema: pa.Schema, source: Source, date: str, fields: Fields, *, now_ms: int, level: int
+    ) -> File:
+        registration = source.topic.rpartition(".")[2] if source.kind is Kind.QUERY else ""
+        folder = f"{source.kind}={source.name}{'.' if registration else ''}{registration}/date={date}"
+        path = self._folder / folder / f"{self._new_id()}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows, size = _durable(tables, schema, path)
+        reach("lake.written")
+        return File(
+            path=str(path.relative_to(self._folder)),
+            kind=source.kind,
+            name=source.name,
+            topic=source.topic,
+            date=date,
+            rows=rows,
+            bytes=size,
+            fields=dict(fields),
+            written_at=now_ms,
+            level=level,
+        )
+
+    def _schema(self, file: File, names: Mapping[str, str]) -> pa.Schema:
+        with _as_damage(file):
+            schema = pq.read_schema(self._folder / file.path)
+        return pa.schema([field.with_name(names.get(field.name, field.name)) for field in schema])
+
+    def _row_groups(self, file: File, names: Mapping[str, str]) -> Iterator[pa.Table]:
+        with _as_damage(file):
+            opened = pq.ParquetFile(self._folder / file.path)
+        with opened:
+            for number in range(opened.num_row_groups):
+                with _as_damage(file):
+                    table = opened.read_row_group(number)
+                yield table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def _durable(table: pa.Table, path: Path) -> int:
-    """Write a file under its name, so that a power cut leaves all of it or nothing; its size."""
-    partial = path.with_suffix(".partial")
+@contextmanager
+def _as_damage(file: File) -> Iterator[None]:
     try:
-        pq.write_table(table, partial, compression="zstd")
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise Damaged(file, error) from error
+
+
+def _gathered(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The same rows in tables of ROW_GROUP_BYTES or a little more, with all columns."""
+    waiting, size = [schema.empty_table()], 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting, promote_options="default")
+            waiting, size = [schema.empty_table()], 0
+    if len(waiting) > 1:
+        yield pa.concat_tables(waiting, promote_options="default")
+
+
+def _durable(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> tuple[int, int]:
+    """Write a file under its name, so that a power cut leaves all of it or nothing; its rows and bytes."""
+    partial, rows = path.with_suffix(".partial"), 0
+    try:
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
+                rows += table.num_rows
         with partial.open("rb") as file:
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
-    except OSError:
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
     partial.replace(path)
@@ -95,4 +146,4 @@ def _durable(table: pa.Table, path: Path) -> int:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return size
+    return rows, size

@@ -18,6 +18,7 @@ class LakeMetrics:
     foreign: int = 0
     overtaken: int = 0
     failures: int = 0
+    damaged: int = 0
     files: int = 0
     bytes: int = 0
 
@@ -28,6 +29,7 @@ class LakeMetrics:
             ("foreign_records", "Records that none of our parts wrote, left out.", self.foreign),
             ("overtaken_records", "Records that Kafka deleted before they were read.", self.overtaken),
             ("failures", "Times that Kafka, the disk or the manifest was away.", self.failures),
+            ("damaged_files", "Files that could not be read when they were to be merged.", self.damaged),
         ):
             yield CounterMetricFamily(f"edgewake_lake_{name}", text, value=value)
         yield gauge("edgewake_lake_files", "Files of the lake.", self.files)

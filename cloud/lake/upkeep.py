@@ -16,7 +16,7 @@ from edgewake.cloud.lake.shape import ColumnType, Fields, agrees
 
 MERGE_FILES: Final = 16
 MERGE_ROWS_MAX: Final = 500_000
-"""Rows of a merged file: a merge holds them in memory, some 100 bytes each. A file of half as many is merged no more."""
+"""Rows of a merged file. A file of half as many is merged no more."""
 
 
 def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:

@@ -11,7 +11,7 @@ import logging
 import random
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake import upkeep
 from edgewake.cloud.lake.config import LakeConfig
-from edgewake.cloud.lake.files import Disk
+from edgewake.cloud.lake.files import Damaged, Disk
 from edgewake.cloud.lake.gather import Foreign, Gathered
 from edgewake.cloud.lake.manifest import GRACE_S, Fenced, File, Gap, Manifest, Partition, Place
 from edgewake.cloud.lake.metrics import LakeMetrics
@@ -46,7 +46,9 @@ BATCH: Final = 500
 LOOK_EVERY_S: Final = 10.0
 """Between looks for new streams and queries."""
 UPKEEP_EVERY_S: Final = 60.0
-"""Between two turns of merging and deleting; a turn merges one group, so that reading goes on between."""
+"""Between two looks for what is to be merged and deleted."""
+UPKEEP_SHARE: Final = 4
+"""While groups of files wait, one is merged in a turn, and reading goes on between: merging takes one part in so many of the time."""
 ORPHANS_EVERY_S: Final = 3600.0
 _CONSUMER: Final[dict[str, Any]] = {
     # Nobody waits for what is gathered: Kafka is asked twice a second, and not once for each record.
@@ -109,6 +111,8 @@ class _Turns:
         self._ids: dict[str, str] = {}
         self._places: dict[Partition, Place] = {}
         self._gaps: list[Gap] = []
+        self._damaged: set[str] = set()
+        """Files that could not be merged in this life."""
         self._forget()
 
     def _forget(self) -> None:
@@ -134,8 +138,9 @@ class _Turns:
                     self._write()
                     write_at = now_s + self._config.every_s
                 if now_s >= upkeep_at:
-                    self._keep()
-                    upkeep_at = now_s + UPKEEP_EVERY_S
+                    is_more = self._keep()
+                    took_s = self._clock.monotonic_s() - now_s
+                    upkeep_at = now_s + (UPKEEP_SHARE * took_s if is_more else UPKEEP_EVERY_S)
                 if now_s >= orphans_at:
                     self._disk.delete_orphans(self._manifest.known(), older_than_ms=self._clock.now_ms())
                     orphans_at = now_s + ORPHANS_EVERY_S
@@ -225,17 +230,13 @@ class _Turns:
         if names and any(self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()):
             raise Unavailable("a topic was made anew")
 
-    def _keep(self) -> None:
+    def _keep(self) -> bool:
+        """Merge one group, give up what is too old, delete what nobody reads any more. Is more to be merged?"""
         now_ms = self._clock.now_ms()
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
         files = self._manifest.files()
-        if groups := upkeep.to_merge(files, today=today):
-            merged = self._disk.merge(groups[0], now_ms=now_ms)
-            try:
-                self._manifest.replace(groups[0], merged, now_ms=now_ms)
-            except Fenced:
-                self._disk.delete([merged.path])
-                raise
+        groups = upkeep.to_merge((file for file in files if file.path not in self._damaged), today=today)
+        if groups and self._merge(groups[0], now_ms):
             files = self._manifest.files()
         if dropped := upkeep.to_drop(files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max):
             self._manifest.replace(dropped, None, now_ms=now_ms)
@@ -245,3 +246,24 @@ class _Turns:
             self._disk.delete(old)
             self._manifest.deleted(old)
         self._metrics.files, self._metrics.bytes = len(files), sum(file.bytes for file in files)
+        return len(groups) > 1
+
+    def _merge(self, group: Sequence[File], now_ms: int) -> bool:
+        """Was it merged? A file that cannot be read, or a disk that has no room for both, is no reason to write nothing more."""
+        try:
+            merged = self._disk.merge(group, now_ms=now_ms)
+        except Damaged as error:
+            self._damaged.add(error.file.path)
+            self._metrics.damaged += 1
+            log.error("%s; questions that need it fail, the rest goes on", error, extra={"event": "lake.damaged"})
+            return False
+        except OSError as error:
+            self._metrics.failures += 1
+            log.warning("files are not merged now: %s", error, extra={"event": "lake.disk"})
+            return False
+        try:
+            self._manifest.replace(group, merged, now_ms=now_ms)
+        except Fenced:
+            self._disk.delete([merged.path])
+            raise
+        return True

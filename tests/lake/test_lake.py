@@ -16,6 +16,7 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.lake.manifest import File, contents
 from edgewake.cloud.lake.upkeep import MERGE_FILES
+from edgewake.protocol.errors import Unavailable
 from tests.feeds import Feed
 from tests.services import Process, part, wait_until
 
@@ -88,12 +89,23 @@ async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: 
             feed.send()
             wait_until(lambda rows=rows: lake.rows() == rows, "it is in the lake")  # type: ignore[misc]
     assert len(lake.files()) == MERGE_FILES
+    damaged = lake.folder / "lake" / lake.files()[3].path
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:100])
+    with lake.writer() as process:
+        wait_until(lambda: "lake.damaged" in (lake.folder / "lake.log").read_text(), "it cannot be merged")
+        feed.send()
+        wait_until(lambda: lake.rows() == MERGE_FILES + 1, "what comes is written all the same")
+        with pytest.raises(Unavailable, match="cannot be read"):
+            await lake.ask(ONCE)
+        assert process.is_running()
+    damaged.write_bytes(whole)
     with lake.writer() as process:
         wait_until(lambda: len(lake.files()) == 1, "the files are merged")
         feed.send()
-        wait_until(lambda: lake.rows() == MERGE_FILES + 1, "it goes on")
+        wait_until(lambda: lake.rows() == MERGE_FILES + 2, "it goes on")
         assert process.is_running()
-    assert (await lake.ask(ONCE))["rows"] == [[MERGE_FILES + 1, MERGE_FILES + 1, MERGE_FILES + 1.0]]
+    assert (await lake.ask(ONCE))["rows"] == [[MERGE_FILES + 2, MERGE_FILES + 2, MERGE_FILES + 2.0]]
 
 
 async def test_what_kafka_deleted_before_the_lake_had_it_is_counted_in_every_answer(lake: Lake, feed: Feed) -> None:

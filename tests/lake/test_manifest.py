@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from pathlib import Path
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from edgewake.cloud.lake import files as files_
 from edgewake.cloud.lake import manifest as manifests
-from edgewake.cloud.lake.files import Disk
+from edgewake.cloud.lake.files import Damaged, Disk
 from edgewake.cloud.lake.manifest import Fenced, File, Gap, Manifest, Place, contents, kept_topics
 from edgewake.cloud.lake.shape import ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
@@ -66,6 +68,27 @@ def test_files_are_merged_by_field_and_the_old_ones_stay_until_they_are_deleted(
     assert all((tmp_path / file.path).exists() for file in files)
     disk.delete([*(file.path for file in files), "gone.parquet"])
     assert [path.name for path in tmp_path.glob("*/*/*")] == [Path(merged.path).name]
+
+
+def test_a_merge_holds_a_part_of_the_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_, "ROW_GROUP_BYTES", 100)
+    files = [written(tmp_path, [float(file)] * 10, "ab"[file % 2]) for file in range(7)]
+    merged = Disk(tmp_path).merge(files, now_ms=2)
+    with pq.ParquetFile(tmp_path / merged.path) as found:
+        assert [found.metadata.row_group(i).num_rows for i in range(found.num_row_groups)] == [20, 20, 20, 10]
+        rows = found.read().to_pydict()
+    assert (merged.rows, [a if b is None else b for a, b in zip(rows["a"], rows["b"], strict=True)]) == (70, [i // 10 for i in range(70)])
+
+
+@pytest.mark.parametrize("left", [None, 0, 100])
+def test_a_file_that_cannot_be_merged_is_named_and_nothing_is_left_of_the_merge(tmp_path: Path, left: int | None) -> None:
+    files = [written(tmp_path, [1.0]), written(tmp_path, [2.0])]
+    path = tmp_path / files[1].path
+    path.unlink() if left is None else os.truncate(path, left)
+    with pytest.raises(Damaged, match=files[1].path) as damaged:
+        Disk(tmp_path).merge(files, now_ms=2)
+    assert damaged.value.file == files[1]
+    assert {path.name for path in tmp_path.glob("*/*/*")} <= {Path(file.path).name for file in files}
 
 
 def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:

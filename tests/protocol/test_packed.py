@@ -156,7 +156,9 @@ def test_one_long_text_in_every_reading_is_refused_before_it_is_written_out():
     """A megabyte of them would be a quarter of a gigabyte of JSON, and a second of a processor."""
     text = json.dumps(["x" * packed.TEXT_BYTES_MAX]).encode()
     choice = b"\x21" + packed._sized(text) + packed._integers([0] * 256)
-    head = bytes([packed.FORM, 1, 1, 1]) + packed.varint.encode(256) + packed._sized(packed._deflated(("n",))) + packed._integers([T0] * 256)
+    head = (
+        bytes([packed.FORM, 1, 1, 1]) + packed.varint.encode(256) + packed._sized(packed._deflated(("n",))) + packed._integers([T0] * 256)
+    )
     assert refusal_of(lambda: packed.unpack(head + choice)) is RejectReason.OVERSIZE
     short = json.dumps(["x" * 250]).encode()
     assert packed.unpack(head + b"\x21" + packed._sized(short) + packed._integers([0] * 256))[0].fields["n"] == ["x" * 250] * 256
