@@ -12,6 +12,7 @@ import click
 from edgewake.deploy.log_reader import LEVELS, Line, Tail, newest, parts_in
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.installation import DATA_DEFAULT, DATA_VARIABLE
+from edgewake.protocol.printable import printable
 
 LINES_DEFAULT: Final = 50
 LOOK_EVERY_S: Final = 0.3
@@ -71,9 +72,9 @@ def _write_text(line: Line) -> None:
     clock = time.strftime("%H:%M:%S", time.localtime(line.time_ms / 1000)) if line.time_ms else "--:--:--"
     level = click.style(f"{line.level:<8}", fg=COLOURS.get(line.level))
     extras = " ".join(f"{name}={value}" for name, value in line.extras.items() if name not in ("event", "exception"))
-    text = f"{click.style(clock, dim=True)} {level} {line.part}: {click.unstyle(line.text)}"
-    text += f" {click.style(extras, dim=True)}" if extras else ""
-    text += f"\n{line.extras['exception']}" if "exception" in line.extras else ""
+    text = f"{click.style(clock, dim=True)} {level} {line.part}: {printable(click.unstyle(line.text))}"
+    text += f" {click.style(printable(extras), dim=True)}" if extras else ""
+    text += printable(f"\n{line.extras['exception']}", keep="\n") if "exception" in line.extras else ""
     click.echo(text)
 
 

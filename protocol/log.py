@@ -15,6 +15,8 @@ from typing import TextIO
 
 import orjson
 
+from edgewake.protocol.printable import printable
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
@@ -45,8 +47,9 @@ class Coloured(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         colour = _COLOURS.get(record.levelname, "0")
-        extras = " ".join(f"{name}={value}" for name, value in _extras(record).items() if name != "event")
-        text = f"\x1b[2m{clock}\x1b[0m \x1b[{colour}m{record.levelname.lower():<8}\x1b[0m {record.name}: {record.getMessage()}"
+        extras = printable(" ".join(f"{name}={value}" for name, value in _extras(record).items() if name != "event"))
+        said = printable(record.getMessage(), keep="\n")
+        text = f"\x1b[2m{clock}\x1b[0m \x1b[{colour}m{record.levelname.lower():<8}\x1b[0m {record.name}: {said}"
         if extras:
             text += f" \x1b[2m{extras}\x1b[0m"
         if record.exc_info:

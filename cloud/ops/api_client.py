@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import click
+
+from edgewake.protocol.printable import printable
 
 if TYPE_CHECKING:
     import httpx
@@ -17,6 +20,8 @@ OPS_URL: Final = "http://127.0.0.1:8702"
 """Where `edgewake up` serves the operations API without --port-base."""
 REQUEST_TIMEOUT_S: Final = 15.0
 PAGE_SIZE: Final = 500
+FOREIGN_CHARS_MAX: Final = 200
+"""Characters of what was wrong with an answer that is none of ours."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,9 +73,11 @@ class OpsApi:
         while True:
             page = self.ask("GET", path, params={"limit": PAGE_SIZE, **(params or {}), **({"after": after} if after else {})}).json()
             yield from page["items"]
-            after = page["next"]
-            if after is None:
+            if page["next"] in (None, after):
                 return
+            if not page["items"]:
+                raise ValueError(f"the list of {path} does not end")
+            after = page["next"]
 
 
 def _reason(response: httpx.Response) -> str:
@@ -83,7 +90,20 @@ def _reason(response: httpx.Response) -> str:
 
 def fail(text: str) -> NoReturn:
     """End the command with a sentence and code 1."""
-    raise click.ClickException(text)
+    raise click.ClickException(printable(text, keep="\n"))
+
+
+@contextmanager
+def _as_foreign(urls: Sequence[str]) -> Iterator[None]:
+    """What another program, or another version of ours, answered at the first of these addresses is no fault of the command's."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        if not urls:
+            raise
+        what = f"{type(error).__name__}: {error}"[:FOREIGN_CHARS_MAX]
+        text = f"{urls[0]} answers otherwise than the operations API of this version ({what}). Set --ops to its address."
+        raise click.ClickException(printable(text)) from error
 
 
 _json_option = click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON when piped.")
@@ -95,7 +115,8 @@ def shows(command: F) -> F:
     @functools.wraps(command)
     def shown(make_api: Callable[[], OpsApi], *arguments: Any, as_json: bool | None, **options: Any) -> Any:
         api = make_api()
-        return command(api if as_json is None else replace(api, as_json=as_json), *arguments, **options)
+        with _as_foreign([api.url]):
+            return command(api if as_json is None else replace(api, as_json=as_json), *arguments, **options)
 
     # click types what it wraps too narrowly for a command whose first argument is made here.
     return cast(F, _json_option(click.pass_obj(cast(Any, shown))))
@@ -106,7 +127,15 @@ def api_options(command: F) -> F:
 
     @functools.wraps(command)
     def with_api(*arguments: Any, url: str | None, key: str | None, key_file: Path | None, as_json: bool | None, **options: Any) -> Any:
-        return command(*arguments, make_api=lambda: connect(url, key, key_file, as_json), **options)
+        urls: list[str] = []
+
+        def make_api() -> OpsApi:
+            api = connect(url, key, key_file, as_json)
+            urls.append(api.url)
+            return api
+
+        with _as_foreign(urls):
+            return command(*arguments, make_api=make_api, **options)
 
     decorated: Any = with_api
     for option in (

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from edgewake.protocol.printable import printable
+
 TIMES: Final = frozenset(
     {
         "watermark",
@@ -42,7 +44,7 @@ def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, a
     table = Table()
     for name in columns:
         longest = max((len(cell(name, item.get(name))) for item in items), default=0)
-        table.add_column(name, no_wrap=name in WHOLE, min_width=longest if name == columns[0] else None)
+        table.add_column(cell("", name).replace("[", "\\["), no_wrap=name in WHOLE, min_width=longest if name == columns[0] else None)
     for item in items:
         table.add_row(*(cell(name, item.get(name)).replace("[", "\\[") for name in columns))
     return Console().print(table)
@@ -60,10 +62,10 @@ def print_item(item: Mapping[str, Any], *, as_json: bool) -> None:
     table = Table(show_header=False)
     for name, value in item.items():
         if name != "text":
-            table.add_row(name, cell(name, value).replace("[", "\\["))
+            table.add_row(cell("", name).replace("[", "\\["), cell(name, value).replace("[", "\\["))
     console.print(table)
     if item.get("text"):
-        console.print(Syntax(item["text"], "sql"))
+        console.print(Syntax(printable(item["text"], keep="\n\t"), "sql"))
     return None
 
 
@@ -74,14 +76,26 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1))
 
 
-def cell(name: str, value: object) -> str:
-    """A value for people."""
-    from datetime import UTC, datetime
+def tell(text: str, *, err: bool = False) -> None:
+    """A sentence with words of a server in it."""
+    click.echo(printable(text, keep="\n"), err=err)
 
+
+def cell(name: str, value: object) -> str:
+    """A value for people; what devices said is in it, so nothing that moves the cursor."""
     if value is None:
         return ""
-    if name in TIMES and isinstance(value, int):
-        return datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "seconds")
+    if name in TIMES and isinstance(value, int) and (moment := _moment(value)):
+        return moment
     if isinstance(value, list | dict):
-        return ", ".join(map(str, value))
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+        return printable(", ".join(map(str, value)))
+    return f"{value:.1f}" if isinstance(value, float) else printable(str(value), keep="\n")
+
+
+def _moment(time_ms: int) -> str | None:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return None  # of a clock that was never set

@@ -121,10 +121,10 @@ def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int
     wanted = {name: value for name, value in (("device", device), ("reason", reason)) if value}
     found: list[dict[str, Any]] = []
     before: dict[str, int] = {}
-    while len(found) < limit:
+    while len(found) < limit:  # a page may be empty and lead on: only so many letters are looked at for each
         page = api.ask("GET", "/v1/dead-letters", params={"limit": min(LETTERS_PAGE, limit - len(found)), **wanted, **before}).json()
         found += page["items"]
-        if page["next"] is None:
+        if page["next"] is None or page["next"] >= before.get("before", page["next"] + 1):
             break
         before = {"before": page["next"]}
     print_items(found, LETTER_COLUMNS, as_json=api.as_json)

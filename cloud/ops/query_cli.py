@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from edgewake.cloud.ops.api_client import OpsApi, api_options, fail, shows
-from edgewake.cloud.ops.cli_output import print_item, print_items, print_json
+from edgewake.cloud.ops.cli_output import print_item, print_items, print_json, tell
 from edgewake.cloud.ops.cli_time import TIME, time_ms
 from edgewake.cloud.ops.query_name import query_name
 from edgewake.cloud.ops.rebuild_cli import rebuild
@@ -74,7 +74,7 @@ def resume(api: OpsApi, name: str) -> None:
 def remove(api: OpsApi, name: str) -> None:
     """Remove a query; its results stay until they are too old."""
     api.ask("DELETE", f"/v1/queries/{name}")
-    click.echo(f"{name}: removed", err=True)
+    tell(f"{name}: removed", err=True)
 
 
 @query.command()
@@ -86,7 +86,7 @@ def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None
     """Register the query in FILE and wait until it runs."""
     response = api.ask("POST", "/v1/queries", body={"text": _text_of(file)}, about=f"{file}: ")
     found = response.json()
-    click.echo(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
+    tell(f"{found['name']}: {'registered' if response.status_code == 201 else 'was registered already'}", err=True)
     _tell_whether_it_runs(api, found, wait_s)
     if backfill_from is not None:
         ask(api, found["name"], {"kind": "backfill", "begin": backfill_from}, wait_s)
@@ -101,7 +101,7 @@ def replace(api: OpsApi, file: Path, wait_s: int) -> None:
     text = _text_of(file)
     name = api.ask("POST", "/v1/queries:check", body={"text": text}, about=f"{file}: ").json()["name"]
     found = api.ask("PUT", f"/v1/queries/{name}", body={"text": text}, about=f"{file}: ").json()
-    click.echo(f"{name}: replaced", err=True)
+    tell(f"{name}: replaced", err=True)
     _tell_whether_it_runs(api, found, wait_s)
 
 
@@ -110,7 +110,7 @@ def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> No
     if found["state"] != "running":
         fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
     where = next(iter(found["events_urls"]), found["events_path"])
-    click.echo(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
+    tell(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
     if api.as_json:
         print_json({name: value for name, value in found.items() if name != "text"})
 
@@ -124,7 +124,7 @@ def check(api: OpsApi, file: Path) -> None:
     if api.as_json:
         print_json(found)
     else:
-        click.echo(f"{file}: good; query {found['name']} reads stream {found['stream']} and gives {', '.join(found['columns'])}")
+        tell(f"{file}: good; query {found['name']} reads stream {found['stream']} and gives {', '.join(found['columns'])}")
 
 
 @query.command()
@@ -139,7 +139,7 @@ def preview(api: OpsApi, file: Path, minutes: int, rows_max: int) -> None:
     for row in found["rows"]:
         print_json(row)
     if found["is_cut"]:
-        click.echo(f"{file}: there are more than these {len(found['rows'])} results", err=True)
+        tell(f"{file}: there are more than these {len(found['rows'])} results", err=True)
 
 
 def _text_of(file: Path) -> str:

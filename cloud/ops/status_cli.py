@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from edgewake.cloud.ops.api_client import OpsApi, api_options
-from edgewake.cloud.ops.cli_output import print_items, print_json
+from edgewake.cloud.ops.cli_output import print_items, print_json, tell
 
 PART_COLUMNS: Final = ("part", "state", "uptime_s", "restarts", "cpu_percent", "rss_mib")
 STREAM_COLUMNS: Final = ("name", "records_per_s", "description")
@@ -99,10 +99,10 @@ def status(make_api: Callable[[], OpsApi]) -> None:
 
 
 def _print(found: Status) -> None:
-    click.echo("\n".join(["needs attention:", *(f"  {problem}" for problem in found.problems)]) if found.problems else "all is well")
+    tell("\n".join(["needs attention:", *(f"  {problem}" for problem in found.problems)]) if found.problems else "all is well")
     print_items(found.parts, PART_COLUMNS, as_json=False)
     print_items(found.streams[:STREAMS_SHOWN], STREAM_COLUMNS, as_json=False)
     states = Counter(query["state"] for query in found.queries)
-    click.echo(f"devices: {', '.join(f'{count} {state}' for state, count in found.devices.items())}")
-    click.echo(f"queries: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'none'}")
-    click.echo(f"leases: {found.leases}")
+    tell(f"devices: {', '.join(f'{count} {state}' for state, count in found.devices.items())}")
+    tell(f"queries: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'none'}")
+    tell(f"leases: {found.leases}")

@@ -58,9 +58,9 @@ def test_a_line_that_is_no_event_is_shown_as_it_is(folder: Path, hostile: bytes)
     assert (line.time_ms, line.level, line.text) == (5, "", hostile.decode("utf-8", "replace"))
 
 
-def test_colours_that_a_part_wrote_do_not_reach_the_terminal(folder: Path) -> None:
-    write(folder, "mosquitto", b"\x1b[2Jgone")
-    assert shown(folder.parent) == ["--:--:--          mosquitto: gone"]
+def test_colours_and_titles_that_a_part_wrote_do_not_reach_the_terminal(folder: Path) -> None:
+    write(folder, "mosquitto", b"\x1b[2Jgone\x1b]0;title\x07")
+    assert shown(folder.parent) == ["--:--:--          mosquitto: gone\ufffd]0;title\ufffd"]
 
 
 def test_the_file_before_is_read_where_the_new_one_is_short(folder: Path) -> None:

@@ -1,0 +1,12 @@
+"""Texts of others on a terminal: a control character there may move, hide, colour, or set the title and the clipboard. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNSEEN: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with UNSEEN in place of each character that nobody can see, but those in `keep`."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else UNSEEN for c in text)
