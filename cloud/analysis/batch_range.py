@@ -1,9 +1,10 @@
-"""The same graph over a range of offsets, without state: for finding out which query cannot compute some readings."""
+"""A range of a lane's records, read once more without state."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,17 @@ def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offs
         .option("endingOffsets", _json(end))
         .load()
     )
+
+
+def ranges(start: Mapping[int, int], end: Mapping[int, int], count: int) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
+    """Cut a range of offsets into ranges of about `count` records, each with its share of every partition. Pure."""
+    total = sum(end[partition] - first for partition, first in start.items())
+    steps = max(1, -(-total // count))
+    edges = [{p: first + (end[p] - first) * step // steps for p, first in start.items()} for step in range(steps + 1)]
+    for before, after in itertools.pairwise(edges):
+        moved = [partition for partition in start if after[partition] > before[partition]]
+        if moved:
+            yield {p: before[p] for p in moved}, {p: after[p] for p in moved}
 
 
 def _json(offsets: Offsets) -> str:

@@ -460,8 +460,17 @@ class Lane:
         ends = [end for end in closed if end is not None]
         if not ends or observed.oldest is None or observed.oldest >= max(ends):
             return []
-        records = batch_range.records(self.session, self.config.kafka, self._record.offsets, reached)
-        return late.late_windows(records, queries, dict(self.job.fields), closed)
+        fields = dict(self.job.fields)
+        frames = (late.old_frames(part, fields, closed).toArrow() for part in self._parts(reached, observed))
+        return late.late_windows(frames, queries, fields, closed)
+
+    def _parts(self, reached: Offsets, observed: Observed) -> Iterator[DataFrame]:
+        """The records of the batch, in parts of about READINGS_AT_ONCE readings."""
+        start, end = self._sources.flat(self._record.offsets), self._sources.flat(reached)
+        count = max(1, late.READINGS_AT_ONCE * observed.frames // max(1, observed.readings))
+        for first, stop in batch_range.ranges({partition: start.get(partition, 0) for partition in end}, end, count):
+            by_topic = self._sources.by_topic
+            yield batch_range.records(self.session, self.config.kafka, by_topic(first), by_topic(stop), group=f"edgewake-late-{self.name}")
 
     def advance_in_silence(self) -> None:
         """Where nothing came for a while, let event time go on until the last windows are final. Raises KafkaException."""

@@ -1,29 +1,40 @@
 """Late readings: those of windows that are closed, which Spark drops. Counted, and told with query, window and examples.
 
 The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows as old as that are closed the driver
-reads the batch's records once more, as a batch job without state, and sorts their readings out (`late_windows`). So readings of now pay
-for one comparison per frame, and 10,000 old ones in one frame for being exploded once.
+reads the batch's records once more, and sorts the readings of old frames out itself (`late_windows`): what is not late waits for it, and to
+group a week of one device in Spark took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one frame for
+being looked at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import zip_longest
+from typing import Any, Final, TypeAlias
 
+import orjson
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import correct, corrected
-from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.clock_correction import corrected
+from edgewake.cloud.analysis.decode import decode
+from edgewake.cloud.analysis.evaluate import Evaluated, evaluated
+from edgewake.cloud.analysis.expressions import Expression
 from edgewake.cloud.analysis.query_plan import Query
-from edgewake.cloud.analysis.tags import passes
-from edgewake.cloud.analysis.window_columns import bounds, contains
+from edgewake.cloud.analysis.tags import variants, where_of
+from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.field_type import FieldType
 
 OBSERVED: Final = "frames"
+_READING: Final = ("device", "t", "received_at")
+"""What each reading has beside its fields."""
 EXAMPLES_MAX: Final = 10
 """Readings that are told in full for each query, window and batch; all are counted, and all stand on their stream."""
+READINGS_AT_ONCE: Final = 200_000
+"""Readings of a batch that are fetched at once, some 100 bytes each."""
 WINDOWS_MAX: Final = 1000
 """Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told as one number for each query."""
 
@@ -66,39 +77,121 @@ def observe(frames: DataFrame, partitions: int) -> DataFrame:
     )
 
 
-def late_windows(
-    records: DataFrame, queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
-) -> list[LateWindow]:
-    """Sort out the readings of a batch (`records`: Kafka's) for whose windows it is too late. `closed`: per query, the end of windows.
+def old_frames(records: DataFrame, fields: Mapping[str, FieldType], closed: Sequence[int | None]) -> DataFrame:
+    """The frames of a batch (`records`: Kafka's) that may have late readings. `closed`: see late_windows.
 
-    A reading counts once for each closed window that it belongs to.
+    Out: device, received_at, t (corrected) array<bigint>, and an array of each field.
     """
-    each = readings(correct(decode(records, fields)), fields, ())
-    reading = F.to_json(F.struct("device", "t", *sorted(fields)))
-    windows = [_windows(place, query, end) for place, (query, end) in enumerate(zip(queries, closed, strict=True)) if end is not None]
-    if not windows:
-        return []
-    sorted_out = each.select(reading.alias("reading"), F.explode(F.concat(*windows)).alias("late")).select("reading", "late.*")
-    grouped = sorted_out.groupBy("place", "start", "end").agg(
-        F.count(F.lit(1)).alias("readings"), F.slice(F.collect_list("reading"), 1, EXAMPLES_MAX).alias("examples")
-    )
-    rows = grouped.orderBy("end", "start", "place").limit(WINDOWS_MAX + 1).collect()
-    found = [LateWindow(row["place"], row["start"], row["end"], row["readings"], tuple(row["examples"])) for row in rows[:WINDOWS_MAX]]
-    if len(rows) <= WINDOWS_MAX:
-        return found
-    told = {place: sum(one.readings for one in found if one.place == place) for place in range(len(queries))}
-    totals = {row["place"]: row["count"] for row in sorted_out.groupBy("place").count().collect()}
-    return found + [LateWindow(place, None, None, total - told[place]) for place, total in sorted(totals.items()) if total > told[place]]
+    latest = max((end for end in closed if end is not None), default=0)
+    frames = decode(records, fields)
+    oldest = F.least(corrected(F.array_min("t")), F.col("received_at"))  # a window may be of either time
+    columns = [F.col(f"fields.`{name}`").alias(name) for name in sorted(fields)]
+    return frames.where(oldest <= latest).select("device", "received_at", F.transform("t", corrected).alias("t"), *columns)
 
 
-def _windows(place: int, query: Query, closed: int) -> Column:
-    """The closed windows of a reading, as array<struct<place, start, end>>."""
-    made = []
-    for hops in range(query.window.hops):
-        start, end = bounds(query.window, hops)
-        window, is_in = F.struct(F.lit(place).alias("place"), start.alias("start"), end.alias("end")), contains(query.window, hops)
-        made.append(window if is_in is None else F.when(is_in, window))
-    windows = F.array(*made)
-    is_late = passes(query, F.col) & (bounds(query.window, query.window.hops - 1)[1] <= closed)
-    none = F.array().cast("array<struct<place:int,start:bigint,end:bigint>>")
-    return F.when(is_late, F.filter(windows, lambda window: window.isNotNull() & (window["end"] <= closed))).otherwise(none)
+def late_windows(
+    frames: Iterable[pa.Table], queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
+) -> list[LateWindow]:
+    """Sort out the readings of a batch for whose windows it is too late. Pure.
+
+    `frames`: old_frames, in any parts; `closed`: per query, the end of windows that take nothing any more, None where there are none. A
+    reading counts once for each closed window that it belongs to.
+    """
+    names = (*_READING, *sorted(fields))
+    rules = _rules(queries, closed, names)
+    found: dict[_Key, _Late] = {}
+    rest = dict.fromkeys(range(len(queries)), 0)
+    for part in frames:
+        for reading in _readings(part, names):
+            for rule in rules:
+                for window in rule.late(reading):
+                    found.setdefault((window[1], window[0], rule.number), _Late()).add(reading)
+        _keep_oldest(found, rules, rest)
+    windows = sorted((end, start, place, one) for (end, start, number), one in found.items() for place in rules[number].places)
+    for _, _, place, one in windows[WINDOWS_MAX:]:
+        rest[place] += one.readings
+    told = [LateWindow(place, start, end, one.readings, one.texts(names)) for end, start, place, one in windows[:WINDOWS_MAX]]
+    return told + [LateWindow(place, None, None, count) for place, count in sorted(rest.items()) if count]
+
+
+_Key: TypeAlias = tuple[int, int, int]
+"""End and start of a window, and the number of its rule."""
+_Reading: TypeAlias = tuple[Any, ...]
+"""Values of _READING and the fields."""
+
+
+@dataclass(order=True, slots=True)
+class _Late:
+    """The late readings of a window."""
+
+    readings: int = 0
+    examples: list[_Reading] = field(default_factory=list, compare=False)
+
+    def add(self, reading: _Reading) -> None:
+        self.readings += 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(reading)
+
+    def texts(self, names: Sequence[str]) -> tuple[str, ...]:
+        columns = [(i, name) for i, name in enumerate(names) if name != "received_at"]
+        examples = ({name: reading[i] for i, name in columns if reading[i] is not None} for reading in self.examples)
+        return tuple(orjson.dumps(one).decode() for one in examples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What of a query says which readings are late: queries that have it in common are looked at once."""
+
+    number: int
+    window: Window
+    closed: int
+    at: int
+    """Of a reading's values, its time."""
+    wheres: tuple[Evaluated, ...]
+    places: list[int]
+
+    def late(self, reading: _Reading) -> Iterator[tuple[int, int]]:
+        """Start and end of the closed windows that it belongs to."""
+        time, closed = reading[self.at], self.closed
+        if time > closed or not self._passes(reading):
+            return
+        if self.window.is_sequence:
+            yield time, time
+            return
+        for start, end in self.window.around(time):
+            if end <= closed:
+                yield start, end
+
+    def _passes(self, reading: _Reading) -> bool:
+        return not self.wheres or any(where(reading) is True for where in self.wheres)
+
+
+def _rules(queries: Sequence[Query], closed: Sequence[int | None], names: Sequence[str]) -> list[_Rule]:
+    at = {name: i for i, name in enumerate(names)}
+    found: dict[tuple[Window, int, tuple[Expression, ...]], _Rule] = {}
+    for place, (query, end) in enumerate(zip(queries, closed, strict=True)):
+        if end is None:
+            continue
+        conditions = tuple(where for values in variants(query) if (where := where_of(query, values)) is not None)
+        rule = _Rule(len(found), query.window, end, at[query.window.time], tuple(evaluated(one, at) for one in conditions), [])
+        found.setdefault((query.window, end, conditions), rule).places.append(place)
+    return list(found.values())
+
+
+def _readings(frames: pa.Table, names: Sequence[str]) -> Iterator[_Reading]:
+    others = [frames[name].to_pylist() for name in names[len(_READING) :]]
+    devices, received, times = (frames[name].to_pylist() for name in ("device", "received_at", "t"))
+    for device, received_at, t, *columns in zip(devices, received, times, *others, strict=True):
+        for reading in zip_longest(t, *[column or () for column in columns]):
+            yield device, reading[0], received_at, *reading[1:]
+
+
+def _keep_oldest(found: dict[_Key, _Late], rules: Sequence[_Rule], rest: dict[int, int]) -> None:
+    """The others are never among the oldest again, whatever comes: of them only the number is kept."""
+    if len(found) <= WINDOWS_MAX:
+        return
+    oldest = set(nsmallest(WINDOWS_MAX, found))
+    for key in [key for key in found if key not in oldest]:
+        late = found.pop(key)
+        for place in rules[key[2]].places:
+            rest[place] += late.readings

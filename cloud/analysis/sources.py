@@ -23,6 +23,14 @@ class Sources:
         """Number → what topic → partition has, e.g. an offset."""
         return {self.number(topic, partition): one for topic in self.topics for partition, one in of.get(topic, {}).items()}
 
+    def by_topic(self, flat: Mapping[int, T]) -> dict[str, dict[int, T]]:
+        """The reverse of `flat`."""
+        found: dict[str, dict[int, T]] = {}
+        for number, one in flat.items():
+            topic, partition = self.place(number)
+            found.setdefault(topic, {})[partition] = one
+        return found
+
     def number(self, topic: str, partition: int) -> int:
         """What a partition is called."""
         return partition * len(self.topics) + self.topics.index(topic)

@@ -109,15 +109,6 @@ def _item(items: Sequence[tuple[Expression, Kind]], part: int, values: Mapping[s
     return substitute(expression, values), kind
 
 
-def passes(query: Query, resolve: Resolve) -> Column:
-    """Does a reading count in the query at all?"""
-    conditions = [where for values in variants(query) if (where := where_of(query, values)) is not None]
-    built: Column | None = None
-    for condition in conditions:
-        built = column(condition, resolve) if built is None else built | column(condition, resolve)
-    return F.lit(True) if built is None else F.coalesce(built, F.lit(False))
-
-
 def key_columns(tags: Sequence[Tag]) -> Mapping[Keys, str]:
     """A column name (no field can have it) for each distinct key of the lane: queries with equal keys share the work."""
     return {keys: f"$key_{i}" for i, keys in enumerate(dict.fromkeys(tag.keys for tag in tags))}

@@ -8,10 +8,12 @@ from typing import Any
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import late
 from edgewake.cloud.analysis.late import EXAMPLES_MAX, WINDOWS_MAX, LateWindow, late_windows
 from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Query
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, sql
 
@@ -27,6 +29,12 @@ def records(spark: SparkSession, *frames: dict[str, Any]) -> DataFrame:
     return spark.createDataFrame([(0, i, orjson.dumps(one)) for i, one in enumerate(frames)], "partition int, offset bigint, value binary")
 
 
+def sorted_out(frames: DataFrame, queries: Sequence[Query], closed: Sequence[int | None], parts: int = 1) -> list[LateWindow]:
+    """As a lane does, the frames in so many parts."""
+    tables = [late.old_frames(frames.where(F.col("offset") % parts == i), FIELDS, closed).toArrow() for i in range(parts)]
+    return late_windows(tables, queries, FIELDS, closed)
+
+
 def told(found: Sequence[LateWindow]) -> dict[tuple[int, int | None, int | None], int]:
     return {(one.place, one.start, one.end): one.readings for one in found}
 
@@ -39,7 +47,7 @@ def test_each_closed_window_of_each_query_is_counted_with_examples(spark: SparkS
     readings = [(T0 + i * 3_000, float(i % 10) if i % 7 else None, None if i % 3 else 1.0) for i in range(60)]
     closed = [T0 + 80_000, T0 + 60_000, T0 + 120_000, None]
 
-    found = late_windows(records(spark, frame_of(readings)), [hopping, fast, both, unasked], FIELDS, closed)
+    found = sorted_out(records(spark, frame_of(readings)), [hopping, fast, both, unasked], closed)
 
     expected: Counter[tuple[int, int, int]] = Counter()
     passes = [lambda _: True, lambda r: r[1] is not None and r[1] > 5, lambda r: r[1] is not None or r[2] is not None]
@@ -60,14 +68,27 @@ def test_ten_thousand_old_readings_are_counted_in_bounded_rows(spark: SparkSessi
     """Each in a window of its own: the oldest windows are told one by one, the rest as a number."""
     query = parse(sql("s", "count(*) AS n", "window(event_time, '1 second')"))
     old = frame_of([(T0 + i * 1_000, 1.0, None) for i in range(10_000)])
-    found = late_windows(records(spark, old), [query], FIELDS, [T0 + 20_000_000])
+    found = sorted_out(records(spark, old), [query], [T0 + 20_000_000])
     assert len(found) == WINDOWS_MAX + 1
     assert found[0] == LateWindow(0, T0, T0 + 1_000, 1, (orjson.dumps({"device": "d1", "t": T0, "speed": 1.0}).decode(),))
     assert found[-1] == LateWindow(0, None, None, 10_000 - WINDOWS_MAX)
-    many = late_windows(records(spark, old), [parse(sql("s", "count(*) AS n", "window(event_time, '1 hour')"))], FIELDS, [T0 + 20_000_000])
+    many = sorted_out(records(spark, old), [parse(sql("s", "count(*) AS n", "window(event_time, '1 hour')"))], [T0 + 20_000_000])
     assert sum(one.readings for one in many) == 10_000
     assert {len(one.examples) for one in many} == {EXAMPLES_MAX}
 
 
 def test_a_batch_without_old_readings_needs_no_second_look(spark: SparkSession) -> None:
-    assert late.late_windows(records(spark, frame_of([(T0, 1.0, None)])), [], FIELDS, []) == []
+    assert late.late_windows([], [], FIELDS, []) == []
+    frames = records(spark, frame_of([(T0, 1.0, None)]), frame_of([(T0 + 1, 1.0, None), (T0 - 5_000, 1.0, None)]))
+    assert late.old_frames(frames, FIELDS, [T0 - 5_000, None]).count() == 1, "only frames with old readings are fetched"
+
+
+def test_a_batch_may_come_in_parts_and_queries_with_the_same_windows_are_told_alike(spark: SparkSession) -> None:
+    """The oldest windows are the same ones, and the rest is as many."""
+    queries = [parse(sql("s", "count(*) AS n", "window(event_time, '1 second')")) for _ in range(2)]
+    frames = records(spark, *[frame_of([(T0 + (i * 701 + j * 37) % 2_500 * 1_000, 1.0, None) for j in range(9)]) for i in range(200)])
+    closed = [T0 + 20_000_000] * 2
+    whole, parted = (sorted_out(frames, queries, closed, parts) for parts in (1, 3))
+    assert told(whole) == told(parted)
+    assert len(whole) == WINDOWS_MAX + 2
+    assert [sum(one.readings for one in whole if one.place == place) for place in range(2)] == [1_800, 1_800]
