@@ -70,7 +70,7 @@ def new_states(queries: Sequence[Registered]) -> JoinStates:
 
 def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered]) -> JoinStates:
     """What was known after the last committed batch. Call after `Transactions` is made. Raises Unavailable."""
-    return restored(queries, kept_rows(config, _place(stream)))
+    return restored(queries, kept_rows(config, place(stream)))
 
 
 def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinStates:
@@ -89,7 +89,7 @@ def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinSt
     return found
 
 
-def _place(stream: str) -> str:
+def place(stream: str) -> str:
     """Where a lane of joins keeps what it keeps; no stream is called so."""
     return f"join.{stream}"
 
@@ -128,9 +128,9 @@ class JoinJob:
                 yield from rows_told(registered, joined, batch.revision)
             else:
                 values = ((one.t, one.group, one.numbers) for one in joined)
-                yield from Fold(_place(self.stream), registered, states.of[registered.label], batch).outputs(values, broken)
+                yield from Fold(place(self.stream), registered, states.of[registered.label], batch).outputs(values, broken)
             for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
-                yield emit.Output(topics.WINDOWS, f"{_place(self.stream)}|{registered.label}|{key}".encode(), value)
+                yield emit.Output(topics.WINDOWS, f"{place(self.stream)}|{registered.label}|{key}".encode(), value)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
 

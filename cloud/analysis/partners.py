@@ -113,6 +113,13 @@ class Partners:
         self._changed.clear()
         return found
 
+    def whole(self, revision: int) -> dict[str, bytes]:
+        """All that is kept, as if none of it was written down: name → record."""
+        self._records.clear()
+        self._changed.clear()
+        self._new = [(side, key, one) for side in (LEFT, RIGHT) for key, all_of in self.of[side].items() for one in all_of]
+        return {name: value for name, value in self.dump(revision, None).items() if value is not None}
+
     def load(self, records: Mapping[str, bytes], closed: int | None) -> None:
         """The reverse of `dump`, of all records that stand; `closed` as it was then."""
         lefts: dict[Place, tuple[str, Kept]] = {}

@@ -129,11 +129,12 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
-        lanes.setdefault((place_of(_streams(each.query)), _kind(each)), []).append(each)
+        lanes.setdefault((place_of(streams_of(each.query)), _kind(each)), []).append(each)
     return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
 
 
-def _streams(query: Query) -> tuple[str, ...]:
+def streams_of(query: Query) -> tuple[str, ...]:
+    """The streams whose readings become its rows, that of FROM first."""
     return (query.stream,) if query.join is None or not query.is_paired else tuple(dict.fromkeys((query.stream, query.join.table)))
 
 

@@ -120,6 +120,7 @@ class SelectReader:
                 name=name,
                 description=description,
                 lateness_ms=lateness_ms,
+                reopen_ms=reopen_ms,
                 stream=self._stream,
                 window=Window(size_ms=1, slide_ms=1),
                 where=where,

@@ -3,15 +3,17 @@
 Sums and sketches  The checkpoint goes, and Spark fills a new one from the log's beginning, telling nothing that was told. What of the
                    windows that are open differs from what was told last is found by a batch over the log, up to the very offsets that the
                    lane has reached.
-Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew, a range of offsets at a time, and rows and
-by count, patterns states take the places of the old ones.
+Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew (refold.py), and rows and states take the
+by count,          places of the old ones.
+patterns, JOIN with
+tables, look-backs
+JOIN of streams    The same, of the part of the logs that what is open needs.
 
 Everything is one Kafka transaction under the lane's own id, with the lane's record and the repairs' own: it happens once or not at all.
 """
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,37 +21,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, sequences
+from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.batch_range import records
-from edgewake.cloud.analysis.clock_correction import corrected
-from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
-from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of, streams_of
 from edgewake.cloud.analysis.query_plan import Query
-from edgewake.cloud.analysis.repair import Changes, Standing, begin_of_the_next, changes, first_begin, first_from
+from edgewake.cloud.analysis.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
+from edgewake.cloud.analysis.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
 from edgewake.cloud.analysis.repair_log import iso, kept_from, starts, told
-from edgewake.cloud.analysis.sequence_queries import Fold, SequenceJob, States
 from edgewake.cloud.analysis.state_rows import kept_rows
+from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.transaction import Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.repair import Repair, RepairState
 
-FRAMES_AT_ONCE: Final = 20_000
-"""Records that are folded at once: as many as a micro-batch has."""
-ROWS_MAX: Final = 50_000
-"""Rows of a query that are compared, some 50 MB; where there are more, a rebuild of its state is refused."""
-FOREVER_MS: Final = 1 << 62
-
-
-class Impossible(ValueError):
-    """It cannot be done; the text says why, and what can."""
+_OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR)
+"""Lanes whose state is on `ew.windows`, and nothing of it in Spark's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +50,38 @@ class Plan:
     """What is known before anything is replaced."""
 
     record: LaneRecord
-    topic: str
+    topics: tuple[str, ...]
+    """Of the streams that the lane reads, that of FROM first."""
     kept_from: int | None
+    """Event time, ms, from which on these logs, and those of tables, have all; None where retention took nothing."""
+
+    @property
+    def topic(self) -> str:
+        """Of the stream of FROM."""
+        return self.topics[0]
 
     @property
     def end(self) -> Mapping[int, int]:
-        """Partition → offset up to which the lane has computed."""
+        """Partition → offset up to which the lane has computed the stream of FROM."""
         return self.record.offsets.get(self.topic, {})
+
+    def complete_from(self, query: Query) -> int | None:
+        """Windows that begin then (event time, ms) or later have all that they need in the logs; None: all that there ever were."""
+        return None if self.kept_from is None else self.kept_from - reads_from(query, 0)
 
 
 def check(plan: Plan, repair: Repair, standing: Standing) -> None:
     """May the state be removed? Raises Impossible where that would lose what the log has no more."""
     if plan.kept_from is None or repair.lossy:
         return
+    query = standing.registered.query
     took = f"retention took readings of before {iso(plan.kept_from)}"
-    if standing.registered.query.window.is_sequence:
-        raise Impossible(f"{took}, and what is open may have begun then; --lossy begins with what is left")
-    losing = [one.query.name for one in standing.beside if _first_open(one.query, plan.record) < plan.kept_from]
+    if needs_all(query):
+        raise Impossible(f"{took}, and what is open or remembered may have begun then; --lossy begins with what is left")
+    beside = (standing.registered,) if query.is_paired else standing.beside  # where Spark has the state, it goes for the whole lane
+    losing = [one.query.name for one in beside if reads_from(one.query, first_open(one.query, plan.record)) < plan.kept_from]
     if losing:
         raise Impossible(f"{took} that are in open windows of {', '.join(losing)}; --lossy computes them from what is left")
-
-
-def _first_open(query: Query, record: LaneRecord) -> int:
-    """Windows that begin before it are closed."""
-    closed = emit.closed(query, record.top)
-    return 0 if closed is None else begin_of_the_next(query.window, closed)
-
-
-def ranges(start: Mapping[int, int], end: Mapping[int, int], count: int) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
-    """Cut a range of offsets into ranges of about `count` records, each with its share of every partition. Pure."""
-    total = sum(end[partition] - first for partition, first in start.items())
-    steps = max(1, -(-total // count))
-    edges = [{p: first + (end[p] - first) * step // steps for p, first in start.items()} for step in range(steps + 1)]
-    for before, after in itertools.pairwise(edges):
-        moved = [partition for partition in start if after[partition] > before[partition]]
-        if moved:
-            yield {p: before[p] for p in moved}, {p: after[p] for p in moved}
 
 
 class Rebuilder:
@@ -112,17 +101,18 @@ class Rebuilder:
         try:
             new = LaneRecord(stream=stream, lane=kind)
             record = read_lane_record(self._kafka, new.key) or new
-            topic = topics.stream_topic(stream)
-            plan = Plan(record, topic, kept_from(self._kafka, topic, now_ms=self._clock.now_ms()))
             found: list[Repair] = []
             outputs: list[emit.Output] = []
+            done: dict[str, int | None] = {}
             for repair, standing in asked:
+                plan = self._plan(record, standing.registered.query)
                 after, news = self._one(plan, repair, standing)
                 found.append(after)
                 outputs += news
-            done = {f"{one.query}@{one.registered_at}" for one in found if one.state is not RepairState.REFUSED}
-            outputs.append(_record_after(plan, done))
-            if done and kind != LaneKind.SEQUENCE:
+                if after.state is not RepairState.REFUSED:
+                    done[standing.registered.label] = plan.complete_from(standing.registered.query)
+            outputs.append(_record_after(record, done))
+            if done and LaneKind(kind) not in _OF_THE_DRIVER:
                 shutil.rmtree(self._checkpoints / stream / kind, ignore_errors=True)
             now_ms = self._clock.now_ms()
             outputs += [emit.Output(topics.REPAIRS, one.id.encode(), one.model_dump_json().encode()) for one in found]
@@ -131,19 +121,27 @@ class Rebuilder:
         finally:
             transactions.close()
 
+    def _plan(self, record: LaneRecord, query: Query) -> Plan:
+        """Raises Unavailable."""
+        read = tuple(map(topics.stream_topic, streams_of(query)))
+        table = () if query.join is None or query.is_paired else (topic_of(query.join.table, dict(query.join.columns)),)
+        kept = [kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)]
+        return Plan(record, read, max((at for at in kept if at is not None), default=None))
+
     def _one(self, plan: Plan, repair: Repair, standing: Standing) -> tuple[Repair, list[emit.Output]]:
         query = standing.registered.query
         now_ms = self._clock.now_ms()
         update: dict[str, Any] = {"revision": repair.revision + 1, "updated_at": now_ms, "kept_from": plan.kept_from}
         try:
             check(plan, repair, standing)
-            news, states = self._sequence(plan, standing) if query.window.is_sequence else (self._open(plan, standing), [])
+            is_folded = query.window.is_sequence or query.is_completed
+            news, states = self._folded(plan, standing) if is_folded else (self._open(plan, standing), [])
         except Impossible as error:
             return repair.model_copy(update=update | {"state": RepairState.REFUSED, "detail": str(error)}), []
         update |= {"added": news.added, "changed": news.changed, "withdrawn": news.withdrawn, "unchanged": news.unchanged}
         update |= {"unknown": news.unknown, "removed_at": now_ms, "detail": "", "state": RepairState.DONE}
-        if query.window.ends and not query.window.is_sequence:
-            end = _first_open(query, plan.record)
+        if query.window.ends and not needs_all(query):
+            end = first_open(query, plan.record)
             update |= {"state": RepairState.WAITING, "end": end, "done_to": min(end, self._begin(plan, repair, query))}
         return repair.model_copy(update=update), [*news.outputs, *states]
 
@@ -152,16 +150,13 @@ class Rebuilder:
         oldest = self._oldest(plan)
         asked = first_begin(query.window, repair.begin) if repair.begin else 0
         first = FOREVER_MS if oldest is None else max(asked, first_begin(query.window, oldest))
-        return first if plan.kept_from is None else max(first, first_from(query.window, plan.kept_from))
+        complete_from = plan.complete_from(query)
+        return first if complete_from is None else max(first, first_from(query.window, complete_from))
 
     def _oldest(self, plan: Plan) -> int | None:
-        """Event time, ms, of the log's oldest reading."""
+        """Event time, ms, of the oldest reading of FROM that the log has."""
         first = starts(self._kafka, plan.topic, 0, plan.end)
-        if not first:
-            return None
-        frames = decode(self._records(plan, first, plan.end), {})
-        (row,) = frames.agg(F.min(corrected(F.array_min("t"))).alias("oldest")).collect()
-        return None if row["oldest"] is None else int(row["oldest"])
+        return oldest(self._records(plan, first, plan.end)) if first else None
 
     def _records(self, plan: Plan, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         return records(self._session, self._kafka, {plan.topic: start}, {plan.topic: {partition: end[partition] for partition in start}})
@@ -169,7 +164,7 @@ class Rebuilder:
     def _open(self, plan: Plan, standing: Standing) -> Changes:
         """What of a query's open windows differs from what was told."""
         registered, query = standing.registered, standing.registered.query
-        first = _first_open(query, plan.record)
+        first = first_open(query, plan.record)
         if plan.kept_from is not None:
             first = max(first, 0 if query.window.is_all else first_from(query.window, plan.kept_from))
         start = starts(self._kafka, plan.topic, first, plan.end)
@@ -186,46 +181,26 @@ class Rebuilder:
         before = told(self._kafka, registered.topic, first, FOREVER_MS)
         return changes(registered, before, computed, {}, revision=batch.revision, is_whole=plan.kept_from is None)
 
-    def _sequence(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
-        """Rows of sessions, windows by count or a pattern that differ, and the states that take the places of the old ones."""
-        registered = standing.registered
-        states: dict[str, sequences.KeyState] = {}
-        latest = self._folded(plan, standing, states)
-        first = 0 if plan.kept_from is None else plan.kept_from
-        computed = [one for one in latest.values() if orjson.loads(one.key)[0] >= first and b'"withdrawn":true' not in (one.value or b"")]
-        before = told(self._kafka, registered.topic, first, FOREVER_MS)
-        news = changes(registered, before, computed, {}, revision=plan.record.revision + 1, is_whole=plan.kept_from is None)
-        place = f"{standing.registered.query.stream}|{registered.label}|"
-        kept = {f"{place}{key}": orjson.dumps(sequences.dump(state)) for key, state in states.items()}
-        gone = [key for key in kept_rows(self._kafka, registered.query.stream) if key.startswith(place) and key not in kept]
-        rows = [emit.Output(topics.WINDOWS, key.encode(), value) for key, value in kept.items()]
-        return news, [*rows, *(emit.Output(topics.WINDOWS, key.encode(), None) for key in gone)]
-
-    def _folded(self, plan: Plan, standing: Standing, states: dict[str, sequences.KeyState]) -> dict[bytes, emit.Output]:
-        """All rows as they are in the end; fills `states`."""
+    def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
+        """What of a query's rows differs that the driver makes, and the states that take the places of the old ones."""
         registered, query = standing.registered, standing.registered.query
-        (job,) = jobs_of([registered], {query.stream: standing.types}).values()
-        assert isinstance(job, SequenceJob)
-        held = States({registered.label: states})
-        # Nothing is late while the log is folded: what was late then is in its windows now.
-        batch = emit.Batch(revision=plan.record.revision + 1, top_before=None, top=None, states=held)
-        latest: dict[bytes, emit.Output] = {}
-        for start, end in ranges(starts(self._kafka, plan.topic, 0, plan.end), plan.end, FRAMES_AT_ONCE):
-            rows = job.graph(self._records(plan, start, end), len(plan.end)).toArrow()
-            latest |= {one.key: one for one in _results(partial(job.outputs, rows, batch))}
-            if len(latest) > ROWS_MAX:
-                raise Impossible(f"it has more than {ROWS_MAX} rows")
-        last = emit.Batch(revision=batch.revision, top_before=None, top=plan.record.top, states=held)
-        latest |= {one.key: one for one in _results(partial(Fold(query.stream, registered, states, last).outputs, ()))}
-        passed = emit.watermark(query, plan.record.top)
-        return {key: _final(one, passed) for key, one in latest.items()}
-
-
-def _final(output: emit.Output, passed: int | None) -> emit.Output:
-    value = orjson.loads(output.value or b"{}")
-    if passed is None or value.get("withdrawn") or value["window_end"] > passed:
-        return output
-    return output._replace(value=orjson.dumps(value | {"final": True}))
+        begin = 0 if needs_all(query) else first_open(query, plan.record)
+        offsets = plan.record.offsets
+        found = {topic: starts(self._kafka, topic, reads_from(query, begin), offsets.get(topic, {})) for topic in plan.topics}
+        ends = {topic: {partition: offsets[topic][partition] for partition in start} for topic, start in found.items()}
+        complete_from = plan.complete_from(query)
+        if complete_from is not None:
+            begin = max(begin, complete_from if needs_all(query) or query.window.is_all else first_from(query.window, complete_from))
+        span = Span(start=found, end=ends, first=begin)
+        made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
+        news = Changes()
+        if complete_from is None or query.is_paired or not query.is_completed:  # else what was known then is known no more
+            before = told(self._kafka, registered.topic, begin, FOREVER_MS)
+            is_whole = complete_from is None or query.is_paired
+            news = changes(registered, before, made.rows.values(), {}, revision=plan.record.revision + 1, is_whole=is_whole)
+        gone = [key for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label and key not in made.states]
+        rows = [emit.Output(topics.WINDOWS, key.encode(), value) for key, value in made.states.items()]
+        return news, [*rows, *(emit.Output(topics.WINDOWS, key.encode(), None) for key in gone)]
 
 
 def _results(outputs: Callable[[emit.Broken], Iterator[emit.Output]]) -> list[emit.Output]:
@@ -236,12 +211,10 @@ def _results(outputs: Callable[[emit.Broken], Iterator[emit.Output]]) -> list[em
     return found
 
 
-def _record_after(plan: Plan, done: set[str]) -> emit.Output:
-    """The lane's record: these queries (label) were computed from all that the log has."""
-    record = plan.record
+def _record_after(record: LaneRecord, done: Mapping[str, int | None]) -> emit.Output:
+    """The lane's record: these queries (label) were computed from all that the logs have, whole from these times (ms) on."""
     complete_from = {label: at for label, at in record.complete_from.items() if label not in done}
-    if plan.kept_from is not None:
-        complete_from |= dict.fromkeys(done, plan.kept_from)
+    complete_from |= {label: at for label, at in done.items() if at is not None}
     asked_from = record.asked_from | {label: {} for label in done if label in record.asked_from}
     after = record.model_copy(update={"revision": record.revision + 1, "complete_from": complete_from, "asked_from": asked_from})
     return emit.Output(topics.LANES, after.key, after.model_dump_json().encode())

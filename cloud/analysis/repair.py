@@ -17,8 +17,9 @@ from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
 from edgewake.cloud.analysis.query_plan import Query, Registered
+from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.windows import Window
-from edgewake.protocol import result
+from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
 
@@ -92,18 +93,15 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
     query, record = standing.registered.query, standing.record
-    if repair.kind is RepairKind.REBUILD and query.is_rows and not query.is_completed and not query.is_paired:
+    if repair.kind is RepairKind.REBUILD and query.is_rows and not query.is_completed:
         return Done("a query without aggregates keeps no state")
     if (why := _refusal(repair.kind, query)) is not None:
         return Refuse(why)
     if repair.kind is RepairKind.REBUILD and repair.removed_at is None:
         return Replace()
-    if query.window.is_sequence or query.window.is_all:
+    if query.window.is_all or needs_all(query):
         return Done()
-    assert record.top is not None
-    closed = emit.closed(query, record.top)
-    assert closed is not None
-    bound = begin_of_the_next(query.window, closed)
+    bound = first_open(query, record)
     if (end := _end(repair, record, standing.registered.label, bound)) is None:
         return Done("the query was asked for everything that the stream keeps")
     start = first_begin(query.window, repair.begin) if repair.done_to is None else repair.done_to
@@ -116,19 +114,49 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:
-    if query.is_paired:
-        return "queries that join two streams within a time cannot be computed again yet: which readings were late then is not known"
-    if query.is_rows:
+    if query.is_rows and not query.is_completed:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
-    if query.is_completed:
-        return "queries with JOIN or with what came before cannot be computed again yet: what was known then may be forgotten"
+    if query.join is not None and topic_of(query.join.table, dict(query.join.columns)) == topics.DEVICES:
+        return (
+            "of the table `devices` Kafka keeps the last row of each device only, so what it said before is not known any more; remove the"
+            " query and add it under a new name to begin with what is known now"
+        )
     if kind is RepairKind.REBUILD:
         return None
-    if query.window.is_sequence:
-        return "sessions and windows by count depend on what came before them: `query rebuild` computes all of them again"
+    if needs_all(query):
+        what = "what was there before" if query.is_completed else "what came before them"
+        subject = "rows with JOIN or a look-back" if query.is_completed else "sessions and windows by count"
+        return f"{subject} depend on {what}: `query rebuild` computes all of them again"
     if query.window.is_all:
+        if query.is_paired:
+            return "a query without a window has one that is never closed: `query rebuild` computes it again"
         return "a query without a window takes each reading, however late it comes, so there is nothing to repair"
     return None
+
+
+def needs_all(query: Query) -> bool:
+    """Can its rows be computed only from the first reading on: does one depend on those before it, or on a table's?"""
+    return query.window.is_sequence or (query.is_completed and not query.is_paired)
+
+
+def first_open(query: Query, record: LaneRecord) -> int:
+    """Windows that begin before it (ms) are closed. Those of pairs without GROUP BY are the millisecond of the reading of FROM."""
+    if query.is_paired and query.is_rows and record.top is not None:
+        return begin_of_the_next(query.window, query.window.over(record.top - query.kept_ms))
+    closed = emit.closed(query, record.top)
+    return 0 if closed is None else begin_of_the_next(query.window, closed)
+
+
+def reads_from(query: Query, begin_ms: int) -> int:
+    """The earliest event time of a reading that its windows need which begin then or later: a partner may be earlier."""
+    within = None if query.join is None else query.join.within
+    return begin_ms if within is None else begin_ms + min(0, within.earliest_ms)
+
+
+def reads_to(query: Query, stop_ms: int) -> int:
+    """Windows that begin before `stop_ms` need no reading of this event time or later."""
+    within = None if query.join is None else query.join.within
+    return stop_ms + query.window.size_ms + (0 if within is None else max(0, within.latest_ms))
 
 
 def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | None:

@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -24,9 +25,10 @@ from edgewake.cloud.analysis import emit, past
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.decode import decode
-from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of, streams_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
-from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, step
+from edgewake.cloud.analysis.refold import Impossible, Span, TooMany, refolded
+from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, reads_from, step
 from edgewake.cloud.analysis.repair_log import Overtaken, log_range, told
 from edgewake.cloud.analysis.supervise import Fault
 from edgewake.cloud.analysis.transaction import Transactions
@@ -48,6 +50,9 @@ TRIES_MAX: Final = 3
 CLOSE_S: Final = 1.0
 STANDS_STILL: Final = "its lane stands still while its state is computed anew"
 POOL: Final = "repairs"
+Readings: TypeAlias = Mapping[bytes, int]
+"""How many readings a row has, by key, where it is known."""
+Made: TypeAlias = tuple[list[emit.Output], Readings]
 _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
@@ -161,7 +166,7 @@ class Repairs:
                 case Compute():
                     assert standing is not None
                     self._compute(self._write(repair, state=RepairState.RUNNING, detail=""), what, standing)
-        except Overtaken as error:
+        except (Overtaken, Impossible) as error:
             self._end_of(repair, str(error))
         except _FAULTS as error:
             self._on_fault(repair, error)
@@ -204,15 +209,11 @@ class Repairs:
     def _compute(self, repair: Repair, what: Compute, standing: Standing) -> None:
         registered = standing.registered
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        job, rows, stop = self._rows_of(repair.id, what, standing)
+        made = self._paired if registered.query.is_paired else self._windowed
+        computed, readings, stop = self._halved(repair.id, what, partial(made, standing))
         before = told(self._kafka, registered.topic, what.start, stop)
-        record = standing.record
-        batch = emit.Batch(revision=record.revision + 1, top_before=None, top=record.top)
-        broken: emit.Broken = {}
-        computed = [one for one in job.outputs(rows, batch, broken) if one.headers.get(result.KIND_HEADER) == result.KIND_RESULT]
-        for why in broken.values():
-            raise ValueError(why)
-        found = changes(registered, before, computed, _readings(rows), revision=batch.revision)
+        revision = standing.record.revision + 1
+        found = changes(registered, before, computed, readings, revision=revision, is_whole=registered.query.is_paired)
         self._write(
             repair,
             found,
@@ -235,20 +236,46 @@ class Repairs:
             extra={"event": "repair.step", "start": what.start, "stop": stop},
         )
 
-    def _rows_of(self, repair_id: str, what: Compute, standing: Standing) -> tuple[QueryJob, pa.Table, int]:
-        """Partials of the windows that begin in [start, stop); `stop` comes nearer until they are no more than ROWS_MAX."""
-        stream = standing.registered.query.stream
-        (job,) = jobs_of([standing.registered], {stream: standing.types}).values()
-        assert isinstance(job, QueryJob)
+    def _halved(self, repair_id: str, what: Compute, made: Callable[[int, int], Made | None]) -> tuple[list[emit.Output], Readings, int]:
+        """The rows of the windows that begin in [start, stop); `stop` comes nearer until they are no more than ROWS_MAX."""
         stop = min(what.stop, what.start + 2 * self._spans.get(repair_id, what.stop - what.start))
-        while True:
-            rows = self._partials(job, what.start, stop).limit(ROWS_MAX + 1).toArrow()
-            if rows.num_rows <= ROWS_MAX:
-                self._spans[repair_id] = stop - what.start
-                return job, rows, stop
+        while (found := made(what.start, stop)) is None:
             if (half := what.start + (stop - what.start) // 2) == what.start:
                 raise ValueError(f"the window that begins at {what.start} has more than {ROWS_MAX} rows")
             stop = half
+        self._spans[repair_id] = stop - what.start
+        return *found, stop
+
+    def _windowed(self, standing: Standing, start: int, stop: int) -> Made | None:
+        """Of windows whose state Spark has; None where they are too many."""
+        query, record = standing.registered.query, standing.record
+        (job,) = jobs_of([standing.registered], {query.stream: standing.types}).values()
+        assert isinstance(job, QueryJob)
+        rows = self._partials(job, start, stop).limit(ROWS_MAX + 1).toArrow()
+        if rows.num_rows > ROWS_MAX:
+            return None
+        batch = emit.Batch(revision=record.revision + 1, top_before=None, top=record.top)
+        broken: emit.Broken = {}
+        computed = [one for one in job.outputs(rows, batch, broken) if one.headers.get(result.KIND_HEADER) == result.KIND_RESULT]
+        for why in broken.values():
+            raise ValueError(why)
+        return computed, _readings(rows)
+
+    def _paired(self, standing: Standing, start: int, stop: int) -> Made | None:
+        """Of two streams that are joined within a time; None where they are too many."""
+        query = standing.registered.query
+        logs = {
+            topic: log_range(self._kafka, topic, reads_from(query, start)) for topic in map(topics.stream_topic, streams_of(query))
+        }  # fmt: skip
+        if not any(one.end for one in logs.values()):
+            raise Overtaken(f"{', '.join(logs)} have no records of that time")
+        starts, ends = {topic: one.start for topic, one in logs.items()}, {topic: one.end for topic, one in logs.items()}
+        span = Span(start=starts, end=ends, first=start, stop=stop)
+        try:
+            made = refolded(self._session, self._kafka, standing.registered, standing.types, standing.record, span)
+        except TooMany:
+            return None
+        return list(made.rows.values()), {}
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
         frames, partitions = self._frames(topics.stream_topic(job.stream), dict(job.fields), start)

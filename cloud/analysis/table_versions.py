@@ -38,6 +38,8 @@ class Versions:
     """Key (JSON) → since when (event time, ms) and the row's values, ascending. The key that changed longest ago is the first."""
     changed: set[str] = field(default_factory=set)
     """Keys to be written down, those that are forgotten too."""
+    most: int = VERSIONS_MAX
+    """Rows of a key that are kept."""
 
     def put(self, key: str, since: int, values: list[Any], *, closed: int | None = None) -> None:
         """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
@@ -49,7 +51,7 @@ class Versions:
         else:
             rows.insert(at, (since, values))
         needless = 0 if closed is None else max(0, bisect_right(rows, closed, key=_since) - 1)
-        del rows[: max(needless, len(rows) - VERSIONS_MAX)]
+        del rows[: max(needless, len(rows) - self.most)]
         self.changed.add(key)
         if len(self.of) > KEYS_MAX:
             oldest = next(iter(self.of))
@@ -61,6 +63,13 @@ class Versions:
         rows = self.of.get(key, ()) if key is not None else ()
         place = bisect_right(rows, t, key=_since)
         return rows[place - 1][1] if place else None
+
+    def cut(self, most: int) -> None:
+        """From now on keep no more than so many rows of a key."""
+        self.most = most
+        for key, rows in self.of.items():
+            del rows[: max(0, len(rows) - most)]
+            self.changed.add(key)
 
     def load(self, key: str, rows: Iterable[tuple[int, list[Any]]]) -> None:
         """What was written down of a key."""

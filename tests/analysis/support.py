@@ -23,6 +23,7 @@ from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.summing import Summing
 from edgewake.cloud.kafka import clients, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -274,6 +275,15 @@ def _await_visible(config: KafkaConfig, committed: Consumer, places: Sequence[To
 def newest(checkpoint: Path, folder: str) -> Path:
     """The file of the last batch."""
     return max((path for path in (checkpoint / folder).iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def forget(feed: Feed, place: str, one: Registered) -> None:
+    """Remove what `ew.windows` keeps of a query."""
+    producer = clients.producer(feed.config, "test-forget")
+    for key in kept_rows(feed.config, place):
+        if key.split("|")[1] == one.label:
+            producer.produce(topics.WINDOWS, None, key)
+    assert producer.flush(30) == 0
 
 
 def lose_last_batch(checkpoint: Path) -> None:

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import table_versions
+from edgewake.cloud.analysis.join_queries import place
 from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.table_rows import rows_of
 from edgewake.cloud.analysis.table_versions import VERSIONS_MAX, Versions, key_text
@@ -25,8 +27,10 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0, Analysis, Feed, catch_up, lose_last_batch, registered, results, truth, unique, watermarks
+from tests.analysis.recomputed import recomputed
+from tests.analysis.support import T0, Analysis, Feed, catch_up, forget, lose_last_batch, registered, results, truth, unique, watermarks
 from tests.services import wait_until
 
 N, T = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
@@ -234,6 +238,19 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
         64.0: "three",
         128.0: "three",
     }
+
+    kept = {key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key}
+    forget(feed, place(feed.name), queries[2])
+    routes.send([T0 + 3_000], route=["a"], operator=["zero"])
+    routes.flush()
+    assert found != oracle(feed.sent, routes.sent), "a row that came too late is nowhere yet"
+    for one in queries:
+        assert recomputed(analysis, lane, one, queries, feed.types, RepairKind.REBUILD).state == "done"
+    latest = truth(results(feed.config, sums), "operator")
+    assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row} == oracle(feed.sent, routes.sent)
+    assert kept
+    assert {key: value for key, value in kept_rows(feed.config, place(feed.name)).items() if odd in key} == kept
+    assert {row["speed"]: row["z"] for row in results(feed.config, odd)} == pytest.approx(scores)
 
 
 def test_a_table_whose_topic_is_made_later_is_read_from_its_beginning_and_only_once(kafka_config: KafkaConfig) -> None:

@@ -15,25 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import emit, partners
-from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, new_states, restored
+from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, new_states, read_states, restored
 from edgewake.cloud.analysis.partners import LEFT, RIGHT, Kept, Partners
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query, Registered, Within
-from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.told import Told
-from edgewake.cloud.kafka import clients
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
+from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     T0,
     Analysis,
     Feed,
     catch_up,
+    forget,
     late_readings,
     lose_last_batch,
     registered,
@@ -120,6 +121,12 @@ def test_what_is_wrong_is_told_all_at_once_with_its_place_and_the_nearest_name()
 def test_what_such_a_join_cannot_be_is_refused_with_what_to_write_instead(text: str, sentence: str) -> None:
     with pytest.raises(QueryError, match=re.escape(sentence)):
         query(text)
+
+
+@pytest.mark.parametrize("rest", ["", "GROUP BY window(event_time, '1 minute')"])
+def test_a_query_waits_for_late_readings_as_long_as_it_reopens_windows(rest: str) -> None:
+    found = query(f"SELECT {'count(*) AS n' if rest else 'o.price'} {JOIN} {rest}", "-- lateness: 4 seconds\n-- reopen: 1 hour\n")
+    assert (found.waits_ms, found.kept_ms) == (3_604_000, 3_609_000)
 
 
 def test_a_query_whose_other_stream_is_not_there_yet_waits_for_it() -> None:
@@ -456,12 +463,17 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(analysis: Analy
     assert sorted(((row["v"], row["other"]) for row in shown), key=str) == sorted(
         in_duckdb(orders.sent, clicks.sent, "SELECT o.v, c.v {join}"), key=str
     )
-
-
-def forget(feed: Feed, place: str, one: Registered) -> None:
-    """Remove what `ew.windows` keeps of a query."""
-    producer = clients.producer(feed.config, "test-forget")
-    for key in kept_rows(feed.config, place):
-        if key.split("|")[1] == one.label:
-            producer.produce(topics.WINDOWS, None, key)
-    assert producer.flush(30) == 0
+    assert len(clicks.sent) == len(in_time) + 1
+    rebuilt = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REBUILD)
+    repaired = recomputed(analysis, lane, queries[2], queries, orders.types, RepairKind.REPAIR)
+    assert (rebuilt.state, repaired.state) == ("done", "done"), (rebuilt, repaired)
+    latest = truth(results(orders.config, control), "device", "reading", "partner")
+    whole = [(row["v"], row["other"]) for row in latest.values() if "withdrawn" not in row and row["v"] != 200.0]
+    assert sorted(whole, key=str) == sorted(in_duckdb(orders_over, clicks.sent, "SELECT o.v, c.v {join}"), key=str), "also what was late"
+    latest = truth(results(orders.config, counts), "id")
+    windows = {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()}
+    assert windows == {(start, key): (n, total) for start, key, n, total in in_duckdb(orders_over, clicks.sent, grouped)}
+    states = read_states(orders.config, lane.name.removesuffix("-pair"), queries[:2], lane.record.top)
+    assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, "it goes on as one that forgot nothing"
+    again = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REPAIR)
+    assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)

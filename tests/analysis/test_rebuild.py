@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis.batch_range import ranges
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.rebuild import Impossible, Plan, check, ranges
+from edgewake.cloud.analysis.rebuild import Plan, check
+from edgewake.cloud.analysis.refold import Impossible
 from edgewake.cloud.analysis.repair import Compute, Done, Refuse, Replace, Standing, first_from, step
 from edgewake.cloud.analysis.sequence_queries import restored
 from edgewake.cloud.analysis.sequences import KeyState, Open, dump
@@ -78,7 +80,7 @@ def test_the_state_is_replaced_first_and_closed_windows_follow() -> None:
 def test_what_retention_took_of_open_windows_is_not_lost_unasked(
     group: str, others: list[str], kept_from: int | None, refused: str | None
 ) -> None:
-    plan = Plan(RECORD, "ew.s.s", kept_from)
+    plan = Plan(RECORD, ("ew.s.s",), kept_from)
     check(plan, ASKED.model_copy(update={"lossy": True}), standing(group, *others))
     if refused is None:
         check(plan, ASKED, standing(group, *others))

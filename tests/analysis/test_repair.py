@@ -11,7 +11,20 @@ from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.repair import Compute, Done, Refuse, Row, Standing, Wait, changes, first_begin, step
+from edgewake.cloud.analysis.repair import (
+    Compute,
+    Done,
+    Refuse,
+    Replace,
+    Row,
+    Standing,
+    Wait,
+    changes,
+    first_begin,
+    reads_from,
+    reads_to,
+    step,
+)
 from edgewake.cloud.ops.repairs import oldest_ended
 from edgewake.protocol import repair as repair_rows
 from edgewake.protocol.field_type import FieldType
@@ -68,6 +81,47 @@ def test_it_waits_for_its_query_and_ends_with_it() -> None:
     assert isinstance(step(asked(), 8, standing(T0)), Refuse)
     rows = Registered(parse("-- name: q\nSELECT speed FROM s", CATALOGUE), 7)
     assert isinstance(step(asked(), 7, standing(T0, registered=rows)), Refuse)
+
+
+BOTH = {name: Stream(name=name, fields={"speed": FieldInfo(type=FieldType.NUMBER)}) for name in ("s", "o")}
+PAIRED = (
+    "FROM s JOIN o ON s.device = o.device AND o.event_time BETWEEN s.event_time - INTERVAL 20 SECONDS AND s.event_time + INTERVAL 1 MINUTE"
+)
+
+
+def joined(text: str) -> Standing:
+    """It runs, and event time is at the third minute; it waits a minute for partners, and has half a minute of lateness."""
+    registered = Registered(parse(f"-- name: q\n-- lateness: 30 seconds\n{text}", BOTH), 7)
+    return standing(T0 + 3 * MINUTE + 30_000, registered=registered)
+
+
+def test_of_two_joined_streams_what_no_partner_can_change_any_more_is_closed() -> None:
+    rows, windows = joined(f"SELECT s.speed {PAIRED}"), joined(f"SELECT count(*) AS n {PAIRED} GROUP BY window(event_time, '1 minute')")
+    end = T0 + 2 * MINUTE
+    assert step(asked(begin=T0), 7, rows) == Compute(T0, end, end)
+    assert step(asked(begin=T0 + 5), 7, windows) == Compute(T0, T0 + MINUTE + 1, T0 + MINUTE + 1)
+    assert step(asked(kind=RepairKind.REBUILD), 7, rows) == Replace()
+    assert step(asked(kind=RepairKind.REBUILD, removed_at=9, done_to=end, end=end), 7, rows) == Done()
+    query = rows.registered.query
+    assert (reads_from(query, T0), reads_to(query, T0)) == (T0 - 20_000, T0 + MINUTE + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentence"),
+    [
+        ("SELECT robust_zscore(speed, 5) AS z FROM s", RepairKind.REPAIR, "`query rebuild` computes all of them again"),
+        ("SELECT robust_zscore(speed, 5) AS z FROM s", RepairKind.REBUILD, None),
+        ("SELECT o.speed FROM s JOIN o ON s.device = o.device", RepairKind.BACKFILL, "`query rebuild` computes all of them again"),
+        ("SELECT o.speed FROM s JOIN o ON s.device = o.device", RepairKind.REBUILD, None),
+        ("SELECT state FROM s JOIN devices d ON s.device = d.device", RepairKind.REBUILD, "add it under a new name"),
+        (f"SELECT count(*) AS n {PAIRED}", RepairKind.REPAIR, "`query rebuild` computes it again"),
+    ],
+)
+def test_what_depends_on_all_before_is_computed_as_a_whole_or_refused_with_what_to_do(
+    text: str, kind: RepairKind, sentence: str | None
+) -> None:
+    found = step(asked(kind=kind), 7, joined(text))
+    assert found == Replace() if sentence is None else sentence in getattr(found, "detail", "")
 
 
 @pytest.mark.parametrize(
