@@ -86,7 +86,9 @@ class Agent:
                 on_failure=self._on_failure,
             )
         except (sqlite3.Error, OSError) as error:
-            raise LocalError(f"event log in {config.data_dir}: {error}") from error
+            raise LocalError(
+                f"event log in {config.data_dir}: {error}: expected a directory of this agent's own on a disk that works"
+            ) from error
         self._log_status = self._events.status_at_open
         self._answers = self._events.stream(ANSWERS)
         self._trial = None if settings is None else self._new_trial(settings)

@@ -6,22 +6,17 @@ Nothing is changed; a running agent is not disturbed.
 from __future__ import annotations
 
 import os
-import socket
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
 
 from edgewake.edge import status as status_file
+from edgewake.edge.broker_look import look
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.audit import verify
 from edgewake.edge.log.schema import LOG_NAME
-from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError
-
-BROKER_S: Final = 5.0
-"""Seconds that the broker has to take a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,8 @@ def examine(config: AgentConfig, clock: Clock) -> list[Finding]:
         ("directory", lambda: _directory(config)),
         ("log", lambda: _log(config)),
         ("agent", lambda: _agent(config, clock)),
-        ("broker", lambda: _broker(config)),
+        ("broker", lambda: look(config.mqtt)),
+        *((f"fallback {number}", partial(look, broker)) for number, broker in enumerate(config.fallback, start=1)),
     )
     return [_finding(what, check) for what, check in checks]
 
@@ -61,6 +57,8 @@ def _clock(clock: Clock) -> str:
 def _directory(config: AgentConfig) -> str:
     path = config.data_dir
     nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not nearest.is_dir():
+        raise LocalError(f"{nearest} is no directory: expected one in `data_dir`")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise LocalError(f"{nearest} cannot be written by this user")
     free = os.statvfs(nearest).f_bavail * os.statvfs(nearest).f_frsize
@@ -89,19 +87,3 @@ def _agent(config: AgentConfig, clock: Clock) -> str:
     if failing:
         raise LocalError(f"runs, but these sources fail: {', '.join(failing)}")
     return f"runs, {found['connection']}"
-
-
-def _broker(config: AgentConfig) -> str:
-    where = f"{config.mqtt.host}:{config.mqtt.port}"
-    tls = tls_of(config.mqtt)
-    password_of(config.mqtt)
-    try:
-        with socket.create_connection((config.mqtt.host, config.mqtt.port), timeout=BROKER_S) as raw:
-            if tls is None:
-                return f"{where} takes connections, without TLS"
-            with tls.wrap_socket(raw, server_hostname=config.mqtt.host) as secured:
-                return f"{where} takes connections, {secured.version()}"
-    except ssl.SSLError as error:
-        raise LocalError(f"{where}: {error}: is ca_file its authority's, and the clock right?") from error
-    except OSError as error:
-        raise LocalError(f"{where}: {error}: is the address right, and does the broker run?") from error

@@ -31,8 +31,11 @@ SOURCES: Final[Mapping[str, str]] = {
 def configuration_text(device: str, broker: str, data_dir: str, sources: Sequence[str]) -> str:
     """A commented configuration. Raises LocalError for an address or a kind that is none."""
     host, _, port = broker.rpartition(":")
-    if not host or not port.isdecimal():
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal()):
         raise LocalError(f"broker {broker!r}: expected host:port")
+    if not data_dir:
+        raise LocalError("data-dir: expected a directory")
     unknown = [kind for kind in sources if kind not in SOURCES]
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
@@ -68,16 +71,18 @@ def _quoted(text: str) -> str:
 
 def write_new(path: Path, text: str, *, replace: bool) -> None:
     """Write it, mode 0600, when it can be used. Raises ConfigError, LocalError where a file is there."""
+    import tomllib
+
     from edgewake.edge.config import AgentConfig
-    from edgewake.protocol.config import load
+    from edgewake.protocol.config import parse
 
     if path.exists() and not replace:
         raise LocalError(f"{path} is there already; --force writes over it")
+    parse(AgentConfig, tomllib.loads(text), str(path))
     fresh = path.with_name(path.name + ".new")
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
-        load(AgentConfig, fresh)
         fresh.replace(path)
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error

@@ -226,25 +226,28 @@ class Intake:
 
     async def put(
         self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
-    ) -> None:
-        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound.
+    ) -> bool:
+        """Pass on checked readings, and how far the source has read with them, by the source's policy at the bound; False: dropped.
 
-        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with the position, or not at all.
+        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with the position; where that is dropped,
+        it is said alone.
         """
         if not readings and position is None:
-            return
+            return True
         while True:
             try:
                 self._sink.put(readings, position, lost or {})
             except LogBusyError:
                 if self.policy is Policy.DROP_NEWEST:
                     self._drop(len(readings))
-                    return
+                    for reason, count in (lost or {}).items():
+                        self._sink.lose(count, reason)
+                    return False
                 await self._room(readings, position)
             else:
                 self.taken += len(readings)
                 await self._sink.kept()
-                return
+                return True
 
     async def durable(self) -> None:
         """Wait until all that was put so far survives a crash: what a source acknowledges to its sender, it acknowledges after this."""

@@ -41,13 +41,16 @@ def read(directory: Path, *, now_ms: int) -> dict[str, Any]:
 def _running(directory: Path, now_ms: int) -> dict[str, Any]:
     try:
         said: dict[str, Any] = orjson.loads((directory / STATUS_NAME).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
+        age_s = (now_ms - said["written_at"]) / 1000
+        running = _alive(said["pid"]) and age_s < STALE_AFTER * said["interval_s"]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):  # it is not synced: a machine that stopped may have left half of it
         return {"running": False}
-    age_s = (now_ms - said["written_at"]) / 1000
-    return {"running": _alive(said["pid"]) and age_s < STALE_AFTER * said["interval_s"], "age_s": round(age_s, 1), **said}
+    return {"running": running, "age_s": round(age_s, 1), **said}
 
 
 def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False  # names no process
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Annotated
 
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.plain import ConfigTable, key
+from edgewake.protocol.plain import Check, ConfigTable, key
+
+
+def _host(name: str) -> str:
+    """Looked at once, in full: a name that cannot be looked up at all would fail at every connection."""
+    try:
+        is_name = bool(name) and not set(name) & set("/[]@ \t\r\n\0") and name.encode("idna")
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError("expected a name or an address alone, such as broker.example, 192.0.2.7 or 2001:db8::7")
+    return name
 
 
 class BrokerConfig(ConfigTable):
     """Where the broker is."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, Check(_host)] = "127.0.0.1"
     """Name or address."""
     port: int = key(default=1883, ge=1, le=65_535)
     """TCP port."""
@@ -40,10 +52,15 @@ def tls_of(config: BrokerConfig) -> ssl.SSLContext | None:
         return None
     try:
         context = ssl.create_default_context(cafile=config.ca_file)
-        if config.cert_file is not None:
-            context.load_cert_chain(config.cert_file, config.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"mqtt: ca_file, cert_file or key_file: {error}") from error
+        raise ConfigError(f"mqtt.ca_file = {config.ca_file}: {error}: expected PEM") from error
+    if config.cert_file is None:
+        return context
+    try:
+        context.load_cert_chain(config.cert_file, config.key_file, password=b"")  # else OpenSSL would ask for one, and wait
+    except (OSError, ssl.SSLError) as error:
+        files = f"mqtt.cert_file = {config.cert_file}, key_file = {config.key_file}"
+        raise ConfigError(f"{files}: {error}: expected a certificate and its own key, as PEM, without a pass phrase") from error
     return context
 
 

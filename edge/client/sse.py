@@ -13,6 +13,8 @@ from edgewake.protocol.errors import RemoteError
 
 EVENT_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of one event; our servers send at most 512 KB. Over it: SseError, since a stream without line ends would eat the memory."""
+RETRY_DIGITS_MAX: Final = 15
+"""Of a `retry` in ms; a longer number says nothing."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -40,13 +42,14 @@ class Parser:
         self._type = ""
         self._data: list[str] = []
         self._size = 0
-        self._rest = b""
+        self._rest = bytearray()
+        """Of the line that is not complete."""
         self._after_cr = False
         self._at_start = True
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes. Raises SseError."""
-        lines, self._rest = self._split(self._rest + self._clean(data))
+        lines = self._split(self._clean(data))
         if self._size + len(self._rest) > EVENT_BYTES_MAX:
             raise SseError(f"an event of more than {EVENT_BYTES_MAX} bytes")
         events = (self._line(line) for line in lines)
@@ -59,28 +62,37 @@ class Parser:
             return data.removeprefix(b"\n")
         return data
 
-    def _split(self, data: bytes) -> tuple[list[bytes], bytes]:
+    def _split(self, data: bytes) -> list[bytes]:
+        """The lines that are complete now. Only new bytes are looked at: a long line may come in thousands of pieces."""
         if self._at_start:
+            data = bytes(self._rest) + data
+            self._rest.clear()
             if len(data) < len(_BOM) and _BOM.startswith(data):
-                return [], data
+                self._rest += data
+                return []
             data, self._at_start = data.removeprefix(_BOM), False
         self._after_cr = self._after_cr or data.endswith(b"\r")
-        *lines, rest = _LINE_END.split(data)
-        return lines, rest
+        first, *more = _LINE_END.split(data)
+        self._rest += first
+        if not more:
+            return []
+        lines = [bytes(self._rest), *more[:-1]]
+        self._rest = bytearray(more[-1])
+        return lines
 
     def _line(self, line: bytes) -> Event | None:
         if not line:
             return self._dispatch()
-        self._size += len(line)
         name, _, value = line.decode("utf-8", "replace").partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
+            self._size += len(line)  # all that is kept: comments, which keep a connection alive for months, are not
         elif name == "event":
             self._type = value
         elif name == "id" and "\0" not in value:
             self._id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
+        elif name == "retry" and value.isascii() and value.isdigit() and len(value) <= RETRY_DIGITS_MAX:
             self.retry_ms = int(value)
         return None
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.log.codec import checksum, readings_of
-from edgewake.edge.log.schema import boundary_checksum, reading
+from edgewake.edge.log.gaps import is_sound as gap_is_sound
+from edgewake.edge.log.schema import boundary_checksum, reading, sound_rows
 from edgewake.edge.log.tables import read_consumers, read_streams
 from edgewake.protocol.errors import LocalError
 
@@ -51,7 +52,9 @@ def verify(directory: Path) -> Verdict:
             for (said,) in db.execute("PRAGMA integrity_check(20)"):
                 if said != "ok":
                     verdict.fault(f"page: {said}")
-            _verify_rows(db, verdict)
+            with sound_rows():
+                _verify_rows(db, verdict)
+                _verify_rest(db, verdict)
         except sqlite3.Error as error:
             verdict.fault(str(error))
     return verdict
@@ -62,7 +65,7 @@ def _verify_rows(db: sqlite3.Connection, verdict: Verdict) -> None:
     for stream, name in names.items():
         for first, count, is_sound, _ in _batches(db, stream):
             verdict.batches += 1
-            verdict.readings += count
+            verdict.readings += count if isinstance(count, int) else 0
             if not is_sound:
                 verdict.fault(f"stream {name}: {count} readings from position {first} do not have their checksum")
     columns = "stream, epoch, frame, seq, first, count, gap, crc, payload_crc, payload"
@@ -75,13 +78,29 @@ def _verify_rows(db: sqlite3.Connection, verdict: Verdict) -> None:
     read_consumers(db)
 
 
+def _verify_rest(db: sqlite3.Connection, verdict: Verdict) -> None:
+    for *row, crc in db.execute("SELECT stream, first, count, reason, crc FROM gaps"):
+        if not gap_is_sound(row, crc):
+            verdict.fault(f"stream {row[0]}: the gap at position {row[1]} does not have its checksum")
+    for table in ("batches", "frames", "gaps"):
+        (orphans,) = db.execute(f"SELECT count(*) FROM {table} WHERE stream NOT IN (SELECT id FROM streams)").fetchone()  # noqa: S608
+        if orphans:
+            verdict.fault(f"{table}: {orphans} rows are of no stream that is known")
+    for name, value in db.execute("SELECT name, value FROM counters WHERE typeof(value) <> 'integer'"):
+        verdict.fault(f"the counter {name} is {value!r}")
+    for (epoch,) in db.execute("SELECT value FROM meta WHERE name = 'epoch'"):
+        if not (isinstance(epoch, str) and epoch.isascii() and epoch.isdigit()):
+            verdict.fault(f"the epoch is {epoch!r}")
+
+
 def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bool, bytes]]:
     """(first position, count, does its checksum hold, body) of a stream's batches, in order."""
     query = "SELECT first, count, crc, body FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"
     after = -1
     while rows := db.execute(query, (stream, after, ROWS_AT_ONCE)).fetchall():
         for first, count, crc, body in rows:
-            yield first, count, isinstance(body, bytes) and checksum(body, stream, first, count) == crc, body
+            is_sound = isinstance(count, int) and isinstance(body, bytes) and checksum(body, stream, first, count) == crc
+            yield first, count, is_sound, body
         after = rows[-1][0]
 
 
@@ -143,4 +162,4 @@ def backup(directory: Path, into: Path) -> int:
 
 def as_line(row: dict[str, Any]) -> str:
     """A line of JSON."""
-    return orjson.dumps(row).decode()
+    return orjson.dumps(row, default=repr).decode()

@@ -133,4 +133,6 @@ class Repair:
 
 
 def _spans(db: sqlite3.Connection) -> list[Span]:
-    return [Span(*row) for row in db.execute("SELECT commit_number, boot, offset_ms FROM clocks ORDER BY commit_number")]
+    """What is not what the log wrote is as if nothing were known."""
+    sound = "typeof(boot) = 'text' AND typeof(offset_ms) = 'integer'"
+    return [Span(*row) for row in db.execute(f"SELECT commit_number, boot, offset_ms FROM clocks WHERE {sound} ORDER BY commit_number")]  # noqa: S608

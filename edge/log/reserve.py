@@ -18,13 +18,17 @@ class Reserve:
         self._size = size
 
     def keep(self) -> bool:
-        """Have it; False where there is no space to be had."""
-        if self._size == 0 or self._path.exists():
+        """Have it, all of it: one that a crash left is smaller, or the size is another one now. False where there is no space to be had."""
+        if self._size == 0:
+            self.give_up()
+            return True
+        if self._path.exists() and self._path.stat().st_size == self._size:
             return True
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 os.posix_fallocate(fd, 0, self._size)
+                os.ftruncate(fd, self._size)
             finally:
                 os.close(fd)
         except OSError:

@@ -152,7 +152,8 @@ def _with_tables(db: sqlite3.Connection, known: Known | None) -> Known:
                 if known is None or (told is not None and told.commit == consumer.commit):  # an older state would not fit its cursor
                     found.consumers[consumer.name] = consumer
     with contextlib.suppress(sqlite3.Error):
-        found.sources = dict(db.execute("SELECT name, position FROM sources")) | found.sources
+        texts = db.execute("SELECT name, position FROM sources WHERE typeof(name) = 'text' AND typeof(position) = 'text'")
+        found.sources = dict(texts) | found.sources
     return found
 
 

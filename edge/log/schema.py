@@ -178,12 +178,14 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
-    """A directory's log, open for reading until the block ends. Raises LocalError: there is none, or SQLite cannot read it."""
+    """A directory's log, open for reading until the block ends. Raises LocalError: there is none, it cannot be read, or holds what the log
+    never wrote.
+    """
     path = directory / LOG_NAME
     if not path.exists():
         raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
     try:
-        with contextlib.closing(open_for_reading(path)) as db:
+        with contextlib.closing(open_for_reading(path)) as db, sound_rows():
             yield db
     except sqlite3.Error as error:
         raise LocalError(f"{path}: {error}") from error

@@ -10,25 +10,31 @@ import orjson
 from sqlite_utils import Database
 
 from edgewake.edge.log.schema import reading
+from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frame import encode
 from edgewake.protocol.frame_bytes import read
 
 
 def rows(directory: Path, limit: int) -> Iterator[str]:
-    """JSON lines: frames that wait for their acknowledgement, then batches that wait to be framed. Raises LocalError."""
+    """JSON lines: frames that wait for their acknowledgement, then batches that wait to be framed. What cannot be read is said in its
+    place. Raises LocalError.
+    """
     with reading(directory) as connection:
         db = Database(connection)
         names = {row["id"]: row["name"] for row in db["streams"].rows}
         found = [*db["frames"].rows_where(order_by="epoch, frame, stream", limit=limit)]
         found += db["batches"].rows_where(order_by="commit_number, stream, first", limit=max(0, limit - len(found)))
     for row in found:
-        yield orjson.dumps({"stream": names[row.pop("stream")]} | _readable(row)).decode()
+        stream = row.pop("stream")
+        yield orjson.dumps({"stream": names.get(stream, stream)} | _readable(row), default=repr).decode()
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    if "body" in row:
-        return row | {"kind": "batch", "body": orjson.loads(row["body"])}
-    payload = row.pop("payload")
-    if payload is None:
-        return row | {"kind": "frame"}
-    return row | {"kind": "frame", "payload": orjson.loads(encode(read(payload)))}
+    kind, name = ("batch", "body") if "body" in row else ("frame", "payload")
+    said = row.pop(name)
+    if said is None:
+        return row | {"kind": kind}
+    try:
+        return row | {"kind": kind, name: orjson.loads(said if kind == "batch" else encode(read(said)))}
+    except (ValueError, TypeError, Rejected) as error:
+        return row | {"kind": kind, "damaged": str(error)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -96,6 +96,18 @@ class Chain:
         return ChainApplied(
             ChainState(state.digest, states, remarks, state.readings_in + len(readings), state.readings_out + len(made)), made
         )
+
+    def kept(self, state: ChainState, bytes_max: int) -> tuple[ChainState, bytes]:
+        """The state and its bytes. Where these are more than `bytes_max`, the largest of its parts forget something, with a remark."""
+        first = self.begin().states
+        while len(body := state.encode()) > bytes_max and state.states != first:
+            states, remarks = list(state.states), list(state.remarks)
+            sizes = [len(orjson.dumps(each)) for each in states]
+            largest = sizes.index(max(sizes))
+            states[largest] = self._processors[largest].reduced(states[largest])
+            remarks[largest] = dict(Counter(remarks[largest]) + Counter({Remark.STATE_FORGOTTEN: 1}))
+            state = replace(state, states=states, remarks=remarks)
+        return state, body
 
     def counts(self, state: ChainState) -> dict[str, Any]:
         """For the status: exact, as they are part of the state."""

@@ -48,6 +48,10 @@ class Keyed:
                 remarks[Remark.KEY_FORGOTTEN] += 1
         return Applied(states, out, remarks)
 
+    def reduced(self, state: State) -> State:
+        """Without the half that is unused longest, and at least one."""
+        return dict(list(state.items())[(len(state) + 1) // 2 :])
+
 
 def _key(value: Scalar) -> str:
     """As JSON, so that "1" and 1 are two; 1 and 1.0 are one."""

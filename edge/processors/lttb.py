@@ -4,27 +4,32 @@ Of a bucket that reading goes on which forms the largest triangle with the one c
 (Sveinn Steinarsson, "Downsampling Time Series for Visual Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time;
 therefore a choice is made when the bucket after it is over. Chosen readings keep all their fields.
 
-A bucket ends at the first reading of another one, also where the time goes backwards, or when it holds BUCKET_READINGS_MAX (a remark). A
-reading whose field is no number is left out, with a remark.
+A bucket ends at the first reading of another one, also where the time goes backwards, or when it holds BUCKET_READINGS_MAX, or texts of
+BUCKET_CHARS_MAX (a remark). A reading whose field is no number is left out, with a remark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Final
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.processors.config import LttbConfig
 from edgewake.edge.processors.processor import Remark, State, Stepped, no_number, number
+from edgewake.protocol.frame import Scalar
 
 BUCKET_READINGS_MAX: Final = 200
 """Readings that wait in a bucket, of which there are two; they are in the state. A bucket with more is closed early."""
 
 
+BUCKET_CHARS_MAX: Final = 64 * 1024
+"""Characters of their texts, with the same effect; the reading that exceeds it is in it."""
+
+
 class Lttb:
     """The step. Its state: {"chosen": [t, value] of the last choice, "full": readings of the full bucket, "open": those of the one being
-    filled}.
+    filled, "chars": of their texts}.
     """
 
     initial: State = None
@@ -40,15 +45,16 @@ class Lttb:
             return Stepped(state, (), (no_number(fields.get(self._field)),))
         row = [t, fields]
         if state is None:  # the first reading always goes on
-            return Stepped({"chosen": [t, value], "full": [], "open": []}, (reading,))
-        is_full = len(state["open"]) == BUCKET_READINGS_MAX
+            return Stepped({"chosen": [t, value], "full": [], "open": [], "chars": 0}, (reading,))
+        chars, before = _chars(fields), state.get("chars", 0)  # earlier versions did not count them
+        is_full = len(state["open"]) == BUCKET_READINGS_MAX or before > BUCKET_CHARS_MAX
         if not state["open"] or (not is_full and t // self._every_ms == state["open"][-1][0] // self._every_ms):
-            return Stepped(state | {"open": [*state["open"], row]})
+            return Stepped(state | {"open": [*state["open"], row], "chars": before + chars})
         remarks = (Remark.BUCKET_FULL,) if is_full else ()
         if not state["full"]:
-            return Stepped(state | {"full": state["open"], "open": [row]}, (), remarks)
+            return Stepped(state | {"full": state["open"], "open": [row], "chars": chars}, (), remarks)
         t_chosen, chosen = self._choose(state["chosen"], state["full"], state["open"])
-        after = {"chosen": [t_chosen, number(chosen[self._field])], "full": state["open"], "open": [row]}
+        after = {"chosen": [t_chosen, number(chosen[self._field])], "full": state["open"], "open": [row], "chars": chars}
         return Stepped(after, ((t_chosen, chosen),), remarks)
 
     def _choose(self, before: Sequence[float], bucket: Sequence[Reading], after: Sequence[Reading]) -> Reading:
@@ -62,3 +68,7 @@ class Lttb:
 
         t, fields = max(bucket, key=area)
         return t, fields
+
+
+def _chars(fields: Mapping[str, Scalar]) -> int:
+    return sum(len(value) for value in fields.values() if isinstance(value, str))

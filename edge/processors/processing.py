@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumer import Consumer, LogRenewedError
+from edgewake.edge.log.consumer import STATE_BYTES_MAX, Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import forget_others
@@ -72,8 +72,9 @@ class ChainTask:
                     continue
                 applied = self._chain.apply(state, item.readings)
                 state, made = applied.state, [*made, *applied.readings]
+            state, body = self._chain.kept(state, STATE_BYTES_MAX)
             derived = {self._chain.into: made} if made else None
-            await consumer.commit(chunk.cursor, state=state.encode(), derived=derived, wait=False)
+            await consumer.commit(chunk.cursor, state=body, derived=derived, wait=False)
             self._state = state
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 

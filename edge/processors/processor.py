@@ -53,6 +53,9 @@ class Remark:
     """What was made has more fields or longer texts than a reading may have, and was left out."""
     KEY_REFUSED = "key_refused"
     """A value of `by` too long to be kept: the reading was left out."""
+    STATE_FORGOTTEN = "state_forgotten"
+    """What the chain remembers had become too large to be kept: the largest state was given up; of one with `by` that of the values unused
+    longest."""
 
 
 class Stepped(NamedTuple):
@@ -89,6 +92,9 @@ class Processor(Protocol):
     def apply(self, state: State, readings: Sequence[Reading]) -> Applied:
         """`apply(s, a + b)` is `apply(s, a)` and then `apply(its state, b)`."""
 
+    def reduced(self, state: State) -> State:
+        """A smaller state, which has forgotten something; `initial` in the end."""
+
 
 def stepped(step: Step, state: State, reading: Reading) -> Stepped:
     """One step that cannot stop the others."""
@@ -113,6 +119,9 @@ class Fold:
             out += more
             remarks.update(said)
         return Applied(state, out, remarks)
+
+    def reduced(self, state: State) -> State:  # noqa: ARG002
+        return self.initial
 
 
 def number(value: Scalar) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -36,7 +36,7 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     found: dict[str, Any] = {ours: body[theirs] for theirs, ours in names.items() if theirs in body}
     if not found:
         return None
-    if not all(isinstance(value, int | float) for value in found.values()):
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in found.values()):
         raise Rejected(RejectReason.FIELD_TYPE, "expected numbers")
     return {"report": str(body["class"]), **found, **_time(body)}
 
@@ -45,6 +45,7 @@ def _time(body: Mapping[str, Any]) -> Mapping[str, Scalar]:
     if not isinstance(body.get("time"), str):
         return {}
     try:
-        return {"t": round(datetime.fromisoformat(body["time"]).timestamp() * 1000)}
+        said = datetime.fromisoformat(body["time"])
+        return {"t": round((said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp() * 1000)}
     except (ValueError, OverflowError) as error:
         raise Rejected(RejectReason.TIME, f"{body['time'][:40]!r} is no time") from error

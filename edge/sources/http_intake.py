@@ -39,6 +39,7 @@ REQUEST_S: Final = 15.0
 """Seconds that a request may take to come; a connection without one is closed after as long."""
 TAKE_S: Final = 10.0
 """Seconds that a request waits for room and for its commit before it is answered 503."""
+NO_ROOM: Final = "the device has no room now, or is slow: send it again"
 
 
 class HttpIntakeConfig(SourceConfig):
@@ -82,6 +83,8 @@ class HttpIntake:
         self._keys = RecentKeys.decode(context.position(self._name))
         self._busy: dict[str, asyncio.Event] = {}
         """Keys of requests that are being taken."""
+        self._putting = asyncio.Lock()
+        """Of requests with a key: each waits for room alone, so that no key is kept before its own readings are passed on."""
         self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self, intake: Intake) -> None:
@@ -142,22 +145,25 @@ class HttpIntake:
         readings = await checked(intake, items)
         if not readings and items:
             return 422, {"taken": 0, "refused": len(items)}
-        await self._put(intake, asked, readings)
+        if not await self._put(intake, asked, readings):
+            return 503, {"error": NO_ROOM}
         if not asked.one_way:
             await intake.durable()
         return 202 if asked.one_way else 200, {"taken": len(readings), "refused": len(items) - len(readings)}
 
-    async def _put(self, intake: Intake, asked: Wanted, readings: Sequence[Reading]) -> None:
-        """Pass on, with the key, in one transaction."""
+    async def _put(self, intake: Intake, asked: Wanted, readings: Sequence[Reading]) -> bool:
+        """Pass on, with the key, in one transaction; False where they were dropped."""
         if asked.key is None:
-            await intake.put(readings)
-            return
-        self._keys.add(asked.key)
-        try:
-            await intake.put(readings, position=(self._name, self._keys.encode()))
-        except BaseException:
-            self._keys.forget(asked.key)
-            raise
+            return await intake.put(readings)
+        async with self._putting:
+            self._keys.add(asked.key)
+            is_taken = False
+            try:
+                is_taken = await intake.put(readings, position=(self._name, self._keys.encode()))
+            finally:
+                if not is_taken:
+                    self._keys.forget(asked.key)
+        return is_taken
 
 
 class Connection:
@@ -194,7 +200,7 @@ class Connection:
             async with asyncio.timeout(TAKE_S):
                 return await self._source.take(intake, asked, body)
         except TimeoutError:
-            return 503, {"error": "the device has no room now, or is slow: send it again"}
+            return 503, {"error": NO_ROOM}
 
     async def _body(self) -> bytes | Refusal:
         if self._protocol.they_are_waiting_for_100_continue:

@@ -51,4 +51,5 @@ def wanted(method: str, path: str, headers: Mapping[str, str], token: str | None
     key = headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_CHARS_MAX:
         return Refusal(400, f"Idempotency-Key: expected 1 to {KEY_CHARS_MAX} characters")
-    return Wanted("respond-async" in headers.get("prefer", "").replace(",", " ").split(), key)
+    preferred = {each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(",")}  # RFC 7240, section 2
+    return Wanted("respond-async" in preferred, key)

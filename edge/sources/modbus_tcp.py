@@ -40,9 +40,9 @@ class PointConfig(ConfigTable):
     """holding, input: registers; coil, discrete: bits."""
     type: NumberType = NumberType.UINT16
     """What the registers hold."""
-    scale: float = 1.0
+    scale: float = key(default=1.0, allow_inf_nan=False)
     """What the number is multiplied with."""
-    offset: float = 0.0
+    offset: float = key(default=0.0, allow_inf_nan=False)
     """What is then added."""
     low_word_first: bool = False
     """The first register of several is the lowest; the standard says nothing, makers differ."""

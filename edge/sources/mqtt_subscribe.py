@@ -25,10 +25,12 @@ from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
-from edgewake.protocol.plain import Check, key
+from edgewake.protocol.plain import Check, Length, key
 
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
+CLIENT_ID_CHARS_MAX: Final = 64
+"""Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section 3.1.3.1)."""
 KEEPALIVE_S: Final = 20
 """Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it is taken for dead."""
 
@@ -52,6 +54,9 @@ class MqttSubscribeConfig(SourceConfig):
     """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
+    client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
+    """What it calls itself; none: `edgewake-DEVICE-STREAM`. Two clients of one name push each other out, so a second source of a stream
+    from the same broker needs one of its own."""
     session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
     broker: BrokerConfig = BrokerConfig()
@@ -60,7 +65,8 @@ class MqttSubscribeConfig(SourceConfig):
         return MqttSubscribe(self, context)
 
     def owns(self) -> str:
-        return f"{self.topic} of {self.broker.host}:{self.broker.port}"
+        name = f"edgewake-DEVICE-{self.stream}" if self.client_id is None else self.client_id
+        return f"as the client {name} of {self.broker.host}:{self.broker.port}: expected a `client_id` of its own"
 
 
 class MqttSubscribe:
@@ -71,7 +77,7 @@ class MqttSubscribe:
     def __init__(self, config: MqttSubscribeConfig, context: SourceContext) -> None:
         self._config = config
         self._template = TopicTemplate.parse(config.topic)
-        self._client_id = f"edgewake-{context.device}-{config.stream}"[:64]
+        self._client_id = config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
         self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{config.topic}"
         self._recent = RecentPackets.decode(context.position(self._name))
         self._tls = tls_of(config.broker)
@@ -211,6 +217,12 @@ class Link:
         if self._early:
             early, self._early = self._early, []
             return early
+        packets: list[Packet | Unreadable] = []
+        while not packets:  # a large message comes in many pieces
+            packets = list(self._packets.feed(await self._read()))
+        return packets
+
+    async def _read(self) -> bytes:
         for wait_s in (KEEPALIVE_S, KEEPALIVE_S / 2):
             try:
                 async with asyncio.timeout(wait_s):
@@ -220,7 +232,5 @@ class Link:
                 continue
             if not data:
                 raise Unavailable("closed by the broker")
-            if packets := list(self._packets.feed(data)):
-                return packets
-            return await self._some()
+            return data
         raise Unavailable(f"nothing heard of the broker for {KEEPALIVE_S * 1.5:.0f} s")

@@ -6,6 +6,7 @@ A sentence of a kind that is not known gives none; one whose checksum is wrong, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
@@ -18,6 +19,9 @@ from edgewake.protocol.frame import Scalar
 SENTENCE_BYTES_MAX: Final = 120
 """Bytes of a sentence. The standard says 82; receivers with many satellites write a few more."""
 KNOT_M_S: Final = 1852 / 3600
+_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)", re.ASCII)
+_DATE: Final = re.compile(r"\d{6}", re.ASCII)
+_TIME: Final = re.compile(r"\d{6}(\.\d*)?", re.ASCII)
 CENTURY_PIVOT: Final = 80
 """Years of two digits: 80 to 99 are 19…, the others 20…."""
 
@@ -71,8 +75,8 @@ def _gga(words: Sequence[str]) -> Mapping[str, Scalar]:
     return _without_none(
         {
             **_position(words[2:6]),
-            "fix_quality": int(words[6] or 0),
-            "satellites": None if not words[7] else int(words[7]),
+            "fix_quality": _count(words[6]) or 0,
+            "satellites": _count(words[7]),
             "hdop": _number(words[8]),
             "altitude_m": _number(words[9]),
         }
@@ -115,9 +119,17 @@ def _without_none(found: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
 def _number(word: str) -> float | None:
     if not word:
         return None
-    if not word.replace(".", "", 1).replace("-", "", 1).isdigit():
+    if not _NUMBER.fullmatch(word):
         raise ValueError(f"{word!r} is no number")
     return float(word)
+
+
+def _count(word: str) -> int | None:
+    if not word:
+        return None
+    if not word.isdigit():
+        raise ValueError(f"{word!r} is no whole number")
+    return int(word)
 
 
 def _scaled(word: str, factor: float) -> float | None:
@@ -130,13 +142,15 @@ def _position(words: Sequence[str]) -> Mapping[str, Scalar]:
     lat, north, lon, east = words
     if not lat or not lon:
         return {}
+    if north not in ("N", "S") or east not in ("E", "W"):
+        raise ValueError(f"{north!r}, {east!r}: no side of the equator and the meridian")
     return {"position_lat": _degrees(lat, 2, 90, north == "S"), "position_lon": _degrees(lon, 3, 180, east == "W")}
 
 
 def _degrees(word: str, digits: int, bound: int, negative: bool) -> float:
-    minutes = _number(word[digits:])
-    value = int(word[:digits]) + (minutes or 0.0) / 60
-    if not 0 <= value <= bound or (minutes or 0.0) >= 60:
+    degrees, minutes = word[:digits], _number(word[digits:]) or 0.0
+    value = int(degrees) + minutes / 60 if degrees.isdigit() else -1.0
+    if not 0 <= value <= bound or not 0 <= minutes < 60:
         raise ValueError(f"{word!r} is no angle")
     return round(-value if negative else value, 7)
 
@@ -145,6 +159,8 @@ def _time(date: str, time: str) -> int | None:
     """Ms since 1970 of `230394` and `123519.25`; None where the receiver does not know them yet."""
     if not date or not time:
         return None
+    if not _DATE.fullmatch(date) or not _TIME.fullmatch(time):
+        raise ValueError(f"{date!r} {time!r} is no date and time")
     year = int(date[4:6])
     seconds = float(time[4:])
     century = 1900 if year >= CENTURY_PIVOT else 2000

@@ -92,3 +92,19 @@ def test_a_stream_without_line_ends_is_refused_before_it_fills_the_memory() -> N
         parser.feed(b"x" * 65536)
     with pytest.raises(SseError):
         parser.feed(b"x" * 65536)
+
+
+def test_a_wait_that_is_no_sensible_number_is_none() -> None:
+    parser = Parser()
+    parser.feed(b"retry: 500\nretry: " + b"9" * 5000 + b"\nretry: -1\nretry: 1e3\nretry:\n")
+    assert parser.retry_ms == 500
+
+
+def test_comments_keep_a_connection_alive_for_as_long_as_it_likes() -> None:
+    parser, month = Parser(), b": a comment a second\n" * 10_000
+    for _ in range(15):
+        assert parser.feed(month) == []
+    assert 15 * len(month) > EVENT_BYTES_MAX
+    parser.feed(month.replace(b":", b"data:") * 9)
+    with pytest.raises(SseError):
+        parser.feed(b"data: more\n")

@@ -10,6 +10,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.protocol.config import load
 from edgewake.protocol.errors import ConfigError
 
+BAD_HOSTS = ("", "mqtt://x", "a b", "[::1]", "user@host", "a/b", "a" * 64, "a..b", "ä" * 70)
 GOOD = 'device = "d1"\ndata_dir = "/tmp/x"\n'
 
 
@@ -39,6 +40,13 @@ def test_two_keys_are_enough(tmp_path: Path) -> None:
         (GOOD + '[mqtt]\nport = "1883"\n', "mqtt.port = '1883': expected an integer"),
         (GOOD + "[log]\nlinger_ms = true\n", "log.linger_ms = True: expected a number"),
         (GOOD + '[mqtt]\ncert_file = "/c"\n', "belong together"),
+        *((GOOD + f'[mqtt]\nhost = "{host}"\n', "expected a name or an address alone") for host in BAD_HOSTS),
+        (GOOD + "[log]\nclock_wait_s = nan\n", "log.clock_wait_s = nan"),
+        (GOOD + '[[source]]\ntype = "modbus_tcp"\nstream = "s"\nhost = "h"\npoint = [{ name = "a", address = 1, scale = inf }]\n', "scale"),
+        (
+            GOOD + ('[[source]]\ntype = "mqtt_subscribe"\nstream = "s"\ntopic = "a"\n' * 2).replace('"a"', '"b"', 1),
+            "a `client_id` of its own",
+        ),
     ],
 )
 def test_a_wrong_key_is_named_with_what_was_expected(tmp_path: Path, text: str, says: str) -> None:
@@ -65,3 +73,17 @@ def test_a_sketch_says_whether_the_readings_are_sent_too(tmp_path: Path, send: b
     else:
         with pytest.raises(ValueError, match=r"is sent, as `beside` says|would count twice"):
             AgentConfig.checked(wanted)
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "broker.example", "192.0.2.7", "2001:db8::7", "fe80::1%eth0", "bröker.example", "a_b", "a" * 63]
+)
+def test_a_name_or_an_address_is_a_host(tmp_path: Path, host: str) -> None:
+    assert loaded(tmp_path, GOOD + f'[mqtt]\nhost = "{host}"\n').mqtt.host == host
+
+
+def test_two_sources_of_one_stream_and_broker_have_names_of_their_own(tmp_path: Path) -> None:
+    source = '[[source]]\ntype = "mqtt_subscribe"\nstream = "s"\ntopic = "a/+"\n'
+    found = loaded(tmp_path, GOOD + source + source.replace('"a/+"', '"b/#"\nclient_id = "second"'))
+    assert len({one.owns() for one in found.source}) == 2
+    assert len({one.owns() for one in loaded(tmp_path, GOOD + source + source.replace('"s"', '"other"')).source}) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from edgewake.edge.config import LogConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.status import _figures, read_log
+from edgewake.edge.status import STATUS_NAME, _figures, read, read_log, table, write
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until
 
@@ -73,3 +74,24 @@ def test_asking_costs_the_same_however_much_waits(tmp_path: Path) -> None:
                 _figures(db, 0)
                 steps.append(len(done))
     assert steps[1] == steps[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "null", "[]", "{}", '{"written_at": "now", "pid": 1, "interval_s": 1}', '{"written_at": 1, "pid": "x", "interval_s": 1}']
+    + [f'{{"written_at": 1, "pid": {pid}, "interval_s": 10}}' for pid in ("-1", "0", "1e30", "null", "99999999999999")],
+)
+def test_a_status_that_a_crash_left_half_written_says_that_nothing_runs(tmp_path: Path, text: str) -> None:
+    with opened(tmp_path) as events:
+        put(events, range(1))
+    (tmp_path / STATUS_NAME).write_text(text)
+    found = read(tmp_path, now_ms=2)
+    assert found["running"] is False
+    assert "not running" in table(found)
+
+
+def test_the_status_of_a_living_process_is_news_for_three_intervals(tmp_path: Path) -> None:
+    with opened(tmp_path) as events:
+        put(events, range(1))
+    write(tmp_path, {"written_at": 1000, "pid": os.getpid(), "interval_s": 10})
+    assert [read(tmp_path, now_ms=1000 + 1000 * age_s)["running"] for age_s in (0, 29, 31)] == [True, True, False]

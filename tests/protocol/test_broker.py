@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import ConfigError
+from tests.edge.mtls import certificates
 
 
 @pytest.mark.parametrize("model", [BrokerConfig, MqttConfig])
@@ -32,5 +34,17 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_text("no PEM")
     assert tls_of(BrokerConfig()) is None
-    with pytest.raises(ConfigError, match="ca_file, cert_file or key_file"):
+    with pytest.raises(ConfigError, match=r"mqtt.ca_file = .*ca.crt: .*: expected PEM"):
         tls_of(BrokerConfig(ca_file=file))
+
+
+def test_a_key_with_a_pass_phrase_is_named_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    """OpenSSL would ask whoever sits at the terminal, and wait."""
+    certificates(tmp_path)
+    call = ["openssl", "pkey", "-in", "device.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key"]
+    subprocess.run(call, cwd=tmp_path, check=True, capture_output=True)
+    ours = {"ca_file": tmp_path / "ca.pem", "cert_file": tmp_path / "device.pem"}
+    assert tls_of(BrokerConfig(**ours, key_file=tmp_path / "device.key")) is not None
+    for key in ("locked.key", "broker.key", "none.key"):
+        with pytest.raises(ConfigError, match=rf"{key}: .*without a pass phrase"):
+            tls_of(BrokerConfig(**ours, key_file=tmp_path / key))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from edgewake.edge.intake import Intake
+from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources import http_intake
-from edgewake.edge.sources.http_intake import HttpIntakeConfig
+from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.http_intake import HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
+from edgewake.protocol.clock import SystemClock
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S, free_ports, port_is_open
 
@@ -155,3 +161,89 @@ def test_the_last_keys_are_remembered_as_text() -> None:
     assert len(keys.encode()) < 17 * KEYS_MAX
     keys.forget("k5")
     assert "k5" not in keys
+
+
+class SmallRoom:
+    """A sink that has room for so many readings at once."""
+
+    def __init__(self) -> None:
+        self.free = 1
+        self.kept_: list[tuple[int, str]] = []
+        self.lost: list[tuple[int, str]] = []
+        self.more = asyncio.Event()
+        self.waiting = 0
+
+    async def room(self) -> None:
+        self.waiting += 1
+        await self.more.wait()
+
+    def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
+        if len(readings) > self.free:
+            raise LogBusyError
+        self.kept_.append((len(readings), "" if position is None else position[1]))
+
+    async def kept(self) -> None:
+        pass
+
+    async def durable(self) -> None:
+        pass
+
+    def lose(self, count: int, reason: str) -> None:
+        self.lost.append((count, reason))
+
+
+def taking(policy: Policy) -> tuple[HttpIntake, SmallRoom, Intake]:
+    sink, clock = SmallRoom(), SystemClock()
+    return HttpIntake(config(), SourceContext("d1", clock, lambda _: None)), sink, Intake("i", sink, policy, clock)
+
+
+BIG = b"[" + b",".join([b'{"n": 1}'] * 20) + b"]"
+
+
+async def test_a_key_is_not_kept_before_the_readings_that_it_came_with() -> None:
+    """Else a crash after the small one's commit, and the big one sent again would be taken for a repetition: lost."""
+    source, sink, intake = taking(Policy.BLOCK)
+    big = asyncio.create_task(source.take(intake, Wanted(False, "big"), BIG))
+    while not sink.waiting:
+        await asyncio.sleep(0)
+    small = asyncio.create_task(source.take(intake, Wanted(False, "small"), b'{"n": 2}'))
+    without = await source.take(intake, Wanted(False, None), b'{"n": 3}')
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert without == (200, {"taken": 1, "refused": 0})
+    assert all("big" not in RecentKeys.decode(position) for _, position in sink.kept_)
+    sink.free = 100
+    sink.more.set()
+    assert await big == (200, {"taken": 20, "refused": 0})
+    assert await small == (200, {"taken": 1, "refused": 0})
+    known = [RecentKeys.decode(position) for _, position in sink.kept_]
+    assert [("big" in each, "small" in each) for each in known] == [(False, False), (True, False), (True, True)]
+
+
+async def test_a_request_that_was_given_up_leaves_no_key() -> None:
+    source, sink, intake = taking(Policy.BLOCK)
+    big = asyncio.create_task(source.take(intake, Wanted(False, "big"), BIG))
+    while not sink.waiting:
+        await asyncio.sleep(0)
+    big.cancel()
+    await asyncio.wait({big})
+    assert await source.take(intake, Wanted(False, "small"), b'{"n": 2}') == (200, {"taken": 1, "refused": 0})
+    assert "big" not in RecentKeys.decode(sink.kept_[-1][1])
+
+
+async def test_what_is_dropped_is_not_acknowledged() -> None:
+    source, sink, intake = taking(Policy.DROP_NEWEST)
+    for key in ("k", None):
+        assert (await source.take(intake, Wanted(False, key), BIG))[0] == 503
+    assert sink.lost == [(20, "queue_full")] * 2
+    sink.free = 100
+    assert await source.take(intake, Wanted(False, "k"), BIG) == (200, {"taken": 20, "refused": 0})
+
+
+@pytest.mark.parametrize(
+    ("prefer", "one_way"),
+    [("respond-async", True), ("Respond-Async", True), ("wait=10, respond-async; x=1", True), ("respond-asynchronous", False), ("", False)],
+)
+def test_one_way_is_what_the_standard_says(prefer: str, one_way: bool) -> None:
+    headers = {"content-type": "application/json", "prefer": prefer}
+    assert wanted("POST", "/", headers, None) == Wanted(one_way, None)

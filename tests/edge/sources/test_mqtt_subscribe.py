@@ -6,6 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 
+import mqtt5
 import pytest
 from paho.mqtt import publish
 
@@ -162,3 +163,30 @@ def test_the_last_messages_are_remembered_as_text() -> None:
     assert again.is_repeat(3, "t", b"3")
     assert not again.is_repeat(3, "t", b"4")
     assert RecentPackets.decode(None).encode() == ""
+
+
+async def test_a_large_message_may_come_in_thousands_of_pieces() -> None:
+    reader = asyncio.StreamReader()
+    packet = mqtt5.PublishPacket("a", bytes(5000), qos=mqtt5.QoS.AT_MOST_ONCE).write()
+
+    async def come() -> None:
+        for byte in packet:
+            reader.feed_data(bytes([byte]))
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(come())
+    found = await Link(reader, None).publishes()  # type: ignore[arg-type]
+    await coming
+    assert [message.payload for message in found] == [bytes(5000)]
+
+
+async def test_two_sources_of_one_stream_take_what_each_subscribes_to(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    first, second = config(mosquitto.port, "t9/a/{room}"), config(mosquitto.port, "t9/b/{kind}", client_id="t9-second")
+    async with caged(tmp_path / "1", first, device="t9") as one, caged(tmp_path / "2", second, device="t9") as other:
+        await subscribed(one, mosquitto, "t9/a/x")
+        await subscribed(other, mosquitto, "t9/b/y")
+        await send(mosquitto, "t9/a/kitchen", "1")
+        await send(mosquitto, "t9/b/heat", "2")
+        await one.until(lambda: "kitchen" in one.column("room"), "its message")
+        await other.until(lambda: "heat" in other.column("kind"), "its message")
+        assert (one.supervisor.failures, other.supervisor.failures) == (0, 0)

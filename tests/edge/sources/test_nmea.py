@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import reduce
 from operator import xor
 
@@ -54,6 +55,11 @@ def test_a_sentence_of_a_kind_that_is_not_known_gives_nothing(body: str) -> None
 @pytest.mark.parametrize(
     "line",
     [
+        sentence(RMC.replace("230394", "23031994")), sentence(RMC.replace("230394", "2303-1")), sentence(RMC.replace("123519", "1 3519")),
+        sentence(RMC.replace("123519", "12351_")), sentence(RMC.replace(",N,", ",,")), sentence(RMC.replace(",E,", ",X,")),
+        sentence(RMC.replace("4807.038", "+807.038")), sentence(RMC.replace("022.4", "0.2.4")), sentence(RMC.replace("022.4", "1-2")),
+        sentence("GPGGA,123519,4807.038,N,01131.000,E,1_1,08,0.9,545.4,M,46.9,M,,"),
+        sentence("GPGGA,123519,4807.038,N,01131.000,E,1,-8,0.9,545.4,M,46.9,M,,"),
         sentence(RMC)[:-1] + b"F", sentence(RMC)[:-3], sentence(RMC).replace(b"4807", b"4808"), b"", b"hello", b"$GPRMC*zz",
         sentence("GPRMC,123519,A,9907.038,N,01131.000,E,,,230394,,"), sentence("GPRMC,123519,A,4899.038,N,01131.000,E,,,230394,,"),
         sentence("GPRMC,123519,A,4807.038,N,01131.000,E,1e9,,230394,,"), sentence("GPRMC,1"), sentence("WIMWV,1,R,1,X,A"),
@@ -107,3 +113,43 @@ def test_reports_of_gpsd() -> None:
 def test_reports_that_are_wrong(line: bytes) -> None:
     with pytest.raises(Rejected):
         gpsd.fields_of(line)
+
+
+WORDS = st.one_of(
+    st.sampled_from(
+        ["", "A", "N", "S", "E", "W", "K", "T", "4807.038", "01131.000", "123519", "230394", "1e9", "nan", "-0", "9" * 20, "."]
+    ),
+    st.text("0123456789.-+_eE ", max_size=12),
+)
+
+
+@given(st.sampled_from(sorted(nmea.SENTENCES)), st.lists(WORDS, max_size=14))
+def test_whatever_a_receiver_says_the_fields_are_a_sensible_reading_or_it_is_refused(kind: str, words: list[str]) -> None:
+    try:
+        found = nmea.fields_of(sentence(",".join([f"GP{kind}", *words])))
+    except Rejected:
+        return
+    for name, value in (found or {}).items():
+        assert isinstance(value, str if name == "sentence" else int | float), name
+        assert name == "sentence" or -1e30 < value < 1e30
+    bounds = {"position_lat": 90, "position_lon": 180}
+    assert all(abs((found or {}).get(name, 0)) <= bound for name, bound in bounds.items())  # type: ignore[arg-type]
+
+
+def test_a_time_of_gpsd_without_a_zone_is_utc_wherever_the_device_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = gpsd.fields_of(b'{"class":"TPV","time":"2026-01-01T00:00:00.500","lat":1.5}')
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == {"report": "TPV", "position_lat": 1.5, "t": 1_767_225_600_500}
+
+
+@pytest.mark.parametrize(
+    "more", ['"mode":true', '"lat":"1"', '"lat":[1]', '"lat":1,"time":"yesterday"', '"lat":1,"time":"2026-13-01T00:00:00Z"']
+)
+def test_a_report_of_gpsd_that_says_no_number_or_no_time_is_refused(more: str) -> None:
+    with pytest.raises(Rejected):
+        gpsd.fields_of(f'{{"class":"TPV",{more}}}'.encode())

@@ -1,0 +1,102 @@
+"""Rows that hold what the log never wrote, as a flipped bit in a record's head makes them: the agent starts, and the commands answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from edgewake.edge import status
+from edgewake.edge.downlink.requests import kept_in
+from edgewake.edge.log import audit, view
+from edgewake.edge.log.event_log import Commit
+from edgewake.edge.log.schema import LOG_NAME
+from edgewake.protocol.errors import LocalError
+from tests.edge.helpers import Sent, opened, put, reading
+from tests.services import wait_until
+
+DAMAGE = {
+    "count of a batch": "UPDATE batches SET count = 'x'",
+    "body of a batch": "UPDATE batches SET body = x'00'",
+    "body as text": "UPDATE batches SET body = 'text'",
+    "commit of a batch": "UPDATE batches SET commit_number = 'x'",
+    "acceptance of a batch": "UPDATE batches SET accepted_at = x'ff'",
+    "name of a stream": "UPDATE streams SET name = x'ff' WHERE id = 1",
+    "last of a stream": "UPDATE streams SET last = 'x'",
+    "epochs of a stream": "UPDATE streams SET older = '[[1]]'",
+    "no streams": "DELETE FROM streams",
+    "epoch": "UPDATE meta SET value = 'x' WHERE name = 'epoch'",
+    "all of meta": "UPDATE meta SET value = x'00'",
+    "no meta": "DELETE FROM meta",
+    "cursor": "UPDATE consumers SET cursor = 'x'",
+    "counters": "UPDATE counters SET value = 'x'",
+    "gap": "INSERT INTO gaps VALUES (1, 1, 1, 'x', 1)",
+    "gap as text": "INSERT INTO gaps VALUES ('x', 'y', 'z', x'00', 'v')",
+    "position": "UPDATE sources SET position = x'00'",
+    "name of a source": "INSERT INTO sources VALUES (x'01', 'p')",
+    "clock": "UPDATE clocks SET offset_ms = 'x'",
+    "boot": "UPDATE clocks SET boot = x'00'",
+    "boundary": "INSERT INTO frames VALUES (1, 'x', 1, 1, 1, 1, NULL, 1, 1, 1, NULL)",
+    "table": "DROP TABLE frames",
+}
+UNSEEN = {"commit of a batch", "acceptance of a batch", "no meta", "position", "name of a source", "clock", "boot"}
+"""What no checksum covers."""
+
+
+def log_with(directory: Path, damage: str) -> None:
+    """A log of two streams, a source and a consumer, and then the damage."""
+    with opened(directory) as events:
+        put(events, range(20))
+        events.append(Commit({"other": [reading(1)]}, {"file": "17"})).result()
+        events.open_consumer("one", ["speed"])
+    with closing(sqlite3.connect(directory / LOG_NAME)) as db, db:
+        db.executescript(damage)
+
+
+COMMANDS: dict[str, Callable[[Path], object]] = {
+    "status": lambda directory: status.table(status.read(directory, now_ms=1)),
+    "show": lambda directory: list(view.rows(directory, 100)),
+    "export": lambda directory: list(map(audit.as_line, audit.export(directory))),
+    "stats": lambda directory: list(map(audit.as_line, audit.stats(directory))),
+    "latest": lambda directory: audit.latest(directory),
+    "requests": lambda directory: kept_in(directory).entries,
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_every_command_answers_or_says_what_is_wrong_and_verify_finds_it(tmp_path: Path, what: str) -> None:
+    log_with(tmp_path, DAMAGE[what])
+    for command in COMMANDS.values():
+        with suppress(LocalError):
+            command(tmp_path)
+    verdict = audit.verify(tmp_path)
+    assert (verdict.fault_count > 0) == (what not in UNSEEN), verdict
+
+
+def test_a_sound_log_has_no_faults(tmp_path: Path) -> None:
+    log_with(tmp_path, "")
+    assert audit.verify(tmp_path) == audit.Verdict(batches=3, readings=21)
+    assert len(COMMANDS["export"](tmp_path)) == 21  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_read_is_shown_as_damaged_and_the_rest_as_it_is(tmp_path: Path) -> None:
+    log_with(tmp_path, "UPDATE batches SET body = x'00' WHERE stream = 1")
+    *bad, good = view.rows(tmp_path, 100)
+    assert len(bad) == 2
+    assert all('"damaged":"' in row for row in bad)
+    assert '"fields":{"n":[1]}' in good
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_the_log_opens_takes_readings_and_sends_them_twice_over(tmp_path: Path, what: str) -> None:
+    log_with(tmp_path, DAMAGE[what])
+    for life in range(2):
+        mine = [100 * (life + 1) + place for place in range(5)]
+        sent = Sent()
+        with opened(tmp_path, sent=sent) as events:
+            events.start_sending()
+            put(events, range(mine[0], mine[-1] + 1), stream="new")
+            wait_until(lambda: [n for n in sent.ns() if n in mine] == mine, "what came now")  # noqa: B023
