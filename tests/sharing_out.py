@@ -16,6 +16,8 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "repairs"))
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
+TOGETHER: Final = ("tests/page/",)
+"""Folders whose files share servers that are started for the folder: by two processes they would be started twice."""
 LONGEST: Final = (
     SPARK,
     SECOND_SPARK[0],
@@ -23,7 +25,7 @@ LONGEST: Final = (
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
     "tests/deploy/test_up.py",
-    "tests/page/test_page.py",
+    *TOGETHER,
     "tests/bridge/test_slow_parts.py",
     "tests/sequencer/test_sequencer.py",
     "tests/push/test_schema.py",
@@ -38,7 +40,8 @@ def bundle(test: str) -> str:
     file = test.split("::", 1)[0]
     if file in SECOND_SPARK:
         return SECOND_SPARK[0]
-    return SPARK if file.startswith(SPARK) and file not in OWN_SPARK else file
+    folder = next((folder for folder in (SPARK, *TOGETHER) if file.startswith(folder)), None)
+    return file if folder is None or file in OWN_SPARK else folder
 
 
 def rank(file: str, with_services: Collection[str]) -> int:

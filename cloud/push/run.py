@@ -62,6 +62,9 @@ class PushConfig(config.Config):
     """Certificates to trust beside the system's, PEM, for endpoints with a private authority."""
     leases_max: int = Field(default=100_000, ge=1)
     """Leases of this proxy at most, some 2 KB of memory each; one more is answered 429."""
+    scanned_filters_max: int = Field(default=1000, ge=1)
+    """Different filters of one set of streams at most that an index cannot find, because they demand no value of any field. Each is
+    evaluated for every event: 1000 cost some milliseconds an event; one more is answered 429."""
     session_timeout_s: float = Field(default=6, ge=1, le=60)
     """Seconds of silence after which other proxies take this one's leases over. 6 is the least that a broker allows by default
     (`group.min.session.timeout.ms`)."""
@@ -86,7 +89,7 @@ async def run(settings: PushConfig) -> None:
     sealer = sealing.load(settings.lease_key_file, os.urandom)
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
     keys = KeyFile(settings.cursor_key_file)
-    watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name)
+    watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name, scanned_filters_max=settings.scanned_filters_max)
     metrics = Metrics(registry)
     metrics.behind.set_function(lambda: watch.behind)
     services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)

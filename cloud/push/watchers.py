@@ -56,11 +56,6 @@ MANY: Final = 10_000
 to go through a hundred thousand, passes them over from then on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
 """How long streams are followed without a lease."""
-SCANNED_MAX: Final = 1000
-"""Different filters of one set of streams that an index cannot find, because they demand no value of any field. Each is evaluated for
-every event: 1000 cost some milliseconds an event. One more is refused with 429."""
-
-
 ADMITTED_S: Final = 60.0
 """How long such a filter counts against the bound while its lease is being stored."""
 
@@ -72,7 +67,9 @@ class TooManyFilters(EdgewakeError):
 class Watchers:
     """The port `edgewake.cloud.push.watch.Watch` on a hub. `run` must run."""
 
-    def __init__(self, config: KafkaConfig, codec: CursorCodec, clock: Clock, *, name: str) -> None:
+    def __init__(self, config: KafkaConfig, codec: CursorCodec, clock: Clock, *, name: str, scanned_filters_max: int) -> None:
+        """`scanned_filters_max`: different filters of one set of streams at most that no index finds."""
+        self._scanned_max = scanned_filters_max
         self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock)
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
@@ -97,8 +94,8 @@ class Watchers:
         if isinstance(decoded, Cursor) and not streams & {entry.stream for entry in decoded.streams}:
             raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
         watcher = self._watchers.get(wanted.streams)
-        if watcher is not None and not watcher.admits(wanted.where):
-            raise TooManyFilters(f"{SCANNED_MAX} filters that demand no value of a field: add a condition such as device = 'car-7'")
+        if watcher is not None and not watcher.admits(wanted.where, self._scanned_max):
+            raise TooManyFilters(f"{self._scanned_max} filters that demand no value of a field: add a condition such as device = 'car-7'")
 
     def add(self, counter: Counter, cursor: str) -> None:
         """See the port."""
@@ -180,8 +177,8 @@ class StreamWatcher:
         """Leases that are not at the live end yet."""
         return len(self._cursors)
 
-    def admits(self, where: str | None) -> bool:
-        """May a lease have this filter? Not if it is one too many that is evaluated for every event."""
+    def admits(self, where: str | None, scanned_max: int) -> bool:
+        """May a lease have this filter? Not if it is one more than `scanned_max` that are evaluated for every event."""
         if where is None or self._matcher.get(where) is not None or required_values(parse_where(where)) is not None:
             return True
         now = self._clock.monotonic_s()
@@ -190,7 +187,7 @@ class StreamWatcher:
             for one, at in self._admitted.items()
             if self._matcher.get(one) is None and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
         }
-        if where not in self._admitted and self._matcher.scanned + len(self._admitted) >= SCANNED_MAX:
+        if where not in self._admitted and self._matcher.scanned + len(self._admitted) >= scanned_max:
             return False
         self._admitted[where] = now
         return True

@@ -18,23 +18,25 @@ CHROMIUM = "/usr/bin/chromium"
 PATIENCE_S = 60
 """A loaded machine is slow; what does not happen at all fails a little later."""
 expect.set_options(timeout=PATIENCE_S * 1000)
+SCALE = 0.5
+"""Pixels of the device for one of the page: drawing the map is most of what a page costs, and no test looks at single pixels."""
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def page_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
     """A Kafka for the page alone."""
     with run_kafka(tmp_path_factory.mktemp("page-kafka")) as service:
         yield KafkaConfig(bootstrap=service.bootstrap)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def writer(page_kafka: KafkaConfig) -> Writer:
     """Writes readings and results into it."""
     return Writer(page_kafka)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def one_server(page_kafka: KafkaConfig, writer: Writer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessServer]:
     """The one access server that the tests share."""
     access = AccessServer(page_kafka, tmp_path_factory.mktemp("page-access")).start()
@@ -50,7 +52,7 @@ def server(one_server: AccessServer) -> AccessServer:
     return one_server if one_server.process.is_running() else one_server.start()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
     async with async_playwright() as playwright:
@@ -81,7 +83,7 @@ class Visit:
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     """The page, open."""
-    context = await browser.new_context(viewport={"width": 1440, "height": 900})
+    context = await browser.new_context(viewport={"width": 1440, "height": 900}, device_scale_factor=SCALE)
     page = await context.new_page()
     visit = Visit(page)
     page.on("request", lambda request: visit.requests.append(request.url))

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
 
-from tests.page.conftest import Visit
+from tests.page.world import AccessServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests of the page."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def page(browser: Browser, one_server: AccessServer) -> AsyncIterator[Page]:
+    """The page, open: its modules are called from it, and they keep nothing."""
+    opened = await browser.new_page()
+    await opened.goto(one_server.url, wait_until="domcontentloaded")
+    yield opened
+    await opened.close()
+
 
 TALLY = """async (events) => {
   const { Tally } = await import("/page/tally.js");
@@ -42,28 +55,28 @@ def _result(revision: int, *, end: int = 10) -> dict[str, Any]:
     ids=["in order", "repeats", "a jump", "a new epoch", "not numbered", "two devices", "corrections", "a result again"],
 )
 async def test_the_tally_knows_repeats_and_jumps(
-    visit: Visit, events: list[dict[str, Any]], shown: list[bool], duplicates: int, missing: int
+    page: Page, events: list[dict[str, Any]], shown: list[bool], duplicates: int, missing: int
 ):
-    counted = await visit.page.evaluate(TALLY, events)
+    counted = await page.evaluate(TALLY, events)
     assert (counted["shown"], counted["duplicates"], counted["missing"]) == (shown, duplicates, missing)
 
 
-async def test_the_tally_remembers_a_bounded_number_of_devices(visit: Visit):
-    counted = await visit.page.evaluate(TALLY, [_reading(1, device=f"d{i}") for i in range(2_100)])
+async def test_the_tally_remembers_a_bounded_number_of_devices(page: Page):
+    counted = await page.evaluate(TALLY, [_reading(1, device=f"d{i}") for i in range(2_100)])
     assert counted["kept"] == 2_000
 
 
-async def test_back_off_doubles_up_to_its_bound_and_is_jittered(visit: Visit):
+async def test_back_off_doubles_up_to_its_bound_and_is_jittered(page: Page):
     script = (
         "async (jitter) => (await import('/page/feed.js').then(({ backoffMs }) => [0, 1, 2, 20].map((n) => backoffMs(n, () => jitter))))"
     )
-    assert await visit.page.evaluate(script, 1) == [500, 1000, 2000, 15_000]
-    assert await visit.page.evaluate(script, 0) == [250, 500, 1000, 7_500]
+    assert await page.evaluate(script, 1) == [500, 1000, 2000, 15_000]
+    assert await page.evaluate(script, 0) == [250, 500, 1000, 7_500]
 
 
-async def test_colours_run_along_their_ramp(visit: Visit):
+async def test_colours_run_along_their_ramp(page: Page):
     script = "async (s) => (await import('/page/vehicles.js')).rampColour(['#000000', '#646464', '#ffffff'], s)"
-    assert [await visit.page.evaluate(script, s) for s in (-1, 0.25, 0.5, 2)] == [
+    assert [await page.evaluate(script, s) for s in (-1, 0.25, 0.5, 2)] == [
         "rgb(0 0 0)",
         "rgb(50 50 50)",
         "rgb(100 100 100)",
@@ -71,14 +84,14 @@ async def test_colours_run_along_their_ramp(visit: Visit):
     ]
 
 
-async def test_graticules_have_round_steps(visit: Visit):
+async def test_graticules_have_round_steps(page: Page):
     script = "async (least) => (await import('/page/vehicles.js')).roundStep(least)"
-    assert [await visit.page.evaluate(script, least) for least in (0.9, 1.5, 3, 7)] == pytest.approx([1, 2, 5, 10])
+    assert [await page.evaluate(script, least) for least in (0.9, 1.5, 3, 7)] == pytest.approx([1, 2, 5, 10])
 
 
-async def test_top_items_are_found_as_a_list_or_as_text(visit: Visit):
+async def test_top_items_are_found_as_a_list_or_as_text(page: Page):
     script = "async (row) => (await import('/page/results.js')).topItems(row)"
     expected = [{"item": "Mill Road", "count": 3}]
-    assert await visit.page.evaluate(script, {"query": "q", "top": '[{"item":"Mill Road","count":3}]'}) == expected
-    assert await visit.page.evaluate(script, {"query": "q", "top": [{"item": "Mill Road", "count": 3}]}) == expected
-    assert await visit.page.evaluate(script, {"query": "q"}) == []
+    assert await page.evaluate(script, {"query": "q", "top": '[{"item":"Mill Road","count":3}]'}) == expected
+    assert await page.evaluate(script, {"query": "q", "top": [{"item": "Mill Road", "count": 3}]}) == expected
+    assert await page.evaluate(script, {"query": "q"}) == []

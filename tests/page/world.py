@@ -9,7 +9,8 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,26 @@ from tests.services import Process, free_ports, part
 WRITE_EVERY_S = 0.1
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a device measured once."""
+
+    stream: str
+    device: str
+    fields: Mapping[str, Any]
+    numbered: bool = True
+
+
+@dataclass(frozen=True)
+class Record:
+    """One of Kafka's."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+
 class Writer:
     """Writes readings as the sequencer and results as the analysis do: in transactions, numbered from 1 per stream and device."""
 
@@ -43,18 +64,22 @@ class Writer:
         self._producer.init_transactions(30)
         topic_admin.ensure_topics(config, topics.COMPACTED)
 
-    def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> int:
-        """One reading; its seq."""
+    def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> None:
+        """One reading."""
+        self.readings([Reading(stream, device, fields, numbered=numbered)])
+
+    def readings(self, readings: Sequence[Reading]) -> None:
+        """Each the next one of its stream and device, all in one transaction."""
         with self._lock:
             now = time.time_ns() // 1_000_000
-            seq = self.sent[stream, device] = self.sent.get((stream, device), 0) + 1
-            columns = {name: [value] for name, value in fields.items()}
-            numbers = (1, seq, seq) if numbered else (None, None, None)
-            body = encode_frame(Frame(*numbers, [now], columns))
-            value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body)
-            self._declare(stream, columns)
-            self._commit(topics.stream_topic(stream), device.encode(), value, {})
-            return seq
+            records = []
+            for one in readings:
+                columns = {name: [value] for name, value in one.fields.items()}
+                self._declare(one.stream, columns)
+                seq = self.sent[one.stream, one.device] = self.sent.get((one.stream, one.device), 0) + 1
+                numbers = (1, seq, seq) if one.numbered else (None, None, None)
+                records.append(_record(one.stream, one.device, Frame(*numbers, [now], columns)))
+            self._commit(*records)
 
     def result(self, query: str, window_start: int, window_end: int, **columns: Any) -> None:
         """One row of a query that is registered."""
@@ -62,70 +87,59 @@ class Writer:
             row = {"query": query, "window_start": window_start, "window_end": window_end, **columns, "revision": next(self._revisions)}
             group = {name: value for name, value in columns.items() if isinstance(value, str)}
             key = orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode()
-            self._commit(
-                self._queries[query].topic,
-                result_key(window_start, window_end, key),
-                orjson.dumps(row),
-                {KIND_HEADER: KIND_RESULT},
-            )
+            place = result_key(window_start, window_end, key)
+            self._commit(Record(self._queries[query].topic, place, orjson.dumps(row), {KIND_HEADER: KIND_RESULT}))
 
-    def fleet(self, name: str, vehicles: int, turn: int) -> None:
-        """A reading of each of many vehicles, in one transaction."""
-        with self._lock:
-            now = time.time_ns() // 1_000_000
-            fields = {"lat": 53.2, "lon": -6.1 + turn / 1000, "speed_kmh": 30.0, "heading_deg": 90.0}
-            self._declare("vehicle_position", {field: [value] for field, value in fields.items()})
-            self._producer.begin_transaction()
-            for i in range(vehicles):
-                columns = {**{field: [value] for field, value in fields.items()}, "lat": [53.0 + i / vehicles]}
-                body = encode_frame(Frame(1, turn + 1, turn + 1, [now], columns))
-                device = f"{name}-{i}"
-                value = record.encode(
-                    device=device, stream="vehicle_position", mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body
-                )
-                self._producer.produce(topics.stream_topic("vehicle_position"), key=device, value=value)
-            self._producer.commit_transaction(30)
+    def fleet(self, name: str, vehicles: int) -> None:
+        """A reading of each of many vehicles."""
+        fields = {"lon": -6.1, "speed_kmh": 30.0, "heading_deg": 90.0}
+        self.readings([Reading("vehicle_position", f"{name}-{i}", {**fields, "lat": 53.0 + i / vehicles}) for i in range(vehicles)])
 
     def gap(self, stream: str, device: str, *, count: int, reason: str) -> None:
         """A gap frame of a device, after what it sent."""
         with self._lock:
-            now = time.time_ns() // 1_000_000
             seq = self.sent.get((stream, device), 0) + 1
             self.sent[stream, device] = seq + count - 1
-            body = encode_frame(Frame(1, seq, seq, [], {}, gap=Gap(reason, count)))
-            value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=body)
-            self._commit(topics.stream_topic(stream), device.encode(), value, {})
+            self._commit(_record(stream, device, Frame(1, seq, seq, [], {}, gap=Gap(reason, count))))
 
     def watermark(self, query: str, until_ms: int) -> None:
         """Windows that end until then are final."""
         with self._lock:
             value = watermark_value(query, until_ms, next(self._revisions))
-            self._commit(self._queries[query].topic, WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK})
+            self._commit(Record(self._queries[query].topic, WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK}))
 
-    def remove(self, query: str) -> None:
-        """Remove a query's registration, as the operations API does."""
+    def remove(self, *queries: str) -> None:
+        """Remove queries' registrations, as the operations API does."""
         with self._lock:
-            self._commit(topics.QUERIES, query.encode(), None, {})
+            self._commit(*(Record(topics.QUERIES, query.encode(), None) for query in queries))
 
-    def register(self, query: str) -> None:
-        """Make a query known and its topic."""
-        registration = Registration(name=query, text=f"-- name: {query}", registered_at=time.time_ns() // 1_000_000)
-        topic_admin.ensure_topics(self.config, [registration.topic])
+    def register(self, *queries: str) -> None:
+        """Make queries known and their topics."""
+        now = time.time_ns() // 1_000_000
+        made = {name: Registration(name=name, text=f"-- name: {name}", registered_at=now) for name in queries}
+        topic_admin.ensure_topics(self.config, [one.topic for one in made.values()])
         with self._lock:
-            self._queries[query] = registration
-            self._commit(topics.QUERIES, query.encode(), registration.model_dump_json().encode(), {})
+            self._queries |= made
+            self._commit(*(Record(topics.QUERIES, name.encode(), one.model_dump_json().encode()) for name, one in made.items()))
 
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
         if stream not in self._declared:
             self._declared.add(stream)
             topic_admin.ensure_topics(self.config, [topics.stream_topic(stream)])
             fields = {name: FieldInfo(type=kind) for name, kind in types_of(columns).items()}
-            self._commit(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode(), {})
+            self._commit(Record(topics.STREAMS, stream.encode(), Stream(name=stream, fields=fields).model_dump_json().encode()))
 
-    def _commit(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> None:
+    def _commit(self, *records: Record) -> None:
         self._producer.begin_transaction()
-        self._producer.produce(topic, key=key, value=value, headers=list(headers.items()))
+        for one in records:
+            self._producer.produce(one.topic, key=one.key, value=one.value, headers=list(one.headers.items()))
         self._producer.commit_transaction(30)
+
+
+def _record(stream: str, device: str, frame: Frame) -> Record:
+    now = time.time_ns() // 1_000_000
+    value = record.encode(device=device, stream=stream, mode=record.Mode.ACK, sent_at=now, received_at=now, frame_bytes=encode_frame(frame))
+    return Record(topics.stream_topic(stream), device.encode(), value)
 
 
 class Town:
@@ -157,17 +171,15 @@ class Town:
                 return
 
     def _tell(self, turn: int) -> None:
-        for i, device in enumerate(self.vehicles):
-            self.writer.reading(
-                "vehicle_position", device, lat=53.2 + i / 500, lon=-6.12 + turn / 10_000, speed_kmh=30.0 + i, heading_deg=90.0,
-                battery_percent=80.0, odometer_km=float(turn), street="Market Street",
-            )  # fmt: skip
-        self.writer.reading("host_metrics", f"{self.name}-host", cpu_percent=25.0 + turn % 10, memory_percent=50.0)
+        driven = {"speed_kmh": 30.0, "heading_deg": 90.0, "battery_percent": 80.0, "odometer_km": float(turn), "street": "Market Street"}
+        places = {device: {"lat": 53.2 + i / 500, "lon": -6.12 + turn / 10_000} for i, device in enumerate(self.vehicles)}
+        told = [Reading("vehicle_position", device, place | driven) for device, place in places.items()]
+        told.append(Reading("host_metrics", f"{self.name}-host", {"cpu_percent": 25.0 + turn % 10, "memory_percent": 50.0}))
         if turn % 10 == 0:
-            self.writer.reading(
-                "part_status", "supervisor", numbered=False, part=f"{self.name}-part", state="ready", pid=4711, restarts=0,
-                rss_mib=42.0, cpu_percent=1.0, uptime_s=float(turn),
-            )  # fmt: skip
+            state = {"part": f"{self.name}-part", "state": "ready", "pid": 4711, "restarts": 0}
+            fields = {**state, "rss_mib": 42.0, "cpu_percent": 1.0, "uptime_s": float(turn)}
+            told.append(Reading("part_status", "supervisor", fields, numbered=False))
+        self.writer.readings(told)
 
 
 class AccessServer:

@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.push.watchers import SCANNED_MAX
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import Kafka
 
-LEASES_MAX = SCANNED_MAX + 2
+SCANNED_MAX = 200
 AT_ONCE = 50
+LEASES_MAX = SCANNED_MAX + 2
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,8 @@ def access(kafka: Kafka, directory: Path) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def push(kafka: Kafka, directory: Path) -> Iterator[Service]:
-    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], leases_max=LEASES_MAX) as service:
+    bounds = {"leases_max": LEASES_MAX, "scanned_filters_max": SCANNED_MAX}
+    with serving("push", kafka.bootstrap, directory, allow_hosts=["127.0.0.1"], **bounds) as service:
         yield service
 
 

@@ -40,7 +40,7 @@ def wanted(where: str | None, n: int) -> bool:
 
 @asynccontextmanager
 async def watching(config: KafkaConfig) -> AsyncIterator[Watchers]:
-    watchers = Watchers(config, CODEC, SystemClock(), name="test-watch")
+    watchers = Watchers(config, CODEC, SystemClock(), name="test-watch", scanned_filters_max=1000)
     running = asyncio.create_task(watchers.run())
     try:
         await asyncio.sleep(0)
