@@ -2,7 +2,7 @@
 
 A frame of a busy device falls into one minute; one of a device that measures each minute, and was silent for a week, into a thousand. How
 many summaries a record gives is learned from the records before, from a few at first: after a restart, too, which may have come about
-because they did not fit.
+because they did not fit. A piece that could not be computed may have been too large, and makes the next one smaller.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ ROWS: Final = 5_000
 """Summaries that one job may give, of 1 KiB (few readings) to 100 KiB each, and each half a millisecond of a processor."""
 GROWTH: Final = 8
 """How much larger the next piece is at most: the records after these may be of other devices."""
+SHRINK: Final = 32
+"""How much smaller it is after one that could not be computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +32,7 @@ class PieceSize:
             return self
         fitting = max(1, ROWS * read // max(1, rows))
         return PieceSize(min(fitting, max(self.records, read) * GROWTH))
+
+    def after_failure(self, records: int) -> PieceSize:
+        """What is tried after a job of `records` records at most that failed."""
+        return PieceSize(max(1, records // SHRINK))

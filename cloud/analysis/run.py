@@ -493,15 +493,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
         return
-    session = spark.start_session(
-        jars_dir=config.jars_dir,
-        work_dir=config.data_dir / "spark",
-        master=config.master,
-        driver_memory=config.driver_memory,
-        state_partitions=config.state_partitions,
-        maintenance_s=config.maintenance_s,
-        more=config.spark,
-    )
+    session = spark.start_session_of(config)
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
     gathered.append(analysis.gather)
     try:

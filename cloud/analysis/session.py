@@ -14,6 +14,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, is_local
 from edgewake.protocol.errors import ConfigError, Unavailable
 
@@ -41,6 +42,19 @@ _EXECUTOR_MEMORY: Final = "1g"
 """Spark's default."""
 _MALLOC_ARENAS: Final = "2"
 """Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory that it keeps."""
+
+
+def start_session_of(config: AnalysisConfig) -> SparkSession:
+    """The session of an analysis with this configuration; raises what start_session does."""
+    return start_session(
+        jars_dir=config.jars_dir,
+        work_dir=config.data_dir / "spark",
+        master=config.master,
+        driver_memory=config.driver_memory,
+        state_partitions=config.state_partitions,
+        maintenance_s=config.maintenance_s,
+        more=config.spark,
+    )
 
 
 def start_session(
@@ -119,10 +133,11 @@ def hashed_groups(memory: str) -> int:
 
 
 def _heap_mib(memory: str) -> int:
-    """Of a size as `1g` or `512m`. Raises ConfigError."""
-    if not re.fullmatch(r"\d+[mg]", memory):
-        raise ConfigError(f"memory {memory!r}: expected whole MiB or GiB, as 512m or 2g")
-    return int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+    """Of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises ConfigError."""
+    found = re.fullmatch(r"(\d+)(b|[kmgtp]b?)?", memory.strip().lower())
+    if not found:
+        raise ConfigError(f"memory {memory!r}: expected a whole number and a unit, as 512m or 2g")
+    return int(found[1]) << 10 * "bkmgtp".index((found[2] or "m")[0]) >> 20
 
 
 def _collector(driver_memory: str) -> str:

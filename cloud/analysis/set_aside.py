@@ -1,7 +1,7 @@
 """Streams that cannot be summed up: found by trying each alone, left out for a while, tried again. The others go on.
 
 A batch of one stream alone that cannot be computed may only be too large: a device that comes back brings a week of minutes. So it is tried
-with ever fewer records before its stream is left out, and with more again when that worked.
+with ever fewer records (piece_size) before its stream is left out.
 """
 
 from __future__ import annotations
@@ -20,14 +20,6 @@ SET_ASIDE_S: Final = (30.0, 600.0)
 """Seconds until a stream that cannot be computed is tried again, first and longest."""
 
 
-SHRINK: Final = 32
-"""A failed batch of one stream is tried again with so many times fewer records."""
-GROW: Final = 8
-"""After one that worked there are so many times more."""
-LIMIT_MAX: Final = 100_000
-"""Records from which a limit is none: that of all batches is lower."""
-
-
 class SetAside:
     """Which streams are left out, why, and when each is tried again, alone."""
 
@@ -36,8 +28,6 @@ class SetAside:
         self._backoffs: dict[str, Backoff] = {}
         self._not_before_s: dict[str, float] = {}
         self._suspects: list[str] = []
-        self.limits: dict[str, int] = {}
-        """Stream → records of a partition in a batch, where larger ones failed."""
         self.causes: dict[str, str] = {}
         """Stream → why it is left out."""
 
@@ -49,13 +39,12 @@ class SetAside:
         return alone[:1] or [name for name in streams if name not in self.causes]
 
     def failed(self, streams: Collection[str], cause: str, *, records: int) -> None:
-        """A batch of these could not be computed; `records`: of a partition it might have at most."""
+        """A batch of these, of so many records at most, could not be computed."""
         if len(streams) > 1:
             self._suspects = sorted(streams)
             return
         for name in streams:
             if records > 1:
-                self.limits[name] = max(1, records // SHRINK)
                 self._suspects = [name, *(other for other in self._suspects if other != name)]
                 continue
             backoff = self._backoffs.setdefault(name, Backoff(self._rng, first_s=SET_ASIDE_S[0], max_s=SET_ASIDE_S[1]))
@@ -68,10 +57,6 @@ class SetAside:
     def worked(self, streams: Collection[str]) -> bool:
         """A batch of these was computed. Is another one to be tried at once?"""
         for name in streams:
-            if name in self.limits:
-                self.limits[name] *= GROW
-                if self.limits[name] > LIMIT_MAX:
-                    del self.limits[name]
             if self.causes.pop(name, None) is not None:
                 self._backoffs.pop(name)
                 log.info("stream %s is summed up again", name, extra={"event": "summaries.back", "stream": name})

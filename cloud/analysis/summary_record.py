@@ -68,13 +68,8 @@ def lost(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
     return {partition: (at, low) for partition, (at, low) in ranges.items() if at is not None and at < low}
 
 
-def next_ranges(
-    places: Mapping[str, StreamPlace], kept: Mapping[str, Range], records_max: int, limits: Mapping[str, int]
-) -> dict[str, dict[int, tuple[int, int]]]:
-    """Stream → what to read next: of each partition with unread records the same number at most, `records_max` in all.
-
-    `limits`: stream → records of a partition, where it is fewer.
-    """
+def next_ranges(places: Mapping[str, StreamPlace], kept: Mapping[str, Range], records_max: int) -> dict[str, dict[int, tuple[int, int]]]:
+    """Stream → what to read next: of each partition with unread records the same number at most, `records_max` in all."""
     unread = {
         (stream, partition): (max(low, places[stream].offsets.get(partition, low)), high)
         for stream, ranges in kept.items()
@@ -85,7 +80,7 @@ def next_ranges(
     share = max(1, records_max // max(1, len(unread)))
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for (stream, partition), (start, high) in unread.items():
-        found.setdefault(stream, {})[partition] = start, min(high, start + min(share, limits.get(stream, share)))
+        found.setdefault(stream, {})[partition] = start, min(high, start + share)
     return found
 
 

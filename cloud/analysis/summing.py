@@ -163,6 +163,8 @@ class _Turns:
             self._minutes.forget(gone)
         self._restored &= wanted.streams.keys()
         names = self._aside.chosen(list(wanted.streams))
+        if self._aside.causes.keys() & names:  # it was left out: one record shows whether it can be computed by now
+            self._size = PieceSize(1)
         batch = self._next(names)
         try:
             self._restore(batch, wanted)
@@ -170,7 +172,10 @@ class _Turns:
         except (PySparkException, Py4JError) as error:
             if fault_of(error) is not Fault.SUSPECT:
                 raise
-            self._aside.failed(names, cause_of(error), records=self._aside.limits.get(names[0], self._records_max()))
+            records = self._records_max()
+            self._aside.failed(names, cause_of(error), records=records)
+            if len(names) == 1:
+                self._size = self._size.after_failure(records)
             return began_ms
         if found is not None:
             self._commit(batch, found, wanted)
@@ -198,7 +203,7 @@ class _Turns:
         ranges = offset_ranges(self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)})
         kept = {name: ranges[topic] for name, topic in topic_of.items() if topic in ranges}
         places = kept_places(self._record, streams, kept)
-        batch = _Batch(kept, places, next_ranges(places, kept, self._records_max(), self._aside.limits))
+        batch = _Batch(kept, places, next_ranges(places, kept, self._records_max()))
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
                 log.warning("stream %s: retention took readings before they were summed up: %s", name, gone, extra={"event": "stream.lost"})
@@ -227,8 +232,7 @@ class _Turns:
             self._minutes.forget(name)
         starts = {name: batch.places[name].open_from for name in left}
         closed = {name: batch.places[name].closed for name in left}
-        limits = [limit for name, limit in self._aside.limits.items() if name in left]
-        for piece in pieces(left, lambda: min([self._records_max(), *limits])):
+        for piece in pieces(left, self._records_max):
             self._minutes.add(self._computed(piece, wanted, closed).records, starts, closed)
         self._restored |= new
         self._keep_in_lake(record for name in left for record in self._minutes.of(name))

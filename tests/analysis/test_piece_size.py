@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.piece_size import FIRST, GROWTH, ROWS, PieceSize
+from edgewake.cloud.analysis.piece_size import FIRST, GROWTH, ROWS, SHRINK, PieceSize
 
 
 def test_a_stream_of_few_minutes_is_soon_read_in_large_pieces() -> None:
@@ -30,3 +30,12 @@ def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: lis
         assert 1 <= after.records <= size.records * GROWTH
         assert after.records == 1 or after.records * rows <= ROWS * size.records
         size = after
+
+
+def test_a_piece_that_failed_makes_the_next_ones_small_down_to_one_record_and_they_grow_again() -> None:
+    size, tried = PieceSize(20_000), []
+    while not tried or tried[-1] > 1:
+        tried.append(size.records)
+        size = size.after_failure(size.records)
+    assert tried == [20_000, 20_000 // SHRINK, 19, 1]
+    assert size.after(1, 3) == PieceSize(GROWTH)

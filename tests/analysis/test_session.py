@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.session import GROUP_BYTES, HASHED_SHARE, hashed_groups
+from edgewake.protocol.errors import ConfigError
 
 THRESHOLD = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 
@@ -41,5 +43,12 @@ def test_groups_that_do_not_fit_into_the_heap_are_sorted_on_disk(spark: SparkSes
         spark.conf.set(THRESHOLD, bound)
 
 
-def test_a_larger_heap_holds_more() -> None:
+def test_a_larger_heap_holds_more_however_its_size_is_written() -> None:
     assert [hashed_groups(memory) for memory in ("512m", "1g", "4g")] == [2048, 4096, 16384]
+    assert {hashed_groups(memory) for memory in ("1G", "1gb", "1024M", "1024", "1048576k", "1073741824b")} == {4096}
+
+
+def test_what_is_no_size_of_a_heap_is_refused() -> None:
+    for memory in ("", "g", "1.5g", "1x", "-1g"):
+        with pytest.raises(ConfigError, match="expected a whole number and a unit"):
+            hashed_groups(memory)

@@ -33,16 +33,15 @@ def minute(start_ms: int, *values: float, stream: str = "s") -> Record:
 def test_a_batch_reads_of_every_stream_that_has_something_and_of_none_that_waits_too_long() -> None:
     kept = {"busy": {0: (0, 1000), 1: (0, 3)}, "calm": {0: (5, 7)}, "empty": {0: (4, 4)}}
     places = {"busy": StreamPlace(offsets={0: 10, 1: 3}), "calm": StreamPlace(), "empty": StreamPlace()}
-    assert next_ranges(places, kept, 100, {}) == {"busy": {0: (10, 60)}, "calm": {0: (5, 7)}}
-    assert next_ranges(places, kept, 100, {"busy": 7}) == {"busy": {0: (10, 17)}, "calm": {0: (5, 7)}}
-    assert next_ranges(places, kept, 1, {"busy": 7}) == {"busy": {0: (10, 11)}, "calm": {0: (5, 6)}}
-    assert next_ranges({}, kept, 100, {}) == {}
+    assert next_ranges(places, kept, 100) == {"busy": {0: (10, 60)}, "calm": {0: (5, 7)}}
+    assert next_ranges(places, kept, 1) == {"busy": {0: (10, 11)}, "calm": {0: (5, 6)}}
+    assert next_ranges({}, kept, 100) == {}
 
 
 def test_what_retention_took_is_said_and_the_rest_is_read() -> None:
     place = StreamPlace(offsets={0: 10}, open_from={0: 4})
     assert lost(place, {0: (12, 20), 1: (3, 5)}) == {0: (10, 12)}
-    assert next_ranges({"s": place}, {"s": {0: (12, 20)}}, 100, {}) == {"s": {0: (12, 20)}}
+    assert next_ranges({"s": place}, {"s": {0: (12, 20)}}, 100) == {"s": {0: (12, 20)}}
     assert open_ranges(place, {0: (6, 20), 1: (0, 5)}) == {0: (6, 10)}
 
 
@@ -137,14 +136,12 @@ def test_a_stream_that_cannot_be_summed_up_is_found_and_left_out_and_tried_again
     assert (aside.chosen(streams), aside.causes) == (streams, {})
 
 
-def test_a_batch_that_fails_is_tried_with_ever_fewer_records_before_its_stream_is_left_out_and_grows_again() -> None:
+def test_a_stream_that_fails_is_tried_again_at_once_until_one_record_was_too_much() -> None:
     aside = SetAside(FakeClock(), random.Random(1))
-    records, sizes = 20_000, []
-    while "big" not in aside.causes:
-        sizes.append(records)
+    for records in (20_000, 625, 19):
         aside.failed(["big"], "too large", records=records)
-        assert aside.chosen(["big", "a"]) == (["a"] if records == 1 else ["big"])
-        records = min(records, aside.limits["big"])
-    assert sizes == [20_000, 625, 19, 1]
+        assert (aside.chosen(["big", "a"]), aside.causes) == (["big"], {})
+    aside.failed(["big"], "too large", records=1)
+    assert aside.chosen(["big", "a"]) == ["a"]
     aside.worked(["big"])
-    assert (aside.limits, aside.causes, aside.chosen(["big", "a"])) == ({"big": 8}, {}, ["big", "a"])
+    assert (aside.causes, aside.chosen(["big", "a"])) == ({}, ["big", "a"])

@@ -26,7 +26,7 @@ from edgewake.cloud.analysis.lane import Counters, Lane
 from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session
+from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session_of
 from edgewake.cloud.analysis.summary_record import StreamPlace
 from edgewake.cloud.analysis.summing import Summing
 from edgewake.cloud.kafka import topic_admin
@@ -172,15 +172,7 @@ def _state(lane: Lane) -> tuple[int, int]:
 def main() -> None:
     """Answer until standard input ends."""
     config = AnalysisConfig.model_validate_json(sys.argv[1])
-    session = start_session(
-        jars_dir=config.jars_dir,
-        work_dir=config.data_dir / "spark",
-        master=config.master,
-        driver_memory=config.driver_memory,
-        state_partitions=config.state_partitions,
-        maintenance_s=config.maintenance_s,
-        more=config.spark,
-    )
+    session = start_session_of(config)
     try:
         one = _Session(session, config)
         for line in sys.stdin:
