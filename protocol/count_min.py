@@ -12,9 +12,9 @@ Bytes: varints of FORMAT, depth, log2 of width, readings; then the cells row by 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress
 from typing import Final
 
 from edgewake.protocol import varint
@@ -59,11 +59,19 @@ class CountMin:
         return cls(depth, width, readings, tuple(table))
 
     def merge(self, other: CountMin) -> CountMin:
-        """Both together, as narrow and as flat as the narrower and the flatter."""
-        depth, width = min(self.depth, other.depth), min(self.width, other.width)
-        mine, theirs = self.fold(depth, width), other.fold(depth, width)
-        cells = tuple(map(int.__add__, mine.cells, theirs.cells))
-        return CountMin(depth, width, self.readings + other.readings, cells)
+        """Both together; see `merged`."""
+        return CountMin.merged((self, other))
+
+    @classmethod
+    def merged(cls, parts: Sequence[CountMin]) -> CountMin:
+        """All together, as narrow and as flat as the narrowest and the flattest."""
+        depth, width = min(part.depth for part in parts), min(part.width for part in parts)
+        table = [0] * (depth * width)
+        for part in parts:
+            cells = part.fold(depth, width).cells
+            for place in _used(cells):
+                table[place] += cells[place]
+        return cls(depth, width, sum(part.readings for part in parts), tuple(table))
 
     def fold(self, depth: int, width: int) -> CountMin:
         """The same with fewer rows and narrower ones."""
@@ -108,11 +116,13 @@ class CountMin:
         body = bytearray()
         for number in (FORMAT, self.depth, self.width.bit_length() - 1, self.readings):
             body += varint.encode(number)
-        for value, run in groupby(self.cells):
-            if value:
-                body += varint.encode(value) * len(list(run))
-            else:
-                body += b"\0" + varint.encode(len(list(run)))
+        behind = 0
+        for place in (*_used(self.cells), len(self.cells)):
+            if place > behind:
+                body += b"\0" + varint.encode(place - behind)
+            if place < len(self.cells):
+                body += varint.encode(self.cells[place])
+            behind = place + 1
         return bytes(body)
 
     @classmethod
@@ -149,6 +159,11 @@ class CountMin:
         if version != 1:
             raise Rejected(RejectReason.VERSION, f"count_min: Spark's format {version}, expected 1")
         return cls(depth, width, readings, struct.unpack_from(f">{depth * width}q", data, _SPARK_HEAD.size + 8 * depth))
+
+
+def _used(cells: Sequence[int]) -> Iterable[int]:
+    """The places of cells that are not empty. Most are, where there were few texts."""
+    return compress(range(len(cells)), cells)
 
 
 def places(text: str, depth: int, width: int) -> list[int]:

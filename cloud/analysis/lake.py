@@ -2,8 +2,11 @@
 
 Each micro-batch writes one file, named by its revision, so that a repeated batch replaces its own file. A row appears once for each
 revision that changed it; the highest one is the truth. When a day has FILES_MAX files of batches they are merged into one with the truth
-alone, and when a day begins what is left of those before it. With a batch a minute a stream has up to 24 merged files a day, and fewer than
-FILES_MAX others in all. Days older than `lake_days` are removed.
+alone (several where they are large), and when a day begins what is left of those before it. With a batch a minute a stream has up to 24
+merged files a day, and fewer than FILES_MAX others in all. Days older than `lake_days` are removed.
+
+What came late of a minute is in rows of its own: `part` tells them apart, and is null in the row of what came in time. All rows of a minute
+together are the minute: their readings and sums are added, their sketches merged.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import datetime as dt
 import logging
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +29,11 @@ log = logging.getLogger("edgewake.analysis")
 
 FILES_MAX: Final = 60
 """Files of batches of one stream and day before they are merged. A merged file is merged no more: a day's sketches fill the memory."""
+MERGE_BYTES_MAX: Final = 64 << 20
+"""Bytes of rows that are merged into one file: a day that many devices bring late has as many rows in each batch as there are minutes."""
 _MERGED: Final = "-merged"
 """Follows the revision of the newest batch in the file's name."""
-_KEYS: Final = ("field", "devices", "minute")
+_KEYS: Final = ("field", "devices", "minute", "part")
 
 
 class Lake:
@@ -62,7 +68,7 @@ class Lake:
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Only the highest revision of each field, set of devices and minute, and each once: some are in two files."""
+    """Only the highest revision of each field, set of devices, minute and part, and each once: some are in two files."""
     keys = _keys(rows)
     places = pa.array(range(rows.num_rows), pa.int64())
     ascending = rows.select([*keys, "revision"]).append_column("place", places).sort_by("revision")
@@ -71,7 +77,7 @@ def latest(rows: pa.Table) -> pa.Table:
 
 
 def _keys(rows: pa.Table) -> list[str]:
-    """Files that were written before there were sets of devices lack their names."""
+    """Files that were written before there were sets of devices, or parts, lack them."""
     return [key for key in _KEYS if key in rows.column_names]
 
 
@@ -93,13 +99,30 @@ def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
 
 
 def _merge(folder: Path) -> None:
-    """Make one file of those of single batches, and remove what a process that died left half written."""
-    files = _batches(folder)
-    rows = latest(pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive"))
-    ordered = rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)]))
-    _write(ordered, files[-1].with_name(f"{files[-1].stem}{_MERGED}.parquet"))
-    for path in (*files, *folder.glob("*.partial")):
+    """Make few files of those of single batches, and remove what a process that died left half written."""
+    for files in _groups(_batches(folder)):
+        rows = latest(pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive"))
+        ordered = rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)]))
+        _write(ordered, files[-1].with_name(f"{files[-1].stem}{_MERGED}.parquet"))
+        for path in files:
+            path.unlink()
+    for path in folder.glob("*.partial"):
         path.unlink()
+
+
+def _groups(files: Iterable[Path]) -> list[list[Path]]:
+    """Files one after the other, of MERGE_BYTES_MAX together or one alone."""
+    groups: list[list[Path]] = []
+    left = 0
+    for path in files:
+        found = pq.read_metadata(path)
+        size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+        if not groups or size > left:
+            groups.append([])
+            left = MERGE_BYTES_MAX
+        groups[-1].append(path)
+        left -= size
+    return groups
 
 
 def _write(rows: pa.Table, path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Final
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, merged
 
 LATENESS_MS: Final = 600_000
-"""Readings that come more than 10 minutes after their minute's end are not summarised."""
+"""Readings that come more than 10 minutes after their minute's end become a part of their own (late_part)."""
 OPEN_BYTES_MAX: Final = 128 << 20
 """Bytes of sketches of open minutes of all streams. Beyond it the oldest minutes are closed, a text field of many values in eleven minutes
-has 1 MB; what comes for them afterwards is not summarised."""
+has 1 MB; what comes for them afterwards is late."""
 
 
 class OpenMinutes:
@@ -32,16 +32,14 @@ class OpenMinutes:
         """How many minutes of streams are open."""
         return len(self._minutes)
 
-    def add(self, records: Iterable[Record], starts: Mapping[str, Mapping[int, int]], closed: Mapping[str, int | None]) -> list[Record]:
-        """Merge what a batch brought; returns it whole. What is of a closed minute is left out.
+    def add(self, records: Iterable[Record], starts: Mapping[str, Mapping[int, int]]) -> list[Record]:
+        """Merge what a batch brought for open minutes; returns it whole.
 
-        `starts`: stream → each of its partitions, read or not → where the batch began. `closed`: stream → event time in ms.
+        `starts`: stream → each of its partitions, read or not → where the batch began.
         """
         changed = []
         for record in records:
             stream = record.series.stream
-            if is_closed(record.end_ms, closed.get(stream)):
-                continue
             minute = stream, record.start_ms
             known = self._minutes.setdefault(minute, {})
             self._from.setdefault(minute, dict(starts[stream]))
@@ -90,6 +88,19 @@ class OpenMinutes:
 def is_closed(end_ms: int, top: int | None) -> bool:
     """Does a minute that ends then take nothing any more?"""
     return top is not None and end_ms + LATENESS_MS <= top
+
+
+def open_from(top: int | None) -> int:
+    """Begin in ms of the first minute that is open, or of a later moment."""
+    return 0 if top is None else max(0, top - LATENESS_MS - MINUTE_MS + 1)
+
+
+def parted(records: Iterable[Record], closed: Mapping[str, int | None]) -> tuple[list[Record], list[Record]]:
+    """What is of open minutes, and what is late. `closed`: stream → event time in ms by which minutes are closed."""
+    of_both: tuple[list[Record], list[Record]] = [], []
+    for record in records:
+        of_both[is_closed(record.end_ms, closed.get(record.series.stream))].append(record)
+    return of_both
 
 
 def _bytes(record: Record) -> int:

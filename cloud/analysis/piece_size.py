@@ -34,5 +34,5 @@ class PieceSize:
         return PieceSize(min(fitting, max(self.records, read) * GROWTH))
 
     def after_failure(self, records: int) -> PieceSize:
-        """What is tried after a job of `records` records at most that failed."""
+        """What is tried after a job of `records` records that failed."""
         return PieceSize(max(1, records // SHRINK))

@@ -61,7 +61,8 @@ log = logging.getLogger("edgewake.analysis")
 LOOK_EVERY_S: Final = 0.2
 """How often changes of queries and streams and the health of lanes are looked at."""
 SUMMARY_AFTER_S: Final = 20.0
-"""Summaries begin so long after the queries: the first batches of all lanes at once would make people wait for the first results."""
+"""Summaries begin so long after the queries, or their interval: the first batches of all lanes at once would make people wait for the first
+results."""
 STOP_S: Final = 3.0
 """How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the batch again."""
 SILENT_S: Final = 180.0
@@ -108,7 +109,7 @@ class Analysis:
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
-        self._summaries_from_s = clock.monotonic_s() + SUMMARY_AFTER_S
+        self._summaries_from_s = clock.monotonic_s() + min(SUMMARY_AFTER_S, config.summary_interval_s)
         self._summing = Summing(session, config, clock, rng, self._lake.keep)
         self._summing_thread: threading.Thread | None = None
         self._summed_of = -1
@@ -182,7 +183,7 @@ class Analysis:
     def _read_tables(self) -> None:
         config = self._config.kafka
         tables = (topics.QUERIES, topics.STREAMS, topics.PROGRESS, topics.REPAIRS, topics.PREVIEWS, topics.LANES, topics.WINDOWS)
-        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, topics.MINUTES])
+        topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, *topics.SUMMARIES])
         for reader in self._readers:
             reader.close()
         self._readers = [

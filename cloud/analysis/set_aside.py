@@ -39,7 +39,7 @@ class SetAside:
         return alone[:1] or [name for name in streams if name not in self.causes]
 
     def failed(self, streams: Collection[str], cause: str, *, records: int) -> None:
-        """A batch of these, of so many records at most, could not be computed."""
+        """A batch of these, of so many records, could not be computed."""
         if len(streams) > 1:
             self._suspects = sorted(streams)
             return

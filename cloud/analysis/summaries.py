@@ -26,8 +26,7 @@ from edgewake.cloud.analysis import partials
 from edgewake.cloud.analysis.clock_correction import correct, corrected
 from edgewake.cloud.analysis.columns import as_text
 from edgewake.cloud.analysis.decode import decode_any
-from edgewake.cloud.analysis.open_minutes import LATENESS_MS
-from edgewake.cloud.summaries import sketches
+from edgewake.cloud.summaries import late_part, sketches
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary, numbers_of
 from edgewake.protocol import count_min, sample, sketch
 from edgewake.protocol.field_type import FieldType
@@ -71,17 +70,17 @@ def summarised(streams: Mapping[str, Mapping[str, FieldType]], begun: Container[
     return {name: tuple(sorted(list(streams[name].items())[:FIELDS_MAX])) for name in chosen[:STREAMS_MAX]}
 
 
-def graph(records: DataFrame, wanted: Wanted, closed: Mapping[str, int | None]) -> DataFrame:
+def graph(records: DataFrame, wanted: Wanted, since: Mapping[str, int]) -> DataFrame:
     """A row for each stream, field, set of devices and minute: these, readings, count, sum, min, max, variance, sketches.
 
     Besides a row for each mark and partition of a stream, whose `max` it is. In: a range of Kafka's records of several streams.
-    `closed`: stream → event time by which minutes are closed; what is of those is left out before it costs anything. `count_min` is null
+    `since`: stream → begin of its first minute in ms; what is of earlier ones is left out before it costs anything. `count_min` is null
     where `top` has all texts.
     """
     frames = correct(decode_any(records))
     # One task reads all partitions, and Spark leaves the shuffle out.
     frames = frames.coalesce(1) if frames.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1" else frames
-    values = _open(_values(_columns(frames, wanted)), closed).withColumn("devices", _devices(wanted.sets))
+    values = _since(_values(_columns(frames, wanted)), since).withColumn("devices", _devices(wanted.sets))
     # A reading draws the same place in the sample each time that it is computed.
     rows = values.withColumn("draw", F.xxhash64("device", "t", "field", "text"))
     summed = rows.groupBy("stream", "partition", "field", "devices", "minute").agg(
@@ -100,12 +99,11 @@ def graph(records: DataFrame, wanted: Wanted, closed: Mapping[str, int | None]) 
     return summed.withColumns({"top": F.col("top.sketch"), "count_min": F.when(~has_all, F.col("count_min"))})
 
 
-def _open(values: DataFrame, closed: Mapping[str, int | None]) -> DataFrame:
-    """The marks, and what is of minutes that are open."""
-    times = orjson.dumps({stream: at for stream, at in closed.items() if at is not None}).decode()
-    closed_by = F.element_at(F.from_json(F.lit(times), "map<string, bigint>"), F.col("stream"))
-    is_closed = F.col("minute") + MINUTE_MS + LATENESS_MS <= F.coalesce(closed_by, F.lit(-(2**62)))
-    return values.where((F.col("partition") != _NO_PARTITION) | ~is_closed)
+def _since(values: DataFrame, since: Mapping[str, int]) -> DataFrame:
+    """The marks, and what is not of earlier minutes."""
+    times = F.from_json(F.lit(orjson.dumps(since).decode()), "map<string, bigint>")
+    is_earlier = F.col("minute") < F.element_at(times, F.col("stream"))
+    return values.where((F.col("partition") != _NO_PARTITION) | ~F.coalesce(is_earlier, F.lit(False)))
 
 
 def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
@@ -215,10 +213,11 @@ def lake_rows(records: Iterable[Record]) -> pa.Table:
         rows.append(
             {
                 "field": record.series.field, "devices": record.series.devices, "minute": record.start_ms,
+                "part": late_part.number(record.maker),
                 "readings": summary.readings, "count": numbers.count, "sum": numbers.sum if has else None,
                 "min": numbers.min if has else None, "max": numbers.max if has else None, "variance": numbers.variance,
             } | {kind.value: sketch.data for kind, sketch in summary.sketches.items()}
         )  # fmt: skip
     figures = {"readings": pa.int64(), "count": pa.int64(), **dict.fromkeys(("sum", "min", "max", "variance"), pa.float64())}
-    names = {"field": pa.string(), "devices": pa.string(), "minute": pa.int64()}
+    names = {"field": pa.string(), "devices": pa.string(), "minute": pa.int64(), "part": pa.int64()}
     return pa.Table.from_pylist(rows, schema=pa.schema(list((names | figures | _LAKE_TYPES).items())))

@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from edgewake.cloud.analysis.event_progress import behind, progress
+from edgewake.cloud.analysis.minutes_kept import noted
 
 Range = Mapping[int, tuple[int, int]]
 """Partition → first offset, and the one after the last."""
@@ -35,6 +36,10 @@ class StreamPlace(BaseModel):
     """How far event time has come, ms (event_progress): closes minutes from the next batch on."""
     tops: dict[int, int] = {}
     """Partition → latest event time of its readings, ms."""
+    late_from: dict[int, int] = {}
+    """Partition → where the last transaction's batch began, if it had late readings of this stream."""
+    days: dict[int, int | None] = {}
+    """See minutes_kept."""
 
 
 class SummaryRecord(BaseModel):
@@ -84,10 +89,10 @@ def next_ranges(places: Mapping[str, StreamPlace], kept: Mapping[str, Range], re
     return found
 
 
-def open_ranges(place: StreamPlace, kept: Range) -> dict[int, tuple[int, int]]:
-    """What is read again at the start, so that open minutes are whole: partition → first offset, and the one after the last."""
-    ranges = {p: (max(low, place.open_from.get(p, place.offsets.get(p, low))), place.offsets.get(p, low)) for p, (low, _) in kept.items()}
-    return {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
+def again(place: StreamPlace, start: Mapping[int, int], kept: Range) -> dict[int, tuple[int, int]]:
+    """What is read again from `start` on, as far as it was read: partition → first offset, and the one after the last."""
+    ranges = {p: (max(low, start.get(p, place.offsets.get(p, low))), place.offsets.get(p, low)) for p, (low, _) in kept.items()}
+    return {partition: (low, end) for partition, (low, end) in ranges.items() if low < end}
 
 
 def pieces(ranges: Mapping[str, Range], records_max: Callable[[], int]) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
@@ -104,10 +109,11 @@ def moved(
 ) -> StreamPlace:
     """The place after a batch of the stream. `tops`, `received_at`: of the batch, partition → latest event time, latest reception.
 
-    `open_from` is left to who knows the minutes.
+    `open_from` and `late_from` are left to who knows the minutes.
     """
     offsets = place.offsets | {partition: end for partition, (_, end) in ranges.items()}
     all_tops = place.tops | {partition: max(at, place.tops.get(partition, at)) for partition, at in tops.items()}
     left = {partition: high - offsets.get(partition, low) for partition, (low, high) in kept.items()}
     top = progress(place.top, all_tops, behind(left, received_at, ranges, now_ms))
-    return place.model_copy(update={"offsets": offsets, "tops": all_tops, "top": top, "closed": place.top})
+    days = noted(place.days, place.top, now_ms)
+    return place.model_copy(update={"offsets": offsets, "tops": all_tops, "top": top, "closed": place.top, "days": days})

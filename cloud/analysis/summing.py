@@ -1,8 +1,9 @@
 """Sums all streams up, once in `summary_interval_s`: one Spark job over what came, one Kafka transaction, then the lake.
 
 Exactly once: summaries and the places up to which streams are summed up (summary_record) are one transaction. What is known of open
-minutes is in memory alone, and is computed again from the log at the start; then the lake gets them once more, because nobody knows
-whether the last process came so far. After a failure nothing in memory is trusted, and it begins anew.
+minutes is in memory alone, and is computed again from the log at the start; then the lake gets them once more, and the late parts of the
+last transaction, because nobody knows whether the last process came so far. After a failure nothing in memory is trusted, and it begins
+anew.
 
 A stream that Spark cannot compute is found by trying each alone. It is left out for a while and tried again; the others go on.
 """
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis import emit, pace, summaries
+from edgewake.cloud.analysis import emit, minutes_kept, open_minutes, pace, summaries
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -39,11 +40,11 @@ from edgewake.cloud.analysis.summary_record import (
     Range,
     StreamPlace,
     SummaryRecord,
+    again,
     kept_places,
     lost,
     moved,
     next_ranges,
-    open_ranges,
     pieces,
 )
 from edgewake.cloud.analysis.supervise import Fault
@@ -52,7 +53,8 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.offsets import ranges as offset_ranges
 from edgewake.cloud.retry import Backoff
-from edgewake.cloud.summaries.summary import Record
+from edgewake.cloud.summaries import late_part
+from edgewake.cloud.summaries.summary import Record, Step
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
@@ -126,6 +128,7 @@ class _Batch:
 
     kept: Mapping[str, Range]
     places: Mapping[str, StreamPlace]
+    now_ms: int
     ranges: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     def starts(self) -> dict[str, dict[int, int]]:
@@ -135,6 +138,15 @@ class _Batch:
     def closed(self) -> dict[str, int | None]:
         """Stream → event time by which minutes are closed."""
         return {name: place.top for name, place in self.places.items()}
+
+    def oldest(self) -> dict[str, dict[Step, int]]:
+        """Stream → step → begin of the first that takes late readings."""
+        days = {name: minutes_kept.noted(place.days, place.top, self.now_ms) for name, place in self.places.items()}
+        return {name: minutes_kept.oldest(days[name], place.top, self.now_ms) for name, place in self.places.items()}
+
+    def since(self) -> dict[str, int]:
+        """Stream → begin of the first day that does."""
+        return {name: steps[Step.DAY] for name, steps in self.oldest().items()}
 
 
 class _Turns:
@@ -147,6 +159,8 @@ class _Turns:
         self._minutes = OpenMinutes()
         self._restored: set[str] = set()
         self._size = PieceSize()
+        self._tried = 0
+        """Records of the last job."""
         self._admin: AdminClient = clients.admin(self._config.kafka)
         self._transactions = Transactions(self._config.kafka, POOL)
         try:
@@ -168,14 +182,13 @@ class _Turns:
         batch = self._next(names)
         try:
             self._restore(batch, wanted)
-            found = self._computed(batch.ranges, wanted, batch.closed()) if batch.ranges else None
+            found = self._computed(batch.ranges, wanted, batch.since()) if batch.ranges else None
         except (PySparkException, Py4JError) as error:
             if fault_of(error) is not Fault.SUSPECT:
                 raise
-            records = self._records_max()
-            self._aside.failed(names, cause_of(error), records=records)
+            self._aside.failed(names, cause_of(error), records=self._tried)
             if len(names) == 1:
-                self._size = self._size.after_failure(records)
+                self._size = self._size.after_failure(self._tried)
             return began_ms
         if found is not None:
             self._commit(batch, found, wanted)
@@ -203,7 +216,7 @@ class _Turns:
         ranges = offset_ranges(self._admin, {topic: counts[topic] for topic in topic_of.values() if counts.get(topic)})
         kept = {name: ranges[topic] for name, topic in topic_of.items() if topic in ranges}
         places = kept_places(self._record, streams, kept)
-        batch = _Batch(kept, places, next_ranges(places, kept, self._records_max()))
+        batch = _Batch(kept, places, self._clock.now_ms(), next_ranges(places, kept, self._records_max()))
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
                 log.warning("stream %s: retention took readings before they were summed up: %s", name, gone, extra={"event": "stream.lost"})
@@ -212,13 +225,14 @@ class _Turns:
     def _records_max(self) -> int:
         return min(self._size.records, self._config.batch_records_max)
 
-    def _computed(self, ranges: Mapping[str, Range], wanted: Wanted, closed: Mapping[str, int | None]) -> Found:
+    def _computed(self, ranges: Mapping[str, Range], wanted: Wanted, since: Mapping[str, int]) -> Found:
         start, end = (
             {topics.stream_topic(name): {p: of_both[i] for p, of_both in found.items()} for name, found in ranges.items()} for i in (0, 1)
         )
         frames = records(self._owner.session, self._config.kafka, start, end, group=GROUP)
-        found = summaries.found_in(summaries.graph(frames, wanted, closed).toArrow())
-        self._size = self._size.after(sum(high - low for one in ranges.values() for low, high in one.values()), len(found.records))
+        self._tried = sum(high - low for one in ranges.values() for low, high in one.values())
+        found = summaries.found_in(summaries.graph(frames, wanted, since).toArrow())
+        self._size = self._size.after(self._tried, len(found.records))
         return found
 
     def _restore(self, batch: _Batch, wanted: Wanted) -> None:
@@ -227,45 +241,70 @@ class _Turns:
             if not place.offsets:  # nothing of it was summed up, or its topic was made anew
                 self._minutes.forget(name)
         new = batch.places.keys() - self._restored
-        left = {name: found for name in new if (found := open_ranges(batch.places[name], batch.kept[name]))}
+        places = {name: batch.places[name] for name in new}
+        left = {name: found for name, place in places.items() if (found := again(place, place.open_from, batch.kept[name]))}
         for name in left:
             self._minutes.forget(name)
-        starts = {name: batch.places[name].open_from for name in left}
-        closed = {name: batch.places[name].closed for name in left}
+        since = {name: open_minutes.open_from(places[name].closed) for name in left}
         for piece in pieces(left, self._records_max):
-            self._minutes.add(self._computed(piece, wanted, closed).records, starts, closed)
+            self._minutes.add(self._computed(piece, wanted, since).records, {name: places[name].open_from for name in left})
+        late = self._late_again(batch, places, wanted)
         self._restored |= new
-        self._keep_in_lake(record for name in left for record in self._minutes.of(name))
+        self._keep_in_lake([*late, *(record for name in left for record in self._minutes.of(name))])
         if left:
             log.info(
                 "summaries of %d streams go on with %d open minutes", len(left), len(self._minutes),
                 extra={"event": "summaries.restored"},
             )  # fmt: skip
 
+    def _late_again(self, batch: _Batch, places: Mapping[str, StreamPlace], wanted: Wanted) -> list[Record]:
+        """The late parts of minutes in the last transaction: the lake may lack them."""
+        ranges = {name: found for name, place in places.items() if (found := again(place, place.late_from, batch.kept[name]))}
+        closed = {name: place.closed for name, place in places.items()}
+        late: list[Record] = []
+        for piece in pieces(ranges, self._records_max):
+            late += open_minutes.parted(self._computed(piece, wanted, batch.since()).records, closed)[1]
+        return late_part.parts(late, Step.MINUTE, late_part.maker(self._record.revision))
+
     def _commit(self, batch: _Batch, found: Found, wanted: Wanted) -> None:
         closed = batch.closed()
         for name, top in closed.items():
             self._minutes.close(name, top)
-        changed = self._minutes.add(found.records, batch.starts(), closed)
-        now_ms = self._clock.now_ms()
-        places = {name: self._after(batch, found, name, now_ms) for name in batch.ranges}
+        revision = self._record.revision + 1
+        in_time, late = open_minutes.parted(found.records, closed)
+        changed = self._minutes.add(in_time, batch.starts())
+        parts = late_part.parts(late, Step.MINUTE, late_part.maker(revision))
+        late_from = {part.series.stream: batch.starts()[part.series.stream] for part in parts}
+        places = {
+            name: place.model_copy(update={"late_from": {}}) for name, place in self._record.streams.items() if name in wanted.streams
+        } | {name: self._after(batch, found, name, late_from.get(name, {})) for name in batch.ranges}
         for name, at in self._minutes.over_bound().items():
-            place = places.get(name) or self._record.streams[name]
+            place = places[name]
             places[name] = place.model_copy(update={"top": at if place.top is None else max(at, place.top)})
             log.warning("stream %s: its oldest open minutes are closed, there are too many", name, extra={"event": "summaries.bound"})
-        kept = {name: place for name, place in self._record.streams.items() if name in wanted.streams}
-        record = SummaryRecord(revision=self._record.revision + 1, streams=kept | places)
-        outputs = [emit.bounded(emit.Output(topics.MINUTES, one.key, one.encode()), now_ms=now_ms) for one in changed]
-        self._transactions.write([*outputs, emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode())])
+        record = SummaryRecord(revision=revision, streams=places)
+        told = [(Step.MINUTE, one) for one in changed] + list(late_part.filed(parts, batch.oldest()))
+        outputs = [emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told]
+        self._transactions.write(
+            [
+                *(emit.bounded(output, now_ms=batch.now_ms) for output in outputs),
+                emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode()),
+            ]
+        )
         self._record = self._owner.record = record
-        self._owner.counters.batches += 1
-        self._owner.counters.results += len(changed)
-        self._keep_in_lake(changed)
+        self._count(told, parts)
+        self._keep_in_lake([*changed, *parts])
 
-    def _after(self, batch: _Batch, found: Found, name: str, now_ms: int) -> StreamPlace:
+    def _count(self, told: Collection[tuple[Step, Record]], parts: Iterable[Record]) -> None:
+        counters = self._owner.counters
+        counters.batches += 1
+        counters.results += len(told)
+        counters.late += sum(part.summary.readings for part in parts if not part.series.devices)
+
+    def _after(self, batch: _Batch, found: Found, name: str, late_from: Mapping[int, int]) -> StreamPlace:
         tops, received_at = found.tops.get(name, {}), found.received_at.get(name, {})
-        place = moved(batch.places[name], batch.ranges[name], batch.kept[name], tops, received_at, now_ms=now_ms)
-        return place.model_copy(update={"open_from": self._minutes.open_from(name, place.offsets)})
+        place = moved(batch.places[name], batch.ranges[name], batch.kept[name], tops, received_at, now_ms=self._clock.now_ms())
+        return place.model_copy(update={"open_from": self._minutes.open_from(name, place.offsets), "late_from": late_from})
 
     def _keep_in_lake(self, changed: Iterable[Record]) -> None:
         """Only what Kafka has, so that a driver that was fenced leaves nothing there. Raises OSError."""

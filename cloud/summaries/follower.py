@@ -145,7 +145,7 @@ class Follower:
             return
         for reading in readings:
             try:
-                yield taken(reading)
+                yield from taken(reading)
             except Rejected as error:
                 self.refused += 1
                 letter = DeadLetter(

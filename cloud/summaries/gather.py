@@ -1,7 +1,8 @@
 """From kept rows to what was asked: which steps to read, and what to merge. Pure but for the view that it is given.
 
 A day is read as one row where it is rolled up and nothing came since; otherwise its hours are, and of these the minutes in the same way.
-What devices made for a window longer than a step lies at the longer one: it counts in hours and days, and not in their minutes.
+What devices made for a window longer than a step lies at the longer one: it counts in hours and days, and not in their minutes. Late parts
+of hours and days (late_part) count in their own step alone.
 """
 
 from __future__ import annotations
@@ -20,25 +21,33 @@ from edgewake.protocol.sketch import SketchKind
 class Rows(Protocol):
     """What is read from (store.View)."""
 
-    def rows(self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> Iterable[Record]: ...
+    def rows(
+        self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind], *, late: bool | None = None
+    ) -> Iterable[Record]: ...
     def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]: ...
 
 
 def gathered(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> list[Record]:
-    """Rows that cover the time, each reading in one of them: what is rolled up as such, the rest by its parts.
+    """Rows that cover the time, each reading in one of them: what is rolled up as such, the rest by its parts, and what came late.
 
     `start_ms` and `end_ms` are multiples of the step.
     """
-    rows = joined(view.rows(series, step, start_ms, end_ms, kinds))
+    found = covering(view, series, step, start_ms, end_ms, kinds)
+    return found + joined(view.rows(series, step, start_ms, end_ms, kinds, late=True)) if step in COVERS else found
+
+
+def covering(view: Rows, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> list[Record]:
+    """The same without what counts beside roll-ups."""
     if step not in COVERS:
-        return rows
+        return joined(view.rows(series, step, start_ms, end_ms, kinds))
+    rows = joined(view.rows(series, step, start_ms, end_ms, kinds, late=False))
     whole = {row.start_ms for row in rows if not row.maker} - view.dirty(series, step, start_ms, end_ms)
     found = [row for row in rows if (row.start_ms in whole) == (not row.maker)]
     gaps = [start_ms, *sorted(whole), end_ms]
     for left, right in pairwise(gaps):
         begin = left + step.ms if left in whole else left
         if begin < right:
-            found += gathered(view, series, COVERS[step], begin, right, kinds)
+            found += covering(view, series, COVERS[step], begin, right, kinds)
     return found
 
 
@@ -58,8 +67,8 @@ def joined(rows: Iterable[Record]) -> list[Record]:
 
 
 def _device_and_end(maker: str) -> str:
-    """Device and end of the window."""
-    return maker.rpartition("|")[0]
+    """Device and end of the window; the maker itself where it is no device."""
+    return maker.rpartition("|")[0] or maker
 
 
 def over(view: Rows, series: Series, start_ms: int, end_ms: int, kinds: Collection[SketchKind]) -> Summary:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edgewake.cloud.summaries.gather import gathered
+from edgewake.cloud.summaries.gather import covering
 from edgewake.cloud.summaries.store import COVERS, Store, View
 from edgewake.cloud.summaries.summary import Record, Series, Step, merged
 from edgewake.protocol.sketch import SketchKind
@@ -29,7 +29,7 @@ def rolled_up(store: Store, view: View, *, now_ms: int, quiet_ms: int = QUIET_MS
 def roll_up(view: View, series: Series, step: Step, start_ms: int) -> Record | None:
     """One hour or day of a series; None where what was rolled up before has more readings, because its parts are no longer kept."""
     end_ms = start_ms + step.ms
-    parts = [row.summary for row in gathered(view, series, step, start_ms, end_ms, tuple(SketchKind))]
+    parts = [row.summary for row in covering(view, series, step, start_ms, end_ms, tuple(SketchKind))]
     before = [row.summary.readings for row in view.rows(series, step, start_ms, start_ms + 1, ()) if not row.maker]
     found = merged(parts)
     return None if before and before[0] > found.readings else Record(series, start_ms, end_ms, found)

@@ -123,7 +123,11 @@ def _merge_into(whole: Any, parts: Sequence[Any]) -> Any:
     return whole
 
 
-def _merge_own(parts: Sequence[Any]) -> bytes:
+def _merge_count_min(parts: Sequence[Any]) -> bytes:
+    return CountMin.merged(parts).encode()
+
+
+def _merge_sample(parts: Sequence[Any]) -> bytes:
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.merge(part)
@@ -143,8 +147,8 @@ _MERGE: Final[Mapping[SketchKind, Callable[[Sequence[Any]], bytes]]] = {
     SketchKind.THETA: _merge_theta,
     SketchKind.KLL: _merge_kll,
     SketchKind.TOP: _merge_top,
-    SketchKind.COUNT_MIN: _merge_own,
-    SketchKind.SAMPLE: _merge_own,
+    SketchKind.COUNT_MIN: _merge_count_min,
+    SketchKind.SAMPLE: _merge_sample,
 }
 KINDS: Final = tuple(_READ)
 """All but the exact figures, which are no sketch."""

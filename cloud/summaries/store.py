@@ -2,30 +2,31 @@
 
 The topics are the truth: how far they were read stands in the same transaction as what was read, and a file that is lost or of another
 version is filled anew from them. Rows go KEPT_MS of their step after they came. `dirty`: hours and days whose parts changed since they
-were rolled up; until then they are merged when somebody asks.
+were rolled up; until then they are merged when somebody asks. Late parts are added up as they come (late_part).
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import orjson
 
-from edgewake.cloud.summaries.summary import Record, Series, Sketch, Step, Summary
-from edgewake.protocol import topics
-from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.cloud.summaries.late_part import PREFIX, is_beside, is_part
+from edgewake.cloud.summaries.summary import KEPT_MS, Record, Series, Sketch, Step, Summary, merged
+from edgewake.protocol.errors import LocalError, Rejected, Unavailable
 from edgewake.protocol.sketch import Numbers, SketchKind
 
+log = logging.getLogger("edgewake.summaries")
+
 VERSION: Final = 1
-KEPT_MS: Final[Mapping[Step, int]] = {step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step}
-"""How long rows are kept after they came, whatever time they are about: as long as on their topics."""
 SERIES_MAX: Final = 20_000
 """Series that are followed; a row of one more is left out and counted: any device may name new fields."""
-ROWS_MAX: Final = 20_000
-"""Rows that one question may read: a week of minutes has 10,080, and devices add theirs."""
+ROWS_MAX: Final = 30_000
+"""Rows that one question may read: a week of minutes has 10,080, as many more where some readings came late, and devices add theirs."""
 BYTES_MAX: Final = 128 << 20
 """Bytes of sketches that one question may read."""
 COVERS: Final = {Step.HOUR: Step.MINUTE, Step.DAY: Step.HOUR}
@@ -34,6 +35,8 @@ LONGER: Final = {Step.MINUTE: (Step.HOUR, Step.DAY), Step.HOUR: (Step.DAY,), Ste
 """What changes with a step."""
 _SKETCHES: Final[tuple[SketchKind, ...]] = tuple(kind for kind in SketchKind if kind is not SketchKind.NUMBERS)
 _COLUMNS: Final = ("end", "readings", "numbers", "seen", *(kind.value for kind in _SKETCHES))
+_LATE_MAKERS: Final = (PREFIX, PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1))
+"""From where to where the makers of late parts lie in order."""
 
 _SCHEMA: Final = f"""
 CREATE TABLE series (id INTEGER PRIMARY KEY, stream TEXT, field TEXT, devices TEXT, UNIQUE (stream, field, devices));
@@ -100,15 +103,33 @@ class Store:
         if series is None:
             self.refused += 1
             return
-        summary = record.summary
+        maker, summary = record.maker, record.summary
+        if is_part(maker):
+            try:
+                maker, summary = PREFIX, merged([*self._parts_before(series, step, record.start_ms), summary])
+            except Rejected as error:
+                self.refused += 1
+                log.warning("a late part of %s cannot be added: %s", record.series, error, extra={"event": "summaries.refused"})
+                return
         sketches = [summary.sketches[kind].data if kind in summary.sketches else None for kind in _SKETCHES]
         seen = {kind.value: sketch.seen for kind, sketch in summary.sketches.items() if sketch.seen != summary.readings}
         row = (now_ms, record.end_ms, summary.readings, summary.numbers.encode(), orjson.dumps(seen).decode() if seen else None, *sketches)
-        self._db.execute(_PUT, (series, step, record.start_ms, record.maker, *row))
+        self._db.execute(_PUT, (series, step, record.start_ms, maker, *row))
+        if is_beside(step, maker):
+            return
         # A roll-up itself leaves its own step clean; what a device made for an hour does not.
         changed = (step, *LONGER[step]) if record.maker and step in COVERS else LONGER[step]
         rows = [(series, whole, whole.floor(record.start_ms), now_ms) for whole in changed]
         self._db.executemany("INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?)", rows)
+
+    def _parts_before(self, series: int, step: Step, start_ms: int) -> Iterator[Summary]:
+        """What came late before."""
+        columns = ", ".join(kind.value for kind in _SKETCHES)
+        rows = self._db.execute(
+            f"SELECT readings, numbers, seen, {columns} FROM summary WHERE series = ? AND step = ? AND start = ? AND maker = ?",  # noqa: S608
+            (series, step, start_ms, PREFIX),
+        )
+        yield from (_summary(_SKETCHES, *row) for row in rows)
 
     def _id(self, series: Series) -> int | None:
         found = self._series.get(series)
@@ -183,23 +204,27 @@ class View:
         names = (series.stream, series.field, series.devices)
         return bool(self._db.execute("SELECT 1 FROM series WHERE stream = ? AND field = ? AND devices = ?", names).fetchall())
 
-    def rows(self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Iterable[SketchKind]) -> Iterator[Record]:
-        """Rows whose step begins in the time, with these sketches only: those that are not asked for are not read. Raises TooMuch."""
+    def rows(
+        self, series: Series, step: Step, start_ms: int, end_ms: int, kinds: Iterable[SketchKind], *, late: bool | None = None
+    ) -> Iterator[Record]:
+        """Rows whose step begins in the time, with these sketches only: those that are not asked for are not read. Raises TooMuch.
+
+        `late`: only late parts, or only what is none.
+        """
         wanted = [kind for kind in _SKETCHES if kind in set(kinds)]
         columns = "".join(f", {kind.value}" for kind in wanted)
         cursor = self._db.execute(
             f'SELECT start, maker, "end", readings, numbers, seen{columns} FROM summary JOIN series ON id = series'  # noqa: S608  (our names)
-            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ? ORDER BY start, maker",
-            (series.stream, series.field, series.devices, step, start_ms, end_ms),
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ?"
+            " AND coalesce((maker >= ? AND maker < ?) = ?, TRUE) ORDER BY start, maker",
+            (series.stream, series.field, series.devices, step, start_ms, end_ms, *_LATE_MAKERS, late),
         )
         for start, maker, end, readings, numbers, seen, *found in cursor:
             self._rows += 1
             self._bytes += sum(len(data) for data in found if data)
             if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
                 raise TooMuch(f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less of it")
-            counts = orjson.loads(seen) if seen else {}
-            sketches = {kind: Sketch(counts.get(kind.value, readings), data) for kind, data in zip(wanted, found, strict=True) if data}
-            yield Record(series, start, end, Summary(readings, Numbers.decode(numbers), sketches), maker)
+            yield Record(series, start, end, _summary(wanted, readings, numbers, seen, *found), maker)
 
     def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]:
         """Hours or days whose roll-up is missing or no longer right."""
@@ -209,6 +234,13 @@ class View:
             (series.stream, series.field, series.devices, step, start_ms, end_ms),
         )
         return {start for (start,) in rows}
+
+
+def _summary(kinds: Sequence[SketchKind], readings: int, numbers: bytes, seen: str | None, *data: bytes | None) -> Summary:
+    """Of the columns of a row."""
+    counts = orjson.loads(seen) if seen else {}
+    sketches = {kind: Sketch(counts.get(kind.value, readings), found) for kind, found in zip(kinds, data, strict=True) if found}
+    return Summary(readings, Numbers.decode(numbers), sketches)
 
 
 def remove(path: Path) -> None:

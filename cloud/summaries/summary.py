@@ -5,9 +5,10 @@
              "count":…,"sum":…,"min":…,"max":…,"mean":…,"variance":…,
              "hll":base64,"theta":…,"kll":…,"top":…,"count_min":…,"sample":…,"seen":{"kll":n}}
 
-`devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up, `DEVICE|END|KIND` for a device's sketch.
-`readings`: readings that have the field; `count`: those of them that are numbers. `seen`: how many readings a sketch has seen where that is
-not all of them, because some devices did not send one. A text or boolean field has neither numbers nor KLL.
+`devices`: a declared set of devices, empty for all. `maker`: empty for what the cloud summed up, `late:N` for what it summed up of readings
+that came later (late_part), `DEVICE|END|KIND` for a device's sketch. `readings`: readings that have the field; `count`: those of them that
+are numbers. `seen`: how many readings a sketch has seen where that is not all of them, because some devices did not send one. A text or
+boolean field has neither numbers nor KLL.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.cloud.summaries import sketches
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import is_field, is_stream
 from edgewake.protocol.sketch import Numbers, SketchKind
@@ -55,6 +57,8 @@ class Step(StrEnum):
 
 
 _LENGTHS: Final = {Step.MINUTE: MINUTE_MS, Step.HOUR: HOUR_MS, Step.DAY: DAY_MS}
+KEPT_MS: Final[Mapping[Step, int]] = {step: topics.SUMMARIES_KEPT_MS[topics.SUMMARIES_PREFIX + step] for step in Step}
+"""How long summaries are kept after they were written, whatever time they are about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Feed:
     """Every reading, flat, for the oracle."""
 
     def __post_init__(self) -> None:
-        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, topics.MINUTES, topics.WINDOWS)
+        own = (topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, *topics.SUMMARIES, topics.WINDOWS)
         topic_admin.ensure_topics(self.config, [topics.stream_topic(self.name), *own])
         self.producer = clients.producer(self.config, "test-feed")
 

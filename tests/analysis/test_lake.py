@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
 
 from edgewake.cloud.analysis import lake
 from edgewake.cloud.analysis.lake import Lake
@@ -60,6 +62,26 @@ def test_a_repeated_batch_whose_file_was_merged_takes_nothing_from_the_others(tm
     assert everything(tmp_path).num_rows == lake.FILES_MAX
     new(tmp_path).keep("s", rows(T0), lake.FILES_MAX)
     assert everything(tmp_path).num_rows == lake.FILES_MAX + 1
+
+
+def test_parts_of_a_minute_that_came_late_stay_beside_it_when_files_are_merged(tmp_path: Path) -> None:
+    before = rows(T0)  # of a version without parts
+    in_time, late = (rows(T0, count=2).append_column("part", pa.array([part], pa.int64())) for part in (None, 7))
+    for revision in range(lake.FILES_MAX):
+        new(tmp_path).keep("s", [before, in_time, late][revision % 3], revision)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    found = everything(tmp_path)
+    assert sorted(zip(found["part"].to_pylist(), found["count"].to_pylist(), strict=True), key=str) == [(7, 2), (None, 2)]
+
+
+def test_large_files_of_a_day_are_merged_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new(tmp_path).keep("s", rows(T0), 0)
+    (path,) = tmp_path.rglob("*.parquet")
+    monkeypatch.setattr(lake, "MERGE_BYTES_MAX", 20 * pq.read_metadata(path).row_group(0).total_byte_size)
+    for revision in range(1, lake.FILES_MAX):
+        new(tmp_path).keep("s", rows(T0 + revision * 60_000), revision)
+    assert [path.stem for path in sorted(tmp_path.rglob("*.parquet"))] == [f"{i:012d}-merged" for i in (19, 39, 59)]
+    assert lake.latest(everything(tmp_path)).num_rows == lake.FILES_MAX
 
 
 def test_what_a_merge_left_when_it_died_counts_once_and_goes_with_the_next(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 
 from edgewake.cloud.analysis.registry import built_in
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.summaries.summary import DAY_MS, Step
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import T0, Feed, declare, read, register, remove, results, sql, totals, truth, unique, windows
+from tests.analysis.support import T0, Feed, declare, minutes, read, register, remove, results, sql, totals, truth, unique, windows
 from tests.analysis.test_patterns import episodes
 from tests.services import Process, free_ports, part, wait_until
 
@@ -27,14 +29,14 @@ READY_TO_COMPUTE = '"event":"lane.started"'
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
-def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path) -> Process:
+def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interval_s: int = 0) -> Process:
     """The analysis as a process, not started."""
     folder.mkdir(exist_ok=True)
     config = folder / "analysis.toml"
     (port,) = free_ports(1)
     config.write_text(
-        f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsummary_interval_s = 0\n'
-        f'driver_memory = "512m"\nsession_s = 4\nmetrics_port = {port}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsession_s = 4\nmetrics_port = {port}\n'
+        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
     )
     return part("analysis", config, folder / "analysis.log")
 
@@ -49,12 +51,13 @@ def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iter
 
 
 @pytest.fixture
-def standby(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[Process]:
-    """Another one, with a folder of its own."""
-    found = analysis_in(tmp_path / "standby", kafka_config, spark_jars)
+def pair(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[list[Process]]:
+    """Two that sum up, with folders of their own."""
+    found = [analysis_in(tmp_path / name, kafka_config, spark_jars, summary_interval_s=1) for name in ("leader", "standby")]
     yield found
-    if found.is_running():
-        found.stop()
+    for each in found:
+        if each.is_running():
+            each.stop()
 
 
 def progress(config: KafkaConfig, query: str) -> dict[str, Any]:
@@ -131,12 +134,17 @@ def hot_spells(feed: Feed) -> dict[tuple[Any, ...], tuple[int, bool]]:
     return found
 
 
-def test_after_kill_9_a_standby_goes_on_with_sums_and_patterns_and_who_comes_back_stands_by(
-    process: Process, standby: Process, new_feed: NewFeed
+def test_after_kill_9_a_standby_goes_on_with_sums_patterns_and_summaries_and_who_comes_back_stands_by(
+    pair: list[Process], new_feed: NewFeed
 ) -> None:
-    """The leader dies between Kafka's commit of a pattern's batch and Spark's, while the pattern is open; nobody takes turns after it."""
-    feed = new_feed({"speed": FieldType.NUMBER})
+    """The leader dies between Kafka's commit of a pattern's batch and Spark's, while the pattern is open; nobody takes turns after it.
+
+    The summaries of another stream get late readings all the time.
+    """
+    process, standby = pair
+    feed, calm = new_feed({"speed": FieldType.NUMBER}), new_feed({"speed": FieldType.NUMBER})
     declare(feed)
+    declare(calm)
     name, hot = unique("killed"), unique("hot")
     register(feed, total_by_minute(feed, name), name=name)
     register(feed, sql(feed.name, "device, count(*) AS n", "threshold_window(speed > 80, speed < 60), device", name=hot), name=hot)
@@ -146,10 +154,16 @@ def test_after_kill_9_a_standby_goes_on_with_sums_and_patterns_and_who_comes_bac
     jvm = jvm_of(process)
     standby.start()
     standby.wait_for(STANDS_BY)
+    for t in (T0, T0 + DAY_MS, T0 + DAY_MS):  # what comes for the first minute after it is late
+        calm.send([t], speed=[1.0])
+        calm.flush()
+        wait_until(lambda: summed_up(calm) == of_minutes(calm), "it is summed up")
     i = 0
     while process.is_running():
         feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[85.0 + i % 10])
+        calm.send([T0 + i], speed=[1.0])
         feed.flush()
+        calm.flush()
         i += 1
         time.sleep(0.01)
         assert i < 10_000, "the failpoint was never reached"
@@ -169,12 +183,30 @@ def test_after_kill_9_a_standby_goes_on_with_sums_and_patterns_and_who_comes_bac
     expected = {place: sum(v) for place, v in windows(feed.sent, 60_000, 60_000, lambda r: (r["device"],), "speed").items()}
     wait_until(lambda: totals(feed, name) == expected, "the sums of all that was sent")
     wait_until(lambda: spells(feed, hot) == hot_spells(feed), "the pattern's windows of all that was sent")
+    calm.send([T0 + DAY_MS], speed=[1.0])
+    calm.flush()
+    wait_until(lambda: summed_up(calm) == of_minutes(calm), "the summaries of all that was sent, late or not")
     assert process.stop() == standby.stop() == 0
     for query in (name, hot):
         rows = [(row["window_start"], row["device"], row["revision"]) for row in results(feed.config, query)]
         assert len(rows) == len(set(rows))
+    assert any(row["maker"] for row in minutes(calm).values()), "some were late"
     assert "lane.failed" not in standby.output()
+    assert "summaries.failed" not in standby.output()
     assert process.output().count(LEADS) == 1
+
+
+def summed_up(feed: Feed) -> Counter[int]:
+    """Begin of the minute → readings."""
+    found: Counter[int] = Counter()
+    for row in minutes(feed).values():
+        found[row["start"]] += row["readings"]
+    return found
+
+
+def of_minutes(feed: Feed) -> Counter[int]:
+    """The same, as they were sent."""
+    return Counter(Step.MINUTE.floor(reading["t"]) for reading in feed.sent)
 
 
 def spells(feed: Feed, query: str) -> dict[tuple[Any, ...], tuple[int, bool]]:

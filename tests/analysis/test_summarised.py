@@ -63,7 +63,7 @@ def test_the_lake_has_a_column_for_each_figure_and_sketch() -> None:
     (row,) = lake_rows(found_in(ROWS).records).to_pylist()
     sketches = {name: row.pop(name) for name in ("hll", "theta", "kll", "top", "count_min", "sample")}
     figures = {"readings": 1, "count": 1, "sum": 2.0, "min": 2.0, "max": 2.0, "variance": 0.0}
-    assert row == {"field": "x", "devices": "", "minute": 60_000} | figures
+    assert row == {"field": "x", "devices": "", "minute": 60_000, "part": None} | figures
     assert all(sketches.values())
     assert CountMin.decode(sketches["count_min"]) == CountMin(2, 2, 1, (1, 0, 0, 1))
 

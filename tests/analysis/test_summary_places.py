@@ -7,16 +7,16 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.open_minutes import LATENESS_MS, OpenMinutes
+from edgewake.cloud.analysis.open_minutes import LATENESS_MS, OpenMinutes, open_from, parted
 from edgewake.cloud.analysis.set_aside import SetAside
 from edgewake.cloud.analysis.summary_record import (
     StreamPlace,
     SummaryRecord,
+    again,
     kept_places,
     lost,
     moved,
     next_ranges,
-    open_ranges,
     pieces,
 )
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Sketch, Summary
@@ -42,7 +42,8 @@ def test_what_retention_took_is_said_and_the_rest_is_read() -> None:
     place = StreamPlace(offsets={0: 10}, open_from={0: 4})
     assert lost(place, {0: (12, 20), 1: (3, 5)}) == {0: (10, 12)}
     assert next_ranges({"s": place}, {"s": {0: (12, 20)}}, 100) == {"s": {0: (12, 20)}}
-    assert open_ranges(place, {0: (6, 20), 1: (0, 5)}) == {0: (6, 10)}
+    assert again(place, place.open_from, {0: (6, 20), 1: (0, 5)}) == {0: (6, 10)}
+    assert again(place, place.late_from, {0: (6, 20), 1: (0, 5)}) == {}
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning_and_one_that_is_missing_is_left() -> None:
@@ -80,20 +81,30 @@ def test_each_stream_has_its_own_event_time() -> None:
 def test_a_minute_is_whole_however_its_readings_came_and_then_closed() -> None:
     minutes = OpenMinutes()
     starts = {"s": {0: 0, 1: 7}}
-    minutes.add([minute(T0, 1.0)], starts, {})
-    (whole,) = minutes.add([minute(T0, 2.0, 3.0)], {"s": {0: 4, 1: 9}}, {"s": T0 + MINUTE_MS + LATENESS_MS - 1})
+    minutes.add([minute(T0, 1.0)], starts)
+    (whole,) = minutes.add([minute(T0, 2.0, 3.0)], {"s": {0: 4, 1: 9}})
     assert whole.summary == Summary(3, Numbers.of([1.0, 2.0, 3.0]))
-    assert minutes.add([minute(T0, 4.0)], starts, {"s": T0 + MINUTE_MS + LATENESS_MS}) == [], "too late"
     minutes.close("other", T0 * 2)
     assert minutes.of("s") == [whole]
     minutes.close("s", T0 + MINUTE_MS + LATENESS_MS)
     assert (minutes.of("s"), len(minutes)) == ([], 0)
 
 
+def test_what_is_of_closed_minutes_is_late_and_what_is_read_again_at_the_start_is_of_open_ones() -> None:
+    records = [minute(T0, 1.0), minute(T0 + MINUTE_MS, 1.0), minute(T0, 1.0, stream="other")]
+    for top in range(T0 + LATENESS_MS, T0 + LATENESS_MS + 3 * MINUTE_MS, MINUTE_MS // 2):
+        in_time, late = parted(records, {"s": top, "other": None})
+        assert records[2] in in_time
+        assert [one for one in late if one.start_ms >= open_from(top)] == []
+        assert [one for one in in_time if one.start_ms < open_from(top) and one.series.stream == "s"] == []
+    assert parted(records, {"s": T0 + LATENESS_MS + MINUTE_MS})[1] == records[:1]
+    assert open_from(None) == 0
+
+
 def test_after_a_restart_it_is_read_from_where_the_oldest_open_minute_began() -> None:
     minutes = OpenMinutes()
-    minutes.add([minute(T0, 1.0)], {"s": {0: 3}}, {})
-    minutes.add([minute(T0 + MINUTE_MS, 1.0)], {"s": {0: 8}}, {})
+    minutes.add([minute(T0, 1.0)], {"s": {0: 3}})
+    minutes.add([minute(T0 + MINUTE_MS, 1.0)], {"s": {0: 8}})
     offsets = {0: 20, 1: 6}
     assert minutes.open_from("s", offsets) == {0: 3, 1: 0}, "a partition that was not there yet is read from its beginning"
     minutes.close("s", T0 + MINUTE_MS + LATENESS_MS)
@@ -106,9 +117,7 @@ def test_beyond_the_bound_the_oldest_minutes_are_to_be_closed() -> None:
     minutes = OpenMinutes()
     for i, stream in enumerate(("a", "b", "a")):
         sketch = {SketchKind.HLL: Sketch(1, bytes(60 << 20))}
-        minutes.add(
-            [Record(Series(stream, "x"), T0 + i * MINUTE_MS, T0 + (i + 1) * MINUTE_MS, Summary(1, sketches=sketch))], {stream: {}}, {}
-        )
+        minutes.add([Record(Series(stream, "x"), T0 + i * MINUTE_MS, T0 + (i + 1) * MINUTE_MS, Summary(1, sketches=sketch))], {stream: {}})
     assert minutes.over_bound() == {"a": T0 + MINUTE_MS + LATENESS_MS}
     minutes.close("a", T0 + MINUTE_MS + LATENESS_MS)
     assert (minutes.over_bound(), len(minutes)) == ({}, 2)

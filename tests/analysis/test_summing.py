@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -14,7 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis import piece_size, set_aside, summaries
 from edgewake.cloud.analysis.lake import latest
 from edgewake.cloud.analysis.open_minutes import LATENESS_MS
-from edgewake.cloud.summaries.summary import MINUTE_MS
+from edgewake.cloud.summaries import gather
+from edgewake.cloud.summaries.store import Reads, Store
+from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
@@ -24,8 +29,11 @@ NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
 def readings(feed: Feed) -> dict[tuple[str, int], int]:
-    """(field, begin of the minute) → readings."""
-    return {(row["field"], row["start"]): row["readings"] for row in minutes(feed).values()}
+    """(field, begin of the minute) → readings, late ones too."""
+    found: Counter[tuple[str, int]] = Counter()
+    for row in minutes(feed).values():
+        found[row["field"], row["start"]] += row["readings"]
+    return dict(found)
 
 
 def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_computed_stops_no_other(
@@ -60,15 +68,21 @@ def test_streams_have_types_and_event_times_of_their_own_and_one_that_cannot_be_
         summed_up(made, bad)
         wait_until(lambda: not made.left_out, "the bad one is back")
         made.streams = {live.name: live.types}
-        live.send([T0 + LATENESS_MS + 2 * MINUTE_MS], speed=[1.0])
-        summed_up(made, live)
-        assert set(made.record.streams) == {live.name}, "nothing is kept of a stream that the catalogue has no more"
 
-    assert readings(live) == {("speed", T0): 3, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): 2}
+        def is_forgotten() -> bool:  # the batch after the one that is under way
+            live.send([T0 + LATENESS_MS + 2 * MINUTE_MS], speed=[1.0])
+            summed_up(made, live)
+            return set(made.record.streams) == {live.name}
+
+        wait_until(is_forgotten, "nothing is kept of a stream that the catalogue has no more")
+
+    assert readings(live) == {("speed", T0): 4, ("speed", T0 + LATENESS_MS + 2 * MINUTE_MS): len(live.sent) - 4}
     assert readings(old) == {("speed", T0 - T0 % MINUTE_MS - week_ms): 2}
     assert readings(bad) == {("speed", T0): 2}
-    (number,) = [row for row in minutes(live).values() if row["start"] == T0]
-    assert (number["count"], number["min"], number["max"]) == (3, -2e-7, 2.0)
+    of_live = {row["maker"]: row for row in minutes(live).values() if row["start"] == T0}
+    assert (number := of_live.pop(""))["count"] == 3
+    assert (number["min"], number["max"]) == (-2e-7, 2.0)
+    assert [row["sum"] for row in of_live.values()] == [2.0]
     assert [row["count"] for row in minutes(old).values()] == [0]
 
 
@@ -109,13 +123,13 @@ def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(analysis
     assert {row["field"]: row["readings"] for row in stored.to_pylist()} == expected
 
 
-def test_a_day_that_comes_late_costs_no_summary_and_one_that_is_read_first_is_summed_up_in_pieces(
-    analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
+def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_restart(
+    analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A week was a gigabyte in the heap, and the end of the analysis. Control: without the filter the late minutes are computed, too."""
+    """A week at once was a gigabyte in the heap, and the end of the analysis. The first process dies before the lake has a part of it."""
     day = [T0 + i * MINUTE_MS for i in range(24 * 60)]
     now = day[-1] + 60 * MINUTE_MS
-    found_in, computed = summaries.found_in, []
+    found_in, computed, kept = summaries.found_in, [], []
 
     def counted(rows: pa.Table) -> summaries.Found:
         computed.append(rows.num_rows)
@@ -123,33 +137,63 @@ def test_a_day_that_comes_late_costs_no_summary_and_one_that_is_read_first_is_su
 
     monkeypatch.setattr(summaries, "found_in", counted)
     monkeypatch.setattr(piece_size, "ROWS", 400)
-    late, control, old = (new_feed({"speed": FieldType.NUMBER}) for _ in range(3))
+    with summing(analysis, feed) as made:
+        feed.send(day[::10], device="live", received_at=now, speed=[1.0] * len(day[::10]))
+        feed.send([now], device="live", speed=[1.0])
+        summed_up(made, feed)
+        feed.send([now + 1], device="live", speed=[1.0])
+        summed_up(made, feed)
 
-    def send_day(feed: Feed) -> None:
-        for at in range(0, len(day), 10):
-            times = day[at : at + 10]
+        def full(_stream: str, _rows: pa.Table, revision: int) -> None:
+            kept.append(revision)
+            raise OSError("the disk is full")
+
+        made.keep = full
+        computed.clear()
+        for at in range(0, len(day), 4):
+            times = day[at : at + 4]
             feed.send(times, device="silent", received_at=now, speed=[float(t % 97) for t in times])
+        feed.flush()
+        wait_until(lambda: len(kept) > 1, "a part of it is in Kafka alone, also after a failure")
+        assert len(set(kept)) == 1
+    with summing(analysis, feed) as made:
+        summed_up(made, feed)
+        feed.send([now + 2], device="live", speed=[1.0])
+        summed_up(made, feed)
+    assert max(computed) < len(day) / 2, "not all at once"
 
-    with summing(analysis, late, control, old) as made:
-        for feed in (late, control):
-            for t in (now, now + 1):
-                feed.send([t], device="live", speed=[1.0])
-                summed_up(made, feed)
-        computed.clear()
-        send_day(late)
-        summed_up(made, late)
-        assert max(computed) < 10
-        with monkeypatch.context() as patch:
-            patch.setattr(summaries, "_open", lambda values, _closed: values)
-            send_day(control)
-            summed_up(made, control)
-            assert sum(computed) > len(day)
-        computed.clear()
-        send_day(old)
-        summed_up(made, old)
-        assert max(computed) < len(day) / 2, "not all at once"
-    assert set(readings(late)) == set(readings(control)) == {("speed", now)}
-    assert readings(old) == {("speed", t): 1 for t in day}
+    values = truth_of(feed)
+    found = list(minutes(feed).values())
+    assert {row["maker"] for row in found if row["start"] < now} >= {"", f"late:{kept[0]}"}
+    assert readings(feed) == {("speed", t): len(ones) for t, ones in values.items()}
+    stored = Store(tmp_path / "summaries.db")
+    stored.keep([(Step.MINUTE, Record.decode(orjson.dumps(row))) for row in found], {}, now_ms=now)
+    series = Series(feed.name, "speed")
+    for step in Step:
+        answers = Reads(tmp_path / "summaries.db").with_view(lambda view, step=step: gather.by_step(view, series, step, 0, 2 * now, ()))
+        expected = summed(values, step)
+        assert {start: (one.readings, one.numbers.sum, one.numbers.min, one.numbers.max) for start, one in answers.items()} == expected
+    in_lake = latest(ds.dataset(analysis.config.data_dir / "lake" / "summaries", partitioning="hive").to_table())
+    counts: Counter[int] = Counter()
+    for row in in_lake.to_pylist():
+        counts[row["minute"]] += row["readings"]
+    assert counts == {t: len(ones) for t, ones in values.items()}
+
+
+def truth_of(feed: Feed) -> dict[int, list[float]]:
+    """Begin of the minute → speeds that were sent."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for reading in feed.sent:
+        found[reading["t"] // MINUTE_MS * MINUTE_MS].append(reading["speed"])
+    return found
+
+
+def summed(values: Mapping[int, list[float]], step: Step) -> dict[int, tuple[int, float, float, float]]:
+    """Start → count, sum, min, max."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for minute, ones in values.items():
+        found[step.floor(minute)] += ones
+    return {start: (len(ones), sum(ones), min(ones), max(ones)) for start, ones in found.items()}
 
 
 def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) -> None:

@@ -51,7 +51,7 @@ class World:
 
     def __init__(self, config: AnalysisConfig) -> None:
         self.config = config
-        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.MINUTES])
+        topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, *topics.SUMMARIES])
 
     def compute(self, lane: LaneProcess, traffic: Traffic, columns: str, *, queries: int = 1, check: bool = False) -> Computed:
         """Fill a stream and let a lane compute it."""

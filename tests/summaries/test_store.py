@@ -10,7 +10,7 @@ import pytest
 from edgewake.cloud.summaries import answers, gather, rollup, store
 from edgewake.cloud.summaries.intake import taken
 from edgewake.cloud.summaries.store import Reads, Store, TooMuch
-from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, MINUTE_MS, Record, Series, Step, Summary
+from edgewake.cloud.summaries.summary import DAY_MS, HOUR_MS, KEPT_MS, MINUTE_MS, Record, Series, Step, Summary
 from edgewake.protocol.errors import Rejected, Unavailable
 from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
 from tests.summaries.made import SERIES, minute, summary
@@ -92,7 +92,7 @@ def test_a_roll_up_never_shrinks_when_its_minutes_are_gone(path: Path) -> None:
     kept = filled(path, day_of_minutes())
     while roll(kept, path, now_ms=NOW + 200_000):
         pass
-    much_later = NOW + store.KEPT_MS[Step.MINUTE] + 1
+    much_later = NOW + KEPT_MS[Step.MINUTE] + 1
     kept.prune(much_later)
     kept.keep([(Step.MINUTE, minute(MIDNIGHT, [5.0]))], {}, now_ms=much_later)
     roll(kept, path, now_ms=much_later + 100_000)
@@ -141,7 +141,7 @@ def test_one_series_too_many_is_counted_and_left_out(path: Path, monkeypatch: py
 
 
 def sent(kind: SketchKind, data: bytes, readings: int, *, start_ms: int, end_ms: int) -> dict[str, object]:
-    return {"device": "box-1", **DeviceSketch("shop", "price", kind, start_ms, end_ms, readings, data).fields()}
+    return {"device": "box-1", "received_at": end_ms, **DeviceSketch("shop", "price", kind, start_ms, end_ms, readings, data).fields()}
 
 
 def test_sketches_of_a_device_join_those_of_the_cloud(path: Path) -> None:
@@ -153,7 +153,7 @@ def test_sketches_of_a_device_join_those_of_the_cloud(path: Path) -> None:
     readings.append(sent(SketchKind.NUMBERS, Numbers.of([100.0, 200.0, 300.0]).encode(), 3, **hour))
     kept = filled(path, cloud)
     for _ in range(2):  # sent twice
-        kept.keep([taken(reading) for reading in readings], {}, now_ms=NOW)
+        kept.keep([one for reading in readings for one in taken(reading)], {}, now_ms=NOW)
     before = over(path, MIDNIGHT, MIDNIGHT + DAY_MS)
     while roll(kept, path, now_ms=NOW + 200_000):
         pass

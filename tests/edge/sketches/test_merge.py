@@ -32,7 +32,7 @@ def summary(values: list[Any], *, device: str = "box", cut: int = 1000) -> Summa
     found = []
     for field, kind, readings, text in maker.over(7):
         one = DeviceSketch("shop", field, SketchKind(kind), T0, T0 + 60_000, readings, b64decode(text))
-        _, record = intake.taken({"device": device, **one.fields()})
+        ((_, record),) = intake.taken({"device": device, "received_at": one.end_ms, **one.fields()})
         found.append(record.summary)
     return merged(found)
 
@@ -58,8 +58,8 @@ def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
 def test_what_is_sent_beside_readings_is_a_series_of_its_own_device_and_merged_with_no_other() -> None:
     one = DeviceSketch("shop", "price", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 3.0]).encode(), beside=True)
     assert parse(one.fields()) == one
-    _, beside = intake.taken({"device": "box", **one.fields()})
-    _, instead = intake.taken({"device": "box", **replace(one, beside=False).fields()})
+    ((_, beside),) = intake.taken({"device": "box", "received_at": one.end_ms, **one.fields()})
+    ((_, instead),) = intake.taken({"device": "box", "received_at": one.end_ms, **replace(one, beside=False).fields()})
     assert (beside.series.devices, instead.series.devices) == ("@box", "")
     with pytest.raises(Rejected, match="beside"):
         parse(one.fields() | {"beside": 1})
