@@ -7,6 +7,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from edgewake.protocol.durable import sync_directory
 from edgewake.protocol.errors import LocalError
 
 
@@ -28,18 +29,10 @@ def ensure(path: Path, text: str) -> str:
             with suppress(FileExistsError):  # another process was faster
                 path.hardlink_to(new)
             new.unlink()
-            _sync_folder(path.parent)
+            sync_directory(path.parent)
         return path.read_text("ascii")
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def cursor_key() -> str:

@@ -68,8 +68,6 @@ class Progress(BaseModel):
     """Which registration this is about; None where it could not be read."""
     quarantined: bool = False
     """It cannot compute some readings (state failed): it stays out until it is registered anew, or paused and resumed."""
-    execution: str = "shared"
-    """shared (runs with the stream's other queries) or dedicated (a Spark query of its own)."""
     keys: tuple[str, ...] = ()
     """Its group columns: with the window they name a row, whose highest revision is the truth."""
     detail: str = ""

@@ -155,11 +155,6 @@ def parse_feed(topic: str) -> str | None:
     return parts[2] if len(parts) == 5 and parts[3:] == ["req", "feed"] and is_device(parts[2]) else None
 
 
-def belongs_to(topic: str, device: str) -> bool:
-    """Is `topic` one of this device's own? An answer is sent nowhere else."""
-    return topic.startswith(f"{ROOT}/{device}/")
-
-
 @dataclass(frozen=True, slots=True)
 class UpTopic:
     """A parsed `ew/v1/<device>/up/<stream>`."""

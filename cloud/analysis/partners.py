@@ -26,6 +26,8 @@ KEY_READINGS_MAX: Final = 1_000
 """Readings of a key and side that are kept: so many rows one reading may become. Beyond it the earliest is let go."""
 READINGS_MAX: Final = 200_000
 """Readings of a query that are kept, some 500 bytes each. Beyond it the one is let go that would be kept the shortest."""
+CHARS_MAX: Final = 64 << 20
+"""Characters of the texts in them, in place of these 500 bytes: one reading may have a million. Beyond it as with READINGS_MAX."""
 RECORD_BYTES_MAX: Final = 1 << 18
 """Bytes of a record of kept readings, a quarter of what a record may have. A larger batch makes several."""
 
@@ -50,6 +52,11 @@ class Kept:
     is_written: bool = False
     """Does a record have it?"""
 
+    @property
+    def chars(self) -> int:
+        """Characters of its texts."""
+        return sum(len(value) for value in self.values if type(value) is str)
+
 
 @dataclass
 class Partners:
@@ -59,6 +66,8 @@ class Partners:
     of: tuple[dict[str, list[Kept]], dict[str, list[Kept]]] = field(default_factory=lambda: ({}, {}))
     """Left and right: key → its readings by time."""
     count: int = 0
+    chars: int = 0
+    """Of the texts in them."""
     _until: list[tuple[int, Side, str]] = field(default_factory=list)
     """A heap: up to which event time a reading of a key is kept."""
     _new: list[tuple[Side, str, Kept]] = field(default_factory=list)
@@ -148,6 +157,7 @@ class Partners:
     def _keep(self, side: Side, key: str, one: Kept) -> None:
         insort(self.of[side].setdefault(key, []), one, key=_time)
         self.count += 1
+        self.chars += one.chars
         heappush(self._until, (self.until(side, one.t), side, key))
 
     def _remove(self, side: Side, key: str, at: int) -> Kept:
@@ -157,13 +167,14 @@ class Partners:
             del self.of[side][key]
         one.is_gone = True
         self.count -= 1
+        self.chars -= one.chars
         return one
 
     def _too_many(self, side: Side, key: str) -> Iterator[tuple[Side, Kept]]:
         """Let go what is beyond the bounds."""
         if len(self.of[side].get(key, ())) > KEY_READINGS_MAX:
             yield self._let_go(side, key)
-        while self.count > READINGS_MAX:
+        while self.count > READINGS_MAX or self.chars > CHARS_MAX:
             until, of_side, of_key = heappop(self._until)
             kept = self.of[of_side].get(of_key)
             if kept and self.until(of_side, kept[0].t) <= until:

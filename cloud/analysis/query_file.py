@@ -190,7 +190,7 @@ def _header(text: str, faults: Faults) -> Mapping[str, str]:
 
 
 def _header_line(number: int, line: str) -> tuple[str, str]:
-    match = re.fullmatch(r"--\s*([A-Za-z_]+)\s*:\s*(.+?)\s*", line)
+    match = re.fullmatch(r"--\s*+([A-Za-z_]+)\s*+:\s*+(.*\S)\s*+", line)
     if match is None:
         raise QueryError(QueryFault(f"header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}", number))
     key, value = match.groups()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pydantic import ValidationError
 
 from edgewake.cloud.analysis.emit import Output
@@ -25,24 +26,52 @@ log = logging.getLogger("edgewake.analysis")
 
 COMMIT_TIMEOUT_S: Final = 30.0
 """How long a transaction's end is waited for before the lane starts anew and looks whether it happened."""
+OPEN_MS: Final = 10_000
+"""How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died and is not replaced."""
+OPEN_MS_MAX: Final = 640_000
+"""The same for a lane whose batches take longer, below the largest that Kafka allows by default (15 minutes)."""
+GROWTH: Final = 4
+_open_ms: Final[dict[str, int]] = {}
+"""Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that is read again after a restart makes as
+many results as before, so without more time it would fail for ever: a thousand readings of one key that are joined with one another are a
+million rows."""
+
+
+class Overlong(KafkaException):  # type: ignore[misc]  # it has no types
+    """The results of one batch took longer than Kafka lets a transaction be open. The lane's next one may take longer."""
 
 
 class Transactions:
     """The producer of one lane. A later process with the same lane fences this one: two drivers can never both emit."""
 
     def __init__(self, config: KafkaConfig, lane: str) -> None:
-        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}")
+        self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
+        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms)
         try:
             self._producer.init_transactions(COMMIT_TIMEOUT_S)
         except KafkaException as error:
             raise clients.away(config, error.args[0]) from error
 
     def write(self, outputs: Iterable[Output]) -> None:
-        """Write all or nothing, while they are made; raises KafkaException, after which this object is of no use any more."""
+        """Write all or nothing, while they are made; raises KafkaException (Overlong), after which this object is of no use any more."""
+        began_s = last_s = time.monotonic()
+        longest_s = 0.0
         self._producer.begin_transaction()
-        for output in outputs:
-            self._produce(output)
-        self._producer.commit_transaction(COMMIT_TIMEOUT_S)
+        try:
+            for output in outputs:
+                self._produce(output)
+                now_s = time.monotonic()
+                longest_s, last_s = max(longest_s, now_s - last_s), now_s
+            self._producer.commit_transaction(COMMIT_TIMEOUT_S)
+        except KafkaException as error:
+            now_s = time.monotonic()
+            # One that stood still for so long was fenced by another process, or waited for Kafka: it gets no more time.
+            stood_still_s = max(longest_s, now_s - last_s)
+            if (now_s - began_s) * 1000 < self._open_ms or stood_still_s * 2000 > self._open_ms:
+                raise
+            _open_ms[self._lane] = more = min(OPEN_MS_MAX, GROWTH * self._open_ms)
+            why = f"Kafka ends a transaction after {self._open_ms // 1000} s, and the results of one batch took longer"
+            raise Overlong(KafkaError(KafkaError._TIMED_OUT, f"{why}: the next one has {more // 1000} s")) from error
 
     def close(self) -> None:
         """Leave; what was not committed never happened."""

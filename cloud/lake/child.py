@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -24,6 +26,8 @@ def main() -> None:
     """Answer; the exit code is 0 also where the question is refused."""
     job = Job.model_validate_json(sys.stdin.buffer.read())
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
+    with suppress(OSError):  # where memory ends before that, this process goes, and no part
+        Path("/proc/self/oom_score_adj").write_text("1000")
     try:
         found = answer(job)
     except QueryError as error:

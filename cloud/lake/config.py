@@ -20,7 +20,7 @@ class LakeConfig(Config):
     every_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds from one write to the next. What came meanwhile is asked in Kafka, so answers are as fresh with a large value."""
     keep_days: int = Field(default=90, ge=1, le=36_500)
-    """Days that readings and results are kept after Kafka got them."""
+    """Days that readings and results are kept after Kafka got them; while nothing comes, nothing becomes older."""
     bytes_max: int = Field(default=20 << 30, ge=1 << 20)
     """Bytes of all files; over it the oldest days go, of whatever stream."""
     only: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from edgewake.cloud.analysis.failpoint import reach
 from edgewake.cloud.lake.manifest import File
 from edgewake.cloud.lake.shape import ColumnType, Fields, Kind, physical
 from edgewake.cloud.lake.sources import Source
+from edgewake.protocol.durable import sync_directory
 
 ORPHAN_MS: Final = 3_600_000
 """Age of a file that the manifest does not know before it is deleted: another writer's may be named in a moment."""
@@ -141,9 +142,5 @@ def _durable(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> tuple
         partial.unlink(missing_ok=True)
         raise
     partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
     return rows, size

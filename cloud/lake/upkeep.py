@@ -35,8 +35,10 @@ def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
 
 def to_drop(files: Iterable[File], *, today: str, days: int, bytes_max: int) -> list[File]:
     """What is older than `days`, and then the oldest days until the rest has `bytes_max`."""
-    kept_from = (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
     ordered = sorted(files, key=lambda file: (file.date, file.written_at, file.path))
+    # The earlier of two clocks, ours and the newest record's: one that jumps a year ahead would delete everything, and for good.
+    newest = min(today, ordered[-1].date) if ordered else today
+    kept_from = (dt.date.fromisoformat(newest) - dt.timedelta(days=days)).isoformat()
     left = sum(file.bytes for file in ordered)
     dropped = []
     for file in ordered:

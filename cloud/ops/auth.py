@@ -92,7 +92,10 @@ def cookie_name(scope: Scope) -> str:
 
 def is_from_own_page(headers: dict[bytes, bytes]) -> bool:
     """Does a page of ours make the request?"""
-    origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
+    try:
+        origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
+    except ValueError:  # half an IPv6 address
+        return False
     is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(b"host")
     return is_ours and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
 

@@ -37,7 +37,6 @@ class QueryView(BaseModel):
     """starting until the analysis has said something about it."""
     detail: str = ""
     stream: str | None = None
-    execution: str | None = None
     paused: bool = False
     registered_at: int | None = None
     batch: int | None = None

@@ -21,7 +21,7 @@ LOOK_EVERY_S: Final = 0.3
 PREVIEW_S: Final = 75
 """How long `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "stream", "lag", "detail")
-WIDE_COLUMNS: Final = ("name", "state", "stream", "execution", "lag", "readings_per_s", "late", "kept", "shed", "watermark", "detail")
+WIDE_COLUMNS: Final = ("name", "state", "stream", "lag", "readings_per_s", "late", "kept", "shed", "watermark", "detail")
 
 
 @click.group()

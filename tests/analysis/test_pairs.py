@@ -373,12 +373,14 @@ def test_never_more_is_kept_than_the_bounds_say(steps: list[tuple[int, int, str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partners, "KEY_READINGS_MAX", most)
         patch.setattr(partners, "READINGS_MAX", 2 * most)
+        patch.setattr(partners, "CHARS_MAX", 7 * most)
         kept = Partners(Within(-2, 3))
         gone = 0
         for i, (side, t, key) in enumerate(steps):
-            gone += len(kept.put(side, key, Kept(t, (0, i, 0), []))[1])  # type: ignore[arg-type]
+            gone += len(kept.put(side, key, Kept(t, (0, i, 0), ["x" * t, None, 1.5]))[1])  # type: ignore[arg-type]
             standing = [one for of_side in kept.of for all_of in of_side.values() for one in all_of]
             assert kept.count == len(standing) == i + 1 - gone <= 2 * most
+            assert kept.chars == sum(one.t for one in standing) <= 7 * most
             assert all(len(all_of) <= most for of_side in kept.of for all_of in of_side.values())
         kept.over(100)
         assert kept.count == 0

@@ -40,3 +40,9 @@ def test_the_oldest_days_go_by_age_and_then_by_bytes() -> None:
     old, before, today = files(1, date="2026-10-01"), files(2, date="2026-11-20"), files(2)
     assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=10_000) == old
     assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=250) == old + before
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing() -> None:
+    old, today = files(1, date="2026-11-01"), files(2)
+    assert to_drop(today + old, today="2099-01-01", days=30, bytes_max=10_000) == []
+    assert to_drop(today + old + files(1, date="2098-12-31"), today=TODAY, days=30, bytes_max=10_000) == [], "nor that of a bridge"

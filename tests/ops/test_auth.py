@@ -103,6 +103,7 @@ async def test_who_may_only_read_changes_nothing_but_his_own_session(access: Acc
         ({}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Origin": "http://ops:81"}, 403),
         ({"Origin": "http://ops", "Sec-Fetch-Site": "same-site"}, 403),
         ({"Origin": "http://ops", "Sec-Fetch-Site": "cross-site"}, 403),

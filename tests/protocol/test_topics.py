@@ -29,8 +29,3 @@ def test_a_foreign_topic_is_refused(topic: str) -> None:
     with pytest.raises(Rejected) as refused:
         topics.parse_up(topic)
     assert refused.value.reason is RejectReason.TOPIC
-
-
-def test_a_device_is_answered_on_its_own_topics_only() -> None:
-    assert topics.belongs_to(topics.ack("car-07"), "car-07")
-    assert not topics.belongs_to(topics.ack("car-070"), "car-07")
