@@ -51,6 +51,17 @@ def is_done(checkpoint: Path, batch: int) -> bool:
     return (checkpoint / "commits" / str(batch)).exists()
 
 
+def unfinished(checkpoint: Path) -> int | None:
+    """The batch that is planned and not done, if any."""
+    last = max(_batches(checkpoint / "offsets"), default=-1)
+    return last if last > max(_batches(checkpoint / "commits"), default=-1) else None
+
+
+def forget_plan(checkpoint: Path, batch: int) -> None:
+    """Of an unfinished batch: Spark plans it anew at the next start."""
+    _remove([checkpoint / "offsets" / str(batch), *(path for path in _state_files(checkpoint) if _version(path) > batch)])
+
+
 def partition_without_state(checkpoint: Path, batch: int, partitions: int) -> Path | None:
     """A partition whose state after the batch is not here, because a worker wrote it where only that worker sees it. None: all are."""
     for operator in (checkpoint / "state").glob("[0-9]*"):
@@ -86,9 +97,7 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
     torn += [checkpoint / "commits" / str(batch) for batch in done if batch not in kept_done]
     if torn:
         torn += [path for path in _state_files(checkpoint) if _version(path) > last_done + 1]
-    for path in torn:
-        path.unlink()
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    _remove(torn)
     return f"{len(torn)} files after batch {last_done} removed" if torn else None
 
 
@@ -119,6 +128,12 @@ def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str
             shutil.rmtree(checkpoint, ignore_errors=True)
             removed.append(f"{place}-{lane}")
     return sorted(removed)
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for path in files:
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def _damage(checkpoint: Path, planned: Iterable[int], last_planned: int, last_done: int) -> str | None:

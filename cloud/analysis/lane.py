@@ -30,6 +30,7 @@ from edgewake.cloud.analysis import (
     shed_policy,
     shed_report,
     shedder,
+    unfinished,
 )
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
 from edgewake.cloud.analysis.batch_range import as_text
@@ -76,7 +77,7 @@ class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
 
 
-def source(session: SparkSession, config: AnalysisConfig, *names: str) -> DataFrame:
+def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int | None = None) -> DataFrame:
     """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet."""
     return (
         session.readStream.format("kafka")
@@ -87,7 +88,7 @@ def source(session: SparkSession, config: AnalysisConfig, *names: str) -> DataFr
         .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(config.batch_records_max))
+        .option("maxOffsetsPerTrigger", str(records_max or config.batch_records_max))
         .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
         .load()
     )
@@ -175,6 +176,7 @@ class Lane:
             log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
+        records_max = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
         self._record = self._begin(record)
         if isinstance(self.job, JoinJob):
             self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
@@ -188,7 +190,7 @@ class Lane:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
         self._partitions = max(1, self._ends.partitions())
-        changed = self._graph(source(self.session, self.config, *self._sources.topics))
+        changed = self._graph(source(self.session, self.config, *self._sources.topics, records_max=records_max))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -200,6 +202,14 @@ class Lane:
             .start()
         )
         self._started.set()
+
+    def _firsts(self) -> dict[str, dict[int, int]]:
+        assert self._ends is not None
+        found: dict[str, dict[int, int]] = {}
+        for number, (first, _) in self._ends.kept().items():
+            topic, partition = self._sources.place(number)
+            found.setdefault(topic, {})[partition] = first
+        return found
 
     def _graph(self, records: DataFrame) -> DataFrame:
         if not isinstance(self.job, QueryJob) or not self.job.kind.sheds:

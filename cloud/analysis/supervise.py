@@ -79,6 +79,8 @@ _SURROUNDINGS: Final = (
 _OVERTAKEN: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
 _STATE_LOST: Final = ("CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE_FILE", "STATE_STORE_CANNOT_READ")
 _NO_SPACE: Final = "No space left"
+_NO_ROOM: Final = ("OutOfMemory", "spark.driver.maxResultSize")
+"""The batch was too large: a smaller one is tried (unfinished.py)."""
 _LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "Python worker")
 
 
@@ -88,7 +90,9 @@ def classify(causes: Sequence[str]) -> Fault:
         return Fault.OVERTAKEN
     if any(word in cause for cause in causes for word in _STATE_LOST) and not any(_NO_SPACE in cause for cause in causes):
         return Fault.STATE_LOST
-    if any(cause.startswith(_SURROUNDINGS) for cause in causes) or any(word in cause for cause in causes for word in _LOST_WORKER):
+    if any(cause.startswith(_SURROUNDINGS) for cause in causes) or any(
+        word in cause for cause in causes for word in (*_LOST_WORKER, *_NO_ROOM)
+    ):
         return Fault.SURROUNDINGS
     return Fault.SUSPECT
 

@@ -19,6 +19,8 @@ LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]
         ([JOB, "org.apache.kafka.common.errors.TimeoutException: Timeout"], Fault.SURROUNDINGS),
         ([JOB + ": ExecutorLostFailure (executor 1 exited)"], Fault.SURROUNDINGS),
         (["java.lang.OutOfMemoryError: Java heap space"], Fault.SURROUNDINGS),
+        (["org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer."], Fault.SURROUNDINGS),
+        ([JOB + ": total size of results is bigger than spark.driver.maxResultSize (1024.0 MiB)"], Fault.SURROUNDINGS),
         ([JOB, "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom"], Fault.SUSPECT),
         (["java.lang.ArithmeticException: / by zero"], Fault.SUSPECT),
         ([], Fault.SUSPECT),
