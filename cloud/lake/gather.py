@@ -87,6 +87,11 @@ class Gathered:
         """Rows in all."""
         return sum(rows.count for rows in self.tables)
 
+    @property
+    def cells(self) -> int:
+        """Values of its tables, nulls included."""
+        return sum(rows.count * (len(rows.fields) + len(rows.base)) for rows in self.tables)
+
     def add(self, value: bytes, *, key: bytes | None, partition: int, offset: int) -> int:
         """Take a record; the number of its rows. Raises Foreign."""
         try:

@@ -25,9 +25,10 @@ from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake import upkeep
 from edgewake.cloud.lake.config import LakeConfig
 from edgewake.cloud.lake.files import Damaged, Disk
-from edgewake.cloud.lake.gather import Foreign, Gathered
+from edgewake.cloud.lake.gather import Foreign
 from edgewake.cloud.lake.manifest import GRACE_S, Fenced, File, Gap, Manifest, Partition, Place
 from edgewake.cloud.lake.metrics import LakeMetrics
+from edgewake.cloud.lake.pending import Pending
 from edgewake.cloud.lake.sources import Source, is_row, sources_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.clock import Clock
@@ -35,10 +36,6 @@ from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.lake")
 
-ROWS_MAX: Final = 200_000
-"""Rows that are gathered before they are written; some 200 bytes each in memory."""
-BYTES_MAX: Final = 32 << 20
-"""Bytes of records that are gathered before they are written: rows may be wide."""
 POLL_S: Final = 0.5
 """How long Kafka is waited for at most, so that the part gives signs of life and ends when it is told to."""
 BATCH: Final = 500
@@ -116,9 +113,8 @@ class _Turns:
         self._forget()
 
     def _forget(self) -> None:
-        self._gathered: dict[tuple[str, str], Gathered] = {}
+        self._pending = Pending()
         self._next: dict[Partition, int] = {}
-        self._rows = self._bytes = 0
 
     def run(self, stop: threading.Event) -> None:
         """Raises what is away."""
@@ -134,7 +130,7 @@ class _Turns:
                     self._look()
                     look_at = now_s + LOOK_EVERY_S
                 self._take(min(POLL_S, max(0.0, write_at - now_s)) if self._next else POLL_S)
-                if now_s >= write_at or self._rows >= ROWS_MAX or self._bytes >= BYTES_MAX:
+                if now_s >= write_at or self._pending.is_full:
                     self._write()
                     write_at = now_s + self._config.every_s
                 if now_s >= upkeep_at:
@@ -187,12 +183,8 @@ class _Turns:
         if value is None or not is_row(message):
             return
         date = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC).date().isoformat()
-        gathered = self._gathered.get((topic, date))
-        if gathered is None:
-            gathered = self._gathered[topic, date] = Gathered(self._sources[topic].kind)
         try:
-            self._rows += gathered.add(value, key=message.key(), partition=partition, offset=offset)
-            self._bytes += len(value)
+            self._pending.add(self._sources[topic], date, value, key=message.key(), partition=partition, offset=offset)
         except Foreign as error:
             self._metrics.foreign += 1
             log.debug("%s, partition %d, offset %d: %s", topic, partition, offset, error)
@@ -202,16 +194,12 @@ class _Turns:
             return
         now_ms = self._clock.now_ms()
         self._check_ids()
-        files = [
-            self._disk.write(rows.table(), self._sources[topic], date, rows.fields, now_ms=now_ms)
-            for (topic, date), gathered in self._gathered.items()
-            for rows in gathered
-        ]
+        files = [self._disk.write(rows.table(), source, date, rows.fields, now_ms=now_ms) for source, date, rows in self._pending]
         after = {partition: Place(self._ids[partition[0]], next_) for partition, next_ in self._next.items()}
         before = {partition: self._places.get(partition) for partition in after}
         self._commit(files, before, after, now_ms)
         self._places |= after
-        self._metrics.rows += self._rows
+        self._metrics.rows += self._pending.rows
         self._gaps.clear()
         self._forget()
         self._on_written()

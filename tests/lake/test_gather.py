@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
+from edgewake.cloud.lake import pending
 from edgewake.cloud.lake.gather import Foreign, Gathered
-from edgewake.cloud.lake.shape import ColumnType, Kind
+from edgewake.cloud.lake.shape import BASE, ColumnType, Kind
+from edgewake.cloud.lake.sources import Source
 from edgewake.protocol import record as records
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
@@ -69,3 +72,23 @@ def test_a_list_in_a_result_is_json() -> None:
 def test_what_none_of_our_parts_wrote_is_foreign(value: bytes) -> None:
     with pytest.raises(Foreign):
         gathered(value)
+
+
+def test_what_waits_to_be_written_is_bounded_by_rows_bytes_and_the_cells_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source("ew.s.s", Kind.STREAM, "s")
+
+    def records_until_full(fields: Callable[[int], dict[str, list[Any]]], **bounds: int) -> int:
+        with monkeypatch.context() as patch:
+            for name, bound in bounds.items():
+                patch.setattr(pending, name, bound)
+            waiting = pending.Pending()
+            while not waiting.is_full:
+                waiting.add(source, "2026-11-22", record(fields(waiting.rows)), key=b"key", partition=0, offset=waiting.rows)
+            assert sum(rows.table().num_rows for _, _, rows in waiting) == waiting.rows
+            return waiting.rows
+
+    base = len(BASE[Kind.STREAM])
+    assert records_until_full(lambda _: {"a": [1]}, ROWS_MAX=50) == 50
+    assert records_until_full(lambda _: {"a": ["x" * 1000]}, BYTES_MAX=10 * len(record({"a": ["x" * 1000]}))) == 10
+    assert records_until_full(lambda _: {"a": [1]}, CELLS_MAX=20 * (base + 1)) == 20
+    assert records_until_full(lambda row: {f"f{row}": [1]}, CELLS_MAX=20 * (base + 20)) == 20, "a field in each: a square of them"
