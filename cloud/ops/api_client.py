@@ -164,7 +164,8 @@ def connect(url: str | None, key: str | None, key_file: Path | None, as_json: bo
     if not key and file is not None:
         key = installation.key_of(file)
     if not key:
-        raise ConfigError("no key: set EDGEWAKE_OPS_KEY, --key or --key-file (`edgewake up` keeps one in data/secrets/ops.key)")
+        where = f"{installation.DATA_VARIABLE} to the data folder of a running `edgewake up`"
+        raise ConfigError(f"no key: run this where `edgewake up` runs, or set {where}, or EDGEWAKE_OPS_KEY, --key or --key-file")
     if not key.isascii() or not key.isprintable():
         raise ConfigError("the key holds characters that no key has: expected ASCII")
     return OpsApi(url or running.ops or OPS_URL, key, not sys.stdout.isatty() if as_json is None else as_json)

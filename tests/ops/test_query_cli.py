@@ -167,7 +167,7 @@ def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("list",), "no key: set EDGEWAKE_OPS_KEY"),
+        (("list",), "no key: run this where `edgewake up` runs"),
         (("--key", "kéykéykéykéykéykéy", "list"), "expected ASCII"),
         (("--key", "k" * 20, "show", "../devices"), "'../devices' is not the name of a query"),
         (("--key-file", "missing", "list"), "missing: No such file"),
