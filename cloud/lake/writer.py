@@ -224,7 +224,8 @@ class _Turns:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
         files = self._manifest.files()
         groups = upkeep.to_merge((file for file in files if file.path not in self._damaged), today=today)
-        if groups and self._merge(groups[0], now_ms):
+        is_merged = bool(groups) and self._merge(groups[0], now_ms)
+        if is_merged:
             files = self._manifest.files()
         if dropped := upkeep.to_drop(files, today=today, days=self._config.keep_days, bytes_max=self._config.bytes_max):
             self._manifest.replace(dropped, None, now_ms=now_ms)
@@ -234,7 +235,7 @@ class _Turns:
             self._disk.delete(old)
             self._manifest.deleted(old)
         self._metrics.files, self._metrics.bytes = len(files), sum(file.bytes for file in files)
-        return len(groups) > 1
+        return is_merged and len(groups) > 1
 
     def _merge(self, group: Sequence[File], now_ms: int) -> bool:
         """Was it merged? A file that cannot be read, or a disk that has no room for both, is no reason to write nothing more."""
