@@ -18,29 +18,22 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
-from edgewake.edge.actions.runner import Actions
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
-from edgewake.edge.downlink.requests import CONSUMER as REQUESTS_CONSUMER
-from edgewake.edge.downlink.requests import BookKeeper
-from edgewake.edge.downlink.settings import SettingsFile
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
-from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import release_free_memory
-from edgewake.edge.processors.processing import Processing
-from edgewake.edge.processors.watching import Watching
-from edgewake.edge.sketches.sketching import Sketching
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
+from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
@@ -48,6 +41,7 @@ from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
+    from edgewake.edge.downlink.settings import SettingsFile
     from edgewake.edge.downlink.trial import Trial
 
 log = logging.getLogger("edgewake.agent")
@@ -97,12 +91,8 @@ class Agent:
         self._uplink = Uplink(
             config, self._events, clock=clock, rng=rng, status=self._device_status, inbox=self._downlink.inbox, feeds=self._feeds
         )
-        self._requests = BookKeeper(self._events) if config.downlink.requests else None
         self._sources: dict[str, Supervisor] = {}
-        self._processing = Processing(config.chain, self._events)
-        self._sketching = Sketching(config.sketch, self._events, clock, rng)
-        self._watching = Watching(config.absence, self._events, clock)
-        self._actions = Actions(config.action, config.device, self._events, clock, rng)
+        self._workers = Workers(config, self._events, clock, rng)
         self._rng = rng
         if self._events.epoch_began:
             log.info(
@@ -140,7 +130,7 @@ class Agent:
             await self._downlink.inbox.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
-                chains = await self._start_consumers(tasks)
+                workers = [tasks.create_task(_named(name, run()), name=name) for name, run in (await self._workers.open()).items()]
                 sources = [self._start_source(tasks, number, source) for number, source in enumerate(self._config.source, start=1)]
                 down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
                 watch = [] if self._trial is None else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
@@ -151,9 +141,9 @@ class Agent:
                 self.on_ready()
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
-                for task in (*sources, *chains, *watch, down, news):
+                for task in (*sources, *workers, *watch, down, news):
                     task.cancel()
-                await asyncio.wait([*sources, *chains, *watch, down, news])
+                await asyncio.wait([*sources, *workers, *watch, down, news])
                 self._uplink.drain()
         finally:
             await asyncio.to_thread(self._events.close)
@@ -161,24 +151,6 @@ class Agent:
         if self._dead is not None:
             raise LocalError("the event log's writer died") from self._dead
         log.info("stopped", extra={"event": "part.stopped"})
-
-    async def _start_consumers(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Known to the log before the first reading comes; from what acts to what makes: nothing made is missed."""
-        for group in (self._actions, self._watching, self._sketching, self._processing):
-            await group.forget_others()
-        for group in (self._actions, self._sketching, self._processing):
-            await group.open()
-        if self._requests is None:
-            await forget_others(self._events, REQUESTS_CONSUMER, ())
-        else:
-            await self._requests.open()
-        work = {f"action {name}": runner.run for name, runner in self._actions.runners.items()}
-        work |= {f"sketch {stream}": sketcher.run for stream, sketcher in self._sketching.sketchers.items()}
-        work |= {f"absence {name}": watcher.run for name, watcher in self._watching.watchers.items()}
-        work |= {f"chain {into}": chain.run for into, chain in self._processing.chains.items()}
-        if self._requests is not None:
-            work["requests"] = self._requests.run
-        return [tasks.create_task(_named(name, run()), name=name) for name, run in work.items()]
 
     def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
@@ -226,13 +198,9 @@ class Agent:
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
-            "chains": self._processing.counts(),
-            "absences": self._watching.counts(),
-            "actions": self._actions.counts(),
             "settings_version": None if self._trial is None else self._trial.version,
-            "sketches": self._sketching.counts(),
             "downlink": self._downlink.counts(),
-            "requests": {} if self._requests is None else self._requests.counts(),
+            **self._workers.counts(),
         }
 
     def _device_status(self) -> DeviceStatus:

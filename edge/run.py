@@ -9,15 +9,18 @@ import asyncio
 import logging
 import random
 import sys
+from typing import TYPE_CHECKING
 
 from edgewake.edge.agent import Agent
-from edgewake.edge.downlink.settings import SettingsFile
 from edgewake.edge.life import Life, begin_again, received
 from edgewake.edge.memory import use_one_heap
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, EdgewakeError, LocalError
 from edgewake.protocol.heartbeat import Heartbeat
 from edgewake.protocol.log import set_up
+
+if TYPE_CHECKING:
+    from edgewake.edge.downlink.settings import SettingsFile
 
 log = logging.getLogger("edgewake.agent")
 
@@ -42,6 +45,8 @@ def _live(life: Life) -> bool:
     """Is another life to begin? A trial that ends this one by an error is given up."""
     if life.own is None:
         return _run(life, None)
+    from edgewake.edge.downlink.settings import SettingsFile  # a device pays for it where the cloud may set some
+
     settings = SettingsFile(life.own, life.config.data_dir)
     try:
         return _run(life, settings)

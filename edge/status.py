@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
@@ -141,6 +140,8 @@ def _sketch(counts: dict[str, Any]) -> str:
 
 
 def _action(counts: dict[str, Any]) -> str:
+    from edgewake.edge.actions.progress import Outcome  # with what only people ask for
+
     text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome if counts[outcome.value]) or "nothing yet"
     return f"{counts['type']} on {counts['stream']}: {text}" + (f" (last: {counts['error']})" if counts["error"] else "")
 

@@ -23,6 +23,7 @@ from edgewake.edge.backoff import Backoff
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import ACTIONS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.work import Failpoint, no_failpoint
 from edgewake.protocol.clock import Clock
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("edgewake.action")
 
-PREFIX: Final = "action "
-"""Of the names of the log's consumers that are actions."""
 READ_ALERTS: Final = 100
 """Alerts that are read at once."""
 RETRY_MIN_S: Final = 0.5

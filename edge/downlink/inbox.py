@@ -153,6 +153,7 @@ class Inbox:
         for item in chunk.items:
             if isinstance(item, Missed):
                 self.counts["lost"] += item.count
+                self._waiting.clear()  # who is lost is not said: what comes again is taken again, and what is done is known
                 log.error("%d messages of the cloud are lost: %s", item.count, item.reason, extra={"event": "downlink.lost"})
                 continue
             for reading in item.readings:

@@ -17,13 +17,13 @@ import orjson
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import REQUESTS as CONSUMER
 from edgewake.edge.log.schema import reading
 from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.downlink import REPLIES, REQUESTS
 
 log = logging.getLogger("edgewake.downlink")
 
-CONSUMER: Final = "requests"
 WAITING_MAX: Final = 100
 """Requests without a reply that are remembered, as many as the cloud takes of a device; the oldest go."""
 ENDED_MAX: Final = 20

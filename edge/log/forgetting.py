@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from edgewake.edge.log.event_log import EventLog
 
 log = logging.getLogger("edgewake.log")
+
+ACTIONS: Final = "action "
+ABSENCES: Final = "absence "
+SKETCHES: Final = "sketch "
+CHAINS: Final = "chain "
+"""What the names of consumers of one kind begin with."""
+REQUESTS: Final = "requests"
+"""The name of the one that keeps the book of requests."""
 
 
 async def forget_others(events: EventLog, prefix: str, wanted: Collection[str]) -> None:

@@ -19,6 +19,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import STATE_BYTES_MAX, Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import CHAINS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.processors.config import ChainConfig
 
@@ -29,8 +30,6 @@ log = logging.getLogger("edgewake.processing")
 
 READ_READINGS: Final = 500
 """Readings that a chain takes at once: some milliseconds for which the agent's loop does nothing else."""
-PREFIX: Final = "chain "
-"""Of the names of the log's consumers that are chains."""
 
 
 class ChainTask:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import ABSENCES as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.processors import absence
 from edgewake.edge.processors.config import AbsenceConfig
@@ -20,8 +21,6 @@ from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.processing")
 
-PREFIX: Final = "absence "
-"""Of the names of the log's consumers that are absence rules."""
 PAUSE_S: Final = 1.0
 """Between two looks at a stream that speaks: who only asks whether it is there needs no look at each reading. A quarter of `after_s` where
 that is less."""

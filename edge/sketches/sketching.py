@@ -20,6 +20,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.log.forgetting import SKETCHES as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.sketches import windows
 from edgewake.edge.sketches.config import SketchConfig
@@ -30,8 +31,6 @@ from edgewake.protocol.sketch import STREAM, DeviceSketch, SketchKind
 
 log = logging.getLogger("edgewake.sketch")
 
-PREFIX: Final = "sketch "
-"""Of the names of the log's consumers that make sketches."""
 READ_READINGS: Final = 2_000
 """Readings that are read, and given to the child, at once."""
 RESTART_MIN_S: Final = 0.2

@@ -27,9 +27,10 @@ log = logging.getLogger("edgewake.source")
 
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once; what one turn of the loop handles."""
-PAUSES_S: Final[Mapping[Lane, float]] = {Lane.URGENT: 0.0, Lane.NORMAL: 0.05, Lane.BULK: 0.2}
+PAUSES_S: Final[Mapping[Lane, float]] = {Lane.URGENT: 0.0, Lane.NORMAL: 0.1, Lane.BULK: 0.2}
 """Time between two reads of a pipe: lines that come one by one wait there, a part of what their lane waits for its commit, and cost one
-turn together. A pipe that is full is read at once."""
+turn together: at a hundred a second enough of them to be checked by whole columns. One that comes alone, or a pipe that is full, is read at
+once."""
 CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
 

@@ -216,11 +216,17 @@ RARELY = (
     "pickle",
     "encodings.idna",
     "unicodedata",
+    "edgewake.edge.actions.runner",
+    "edgewake.edge.downlink.requests",
+    "edgewake.edge.downlink.settings",
     "edgewake.edge.downlink.trial",
+    "edgewake.edge.processors.processing",
+    "edgewake.edge.processors.watching",
+    "edgewake.edge.sketches.sketching",
     "edgewake.edge.program",
     "edgewake.edge.sketches.kinds",
 )
-"""What an agent without settings from the cloud, actions and sketches has no use for."""
+"""What an agent without settings from the cloud, chains, rules, actions and sketches has no use for."""
 
 
 def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
