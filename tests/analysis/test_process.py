@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psutil
 import pytest
 
@@ -18,25 +18,47 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.summaries.summary import DAY_MS, Step
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import T0, Feed, declare, minutes, read, register, remove, results, sql, totals, truth, unique, windows
+from tests.analysis.support import (
+    T0,
+    Feed,
+    declare,
+    left_out,
+    minutes,
+    read,
+    register,
+    remove,
+    results,
+    sql,
+    totals,
+    truth,
+    unique,
+    windows,
+)
 from tests.analysis.test_patterns import episodes
 from tests.services import Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
 LEADS = '"event":"analysis.leads"'
 STANDS_BY = '"standby":true'
+FEW_AT_ONCE = 40
+"""A query that may leave readings out lags behind a few hundred frames."""
+MINUTES = "window(event_time, '1 minute')"
+PAIRS = """-- name: {name}
+SELECT v.device AS vehicle, d.door FROM {stream} v LEFT JOIN {other} d
+ON v.device = d.device AND d.event_time BETWEEN v.event_time - INTERVAL 1 SECOND AND v.event_time + INTERVAL 1 SECOND
+"""
 READY_TO_COMPUTE = '"event":"lane.started"'
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
-def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interval_s: int = 0) -> Process:
+def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interval_s: int = 0, records_max: int = 20_000) -> Process:
     """The analysis as a process, not started."""
     folder.mkdir(exist_ok=True)
     config = folder / "analysis.toml"
     (port,) = free_ports(1)
     config.write_text(
         f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsession_s = 4\nmetrics_port = {port}\n'
-        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\nbatch_records_max = {records_max}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
     )
     return part("analysis", config, folder / "analysis.log")
 
@@ -53,7 +75,8 @@ def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iter
 @pytest.fixture
 def pair(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[list[Process]]:
     """Two that sum up, with folders of their own."""
-    found = [analysis_in(tmp_path / name, kafka_config, spark_jars, summary_interval_s=1) for name in ("leader", "standby")]
+    more = {"summary_interval_s": 1, "records_max": FEW_AT_ONCE}
+    found = [analysis_in(tmp_path / name, kafka_config, spark_jars, **more) for name in ("leader", "standby")]
     yield found
     for each in found:
         if each.is_running():
@@ -134,21 +157,26 @@ def hot_spells(feed: Feed) -> dict[tuple[Any, ...], tuple[int, bool]]:
     return found
 
 
-def test_after_kill_9_a_standby_goes_on_with_sums_patterns_and_summaries_and_who_comes_back_stands_by(
-    pair: list[Process], new_feed: NewFeed
+def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_back_stands_by(
+    pair: list[Process], new_feed: NewFeed, tmp_path: Path
 ) -> None:
-    """The leader dies between Kafka's commit of a pattern's batch and Spark's, while the pattern is open; nobody takes turns after it.
+    """The leader dies between Kafka's commit of a pattern's batch and Spark's, while the pattern is open, readings wait for partners in
+    another stream, and a query that lags leaves some out; nobody takes turns after it.
 
-    The summaries of another stream get late readings all the time.
+    The summaries of a third stream get late readings all the time.
     """
     process, standby = pair
-    feed, calm = new_feed({"speed": FieldType.NUMBER}), new_feed({"speed": FieldType.NUMBER})
-    declare(feed)
-    declare(calm)
-    name, hot = unique("killed"), unique("hot")
+    feed, doors, calm = (new_feed({field: FieldType.NUMBER}) for field in ("speed", "door", "speed"))
+    for one in (feed, doors, calm):
+        declare(one)
+    name, hot, thin, pairs = unique("killed"), unique("hot"), unique("thin"), unique("pairs")
     register(feed, total_by_minute(feed, name), name=name)
     register(feed, sql(feed.name, "device, count(*) AS n", "threshold_window(speed > 80, speed < 60), device", name=hot), name=hot)
-    process._env = {**os.environ, "EDGEWAKE_FAILPOINT": "analysis.committed.sequence:3"}
+    counted = sql(feed.name, "device, count(*) AS n", f"{MINUTES}, device", name=thin, lateness="1 day", shed="random above 1 second")
+    register(feed, counted, name=thin)
+    register(feed, PAIRS.format(name=pairs, stream=feed.name, other=doors.name), name=pairs)
+    dies = tmp_path / "dies"
+    process._env = {**os.environ, "EDGEWAKE_FAILPOINT": f"analysis.committed.sequence@{dies}"}
     process.start()
     process.wait_for(READY, timeout_s=120)
     jvm = jvm_of(process)
@@ -159,19 +187,37 @@ def test_after_kill_9_a_standby_goes_on_with_sums_patterns_and_summaries_and_who
         calm.flush()
         wait_until(lambda: summed_up(calm) == of_minutes(calm), "it is summed up")
     i = 0
-    while process.is_running():
-        feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[85.0 + i % 10])
-        calm.send([T0 + i], speed=[1.0])
-        feed.flush()
-        calm.flush()
-        i += 1
-        time.sleep(0.01)
-        assert i < 10_000, "the failpoint was never reached"
+
+    def send(count: int) -> None:
+        nonlocal i
+        for _ in range(count):
+            feed.send([T0 + i * 500], device=f"d{i % 2}", speed=[85.0 + i % 10])
+            if i % 5 == 0:
+                doors.send([T0 + i * 500 + 700], device=f"d{i % 2}", door=[float(i)])
+            calm.send([T0 + i], speed=[1.0])
+            i += 1
+        for one in (feed, doors, calm):
+            one.flush()
+
+    send(200)
+
+    def is_amid_all() -> bool:
+        send(2)
+        return bool(progress(feed.config, thin).get("shed") and spells(feed, hot) and results(feed.config, pairs))
+
+    wait_until(is_amid_all, "a pattern is open, pairs are told, and readings are left out")
+    dies.touch()
+
+    def is_dead() -> bool:
+        send(1)
+        return not process.is_running()
+
+    wait_until(is_dead, "the failpoint is reached")
     assert process.stop() == -signal.SIGKILL
     wait_until(lambda: is_gone(jvm), "the JVM is gone with its driver")
-    before = spells(feed, hot)
-    assert before
-    assert not any(is_over for _, is_over in before.values())
+    assert not any(is_over for _, is_over in spells(feed, hot).values())
+    left_out_before = sum(left_out(feed.config, thin).values())
+    assert left_out_before
 
     standby.wait_for(READY_TO_COMPUTE)
     process._env = None
@@ -179,21 +225,58 @@ def test_after_kill_9_a_standby_goes_on_with_sums_patterns_and_summaries_and_who
     wait_until(lambda: STANDS_BY in process.output(), "the one that died stands by")
     for device in ("d0", "d1"):
         feed.send([T0 + i * 500, T0 + i * 500 + 1, T0 + i * 500 + 2], device=device, speed=[90.0, 50.0, 99.0])
-    feed.flush()
+    end = T0 + i * 500 + 120_000
+    for one in (feed, doors):  # so that no partner of the others can come any more
+        one.send([end], device="clock", **{field: [0.0] for field in one.types})
+        one.flush()
     expected = {place: sum(v) for place, v in windows(feed.sent, 60_000, 60_000, lambda r: (r["device"],), "speed").items()}
     wait_until(lambda: totals(feed, name) == expected, "the sums of all that was sent")
     wait_until(lambda: spells(feed, hot) == hot_spells(feed), "the pattern's windows of all that was sent")
+    whole = pairs_in_duckdb(feed, doors, end)
+    wait_until(lambda: paired(feed, pairs, end) == whole, "the pairs of all that was sent")
+    sent = Counter(reading["t"] // 60_000 * 60_000 for reading in feed.sent)
+    wait_until(
+        lambda: taken(feed, thin) + Counter(left_out(feed.config, thin)) == sent, "what was taken and what was left out is what was sent"
+    )
     calm.send([T0 + DAY_MS], speed=[1.0])
     calm.flush()
     wait_until(lambda: summed_up(calm) == of_minutes(calm), "the summaries of all that was sent, late or not")
     assert process.stop() == standby.stop() == 0
-    for query in (name, hot):
-        rows = [(row["window_start"], row["device"], row["revision"]) for row in results(feed.config, query)]
+    for query in (name, hot, thin, pairs):
+        rows = [
+            (row["window_start"], row["device"], row.get("partner"), row.get("reading"), row["revision"])
+            for row in results(feed.config, query)
+        ]
         assert len(rows) == len(set(rows))
     assert any(row["maker"] for row in minutes(calm).values()), "some were late"
     assert "lane.failed" not in standby.output()
     assert "summaries.failed" not in standby.output()
     assert process.output().count(LEADS) == 1
+
+
+def taken(feed: Feed, query: str) -> Counter[int]:
+    """Window's start → readings that its rows are made of."""
+    found: Counter[int] = Counter()
+    for row in truth(results(feed.config, query), "device").values():
+        found[row["window_start"]] += round(row["n"] * row.get("kept", 1))
+    return found
+
+
+def paired(feed: Feed, query: str, end: int) -> list[tuple[Any, ...]]:
+    """Time, device and door of each pair that was told of readings before `end`."""
+    return sorted(
+        ((row["window_start"], row["device"], row["door"]) for row in results(feed.config, query) if row["window_start"] < end), key=str
+    )
+
+
+def pairs_in_duckdb(feed: Feed, doors: Feed, end: int) -> list[tuple[Any, ...]]:
+    """What a database gives for the same JOIN."""
+    with duckdb.connect() as database:
+        for table, readings, column in (("v", feed.sent, "speed"), ("d", doors.sent, "door")):
+            database.execute(f"CREATE TABLE {table} (t BIGINT, device TEXT, {column} DOUBLE)")
+            database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", [[one["t"], one["device"], one[column]] for one in readings])
+        join = "v LEFT JOIN d ON v.device = d.device AND d.t BETWEEN v.t - 1000 AND v.t + 1000"
+        return sorted(database.execute(f"SELECT v.t, v.device, d.door FROM {join} WHERE v.t < {end}").fetchall(), key=str)
 
 
 def summed_up(feed: Feed) -> Counter[int]:
