@@ -42,6 +42,7 @@ from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.repair_log import kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.sequenced import nothing_holds
@@ -157,6 +158,8 @@ class Lane:
         self._states: States | None = None
         self._tables: TableFollower | None = None
         self._shedder: shedder.Shedder | None = None
+        self._forgotten: PlanValues | None = None
+        self._late_to = PlanValues(self.session)
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -212,11 +215,15 @@ class Lane:
         return found
 
     def _graph(self, records: DataFrame) -> DataFrame:
-        if not isinstance(self.job, QueryJob) or not self.job.kind.sheds:
+        if not isinstance(self.job, QueryJob):
             return self.job.graph(records, self._partitions)
+        # Of a batch that a process before this one planned nothing is left out that Spark counted in its state then.
+        self._forgotten = PlanValues(self.session)
+        if not self.job.kind.sheds:
+            return self.job.graph(records, self._partitions, forgotten=self._forgotten)
         self._shedder = shedder.Shedder(self.session, self.job.queries, self._partitions)
         self._shedder.turn(self._record)
-        return self.job.graph(records, self._partitions, self._shedder.levels)
+        return self.job.graph(records, self._partitions, self._shedder.levels, self._forgotten)
 
     def _begin(self, record: LaneRecord) -> LaneRecord:
         assert self._ends is not None
@@ -356,7 +363,10 @@ class Lane:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""
         if self._record.top is not None and self._query is not None:
             # Spark has no public way to set a watermark: its own is the highest event time of all partitions, or needs a source for each.
-            self._query._jsq.streamingQuery().watermarkTracker().setWatermark(event_progress.for_spark(self._record.top))
+            top = event_progress.for_spark(self._record.top)
+            self._query._jsq.streamingQuery().watermarkTracker().setWatermark(top)
+            if self._forgotten is not None:
+                self._forgotten.set(0, top)
 
     def _reached(self, batch: int) -> Offsets | None:
         try:
@@ -471,7 +481,8 @@ class Lane:
         if not ends or observed.oldest is None or observed.oldest >= max(ends):
             return []
         fields = dict(self.job.fields)
-        frames = (late.old_frames(part, fields, closed).toArrow() for part in self._parts(reached, observed))
+        self._late_to.set(0, max(ends))
+        frames = (late.old_frames(part, fields, self._late_to).toArrow() for part in self._parts(reached, observed))
         return late.late_windows(frames, queries, fields, closed)
 
     def _parts(self, reached: Offsets, observed: Observed) -> Iterator[DataFrame]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -23,6 +23,7 @@ from edgewake.cloud.analysis.clock_correction import corrected
 from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.evaluate import Evaluated, evaluated
 from edgewake.cloud.analysis.expressions import Expression
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.tags import variants, where_of
 from edgewake.cloud.analysis.windows import Window
@@ -77,16 +78,17 @@ def observe(frames: DataFrame, partitions: int) -> DataFrame:
     )
 
 
-def old_frames(records: DataFrame, fields: Mapping[str, FieldType], closed: Sequence[int | None]) -> DataFrame:
-    """The frames of a batch (`records`: Kafka's) that may have late readings. `closed`: see late_windows.
+def old_frames(records: DataFrame, fields: Mapping[str, FieldType], closed: PlanValues) -> DataFrame:
+    """The frames of a batch (`records`: Kafka's) that may have late readings. `closed`: the latest end of windows that are.
 
     Out: device, received_at, t (corrected) array<bigint>, and an array of each field.
     """
-    latest = max((end for end in closed if end is not None), default=0)
     frames = decode(records, fields)
     oldest = F.least(corrected(F.array_min("t")), F.col("received_at"))  # a window may be of either time
     columns = [F.col(f"fields.`{name}`").alias(name) for name in sorted(fields)]
-    return frames.where(oldest <= latest).select("device", "received_at", F.transform("t", corrected).alias("t"), *columns)
+    return frames.where(oldest <= closed.first(F.col("partition"))).select(
+        "device", "received_at", F.transform("t", corrected).alias("t"), *columns
+    )
 
 
 def late_windows(
@@ -182,8 +184,9 @@ def _readings(frames: pa.Table, names: Sequence[str]) -> Iterator[_Reading]:
     others = [frames[name].to_pylist() for name in names[len(_READING) :]]
     devices, received, times = (frames[name].to_pylist() for name in ("device", "received_at", "t"))
     for device, received_at, t, *columns in zip(devices, received, times, *others, strict=True):
-        for reading in zip_longest(t, *[column or () for column in columns]):
-            yield device, reading[0], received_at, *reading[1:]
+        for at, *values in islice(zip_longest(t, *[column or () for column in columns]), len(t)):
+            if at is not None:
+                yield device, at, received_at, *values
 
 
 def _keep_oldest(found: dict[_Key, _Late], rules: Sequence[_Rule], rest: dict[int, int]) -> None:

@@ -21,6 +21,7 @@ from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.pair_queries import PairJob, place_of
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
@@ -72,11 +73,15 @@ class QueryJob:
         """Largest k of all approx_top_k."""
         return max((int(a.parameters[0]) for r in self.queries for a in r.query.aggregates if a.function == "top_k"), default=1)
 
-    def graph(self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS) -> DataFrame:
-        """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all."""
-        return self.graph_of(decode(records, dict(self.fields)), partitions, levels)
+    def graph(
+        self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
+    ) -> DataFrame:
+        """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all. `forgotten`: tags."""
+        return self.graph_of(decode(records, dict(self.fields)), partitions, levels, forgotten)
 
-    def graph_of(self, frames: DataFrame, partitions: int, levels: Mapping[str, Column] = _NO_LEVELS) -> DataFrame:
+    def graph_of(
+        self, frames: DataFrame, partitions: int, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
+    ) -> DataFrame:
         """The same from frames on (decode.decode)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         sketches, sheds = self.kind.has_sketches, self.kind.sheds
@@ -92,7 +97,7 @@ class QueryJob:
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None
-        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings)
+        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings, forgotten=forgotten)
         return partials.estimate(partials.aggregate(tagged, sketches=sketches, weights=sheds), ranks=self.ranks, k=self.top_k)
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:

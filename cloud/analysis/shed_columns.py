@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.expressions import Expression
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.shed_policy import ZONES_MAX, Zone
 
@@ -31,15 +31,7 @@ class Dial:
 
     def __init__(self, session: SparkSession, partitions: int) -> None:
         self._partitions = partitions
-        gateway: Any = session.sparkContext._gateway
-        jvm: Any = gateway.jvm
-        size = 2 * ZONES_MAX * partitions
-        # Spark has no public value that a plan takes anew in each batch. A literal array is handed to the tasks as the object that it is,
-        # and generated code does not contain its values, so changing them neither plans nor compiles anything.
-        self._values = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeArrayData.fromPrimitiveArray(gateway.new_array(jvm.long, size))
-        kind = jvm.org.apache.spark.sql.types.DataTypes.createArrayType(jvm.org.apache.spark.sql.types.DataType.fromDDL("bigint"), False)
-        literal = jvm.org.apache.spark.sql.catalyst.expressions.Literal(self._values, kind)
-        self._array = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(literal))
+        self._values = PlanValues(session, 2 * ZONES_MAX * partitions)
         self.turn(())
 
     def turn(self, zones: Sequence[Zone]) -> None:
@@ -48,15 +40,15 @@ class Dial:
             zone = zones[place] if place < len(zones) else None
             for partition in range(self._partitions):
                 start = _NEVER if zone is None else zone.offsets.get(partition, _NEVER)
-                self._values.setLong(self._at(place, 0) + partition, start)
-                self._values.setLong(self._at(place, 1) + partition, 0 if zone is None else zone.level)
+                self._values.set(self._at(place, 0) + partition, start)
+                self._values.set(self._at(place, 1) + partition, 0 if zone is None else zone.level)
 
     def level(self) -> Column:
         """The level at a frame's place (columns partition and offset), int."""
         partition, offset = F.col("partition"), F.col("offset")
         found = F.lit(0).cast("bigint")
         for place in range(ZONES_MAX):
-            start, level = (F.get(self._array, partition + self._at(place, half)) for half in (0, 1))
+            start, level = (self._values.at(partition + self._at(place, half)) for half in (0, 1))
             found = F.when((partition < self._partitions) & (offset >= start), level).otherwise(found)
         return found.cast("int")
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal, fields_of, substitute
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
 from edgewake.cloud.analysis.window_columns import bounds, contains
@@ -131,12 +132,19 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
 
 
 def tagged(
-    readings: DataFrame, tags: Sequence[Tag], names: Mapping[Keys, str], *, sketches: bool, takings: Mapping[int, Taking] | None = None
+    readings: DataFrame,
+    tags: Sequence[Tag],
+    names: Mapping[Keys, str],
+    *,
+    sketches: bool,
+    takings: Mapping[int, Taking] | None = None,
+    forgotten: PlanValues | None = None,
 ) -> DataFrame:
     """One row for each tag of each reading.
 
     In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS, with takings
-    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint).
+    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint). `forgotten`: event time up to which Spark forgets
+    windows: their tags are left out here already, for Spark would look each of them up in its state first, however many they are.
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
@@ -148,7 +156,10 @@ def tagged(
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
     values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *(SKETCH_INPUTS if sketches else ()), *(() if takings is None else ("weight",))]
-    return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
+    is_there = F.col("tag").isNotNull()
+    if forgotten is not None:
+        is_there &= F.col("tag.expires_ms") > forgotten.first(F.col("tag.query"))
+    return each.where(is_there).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
 def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | None) -> Column:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import late
 from edgewake.cloud.analysis.late import EXAMPLES_MAX, WINDOWS_MAX, LateWindow, late_windows
+from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.protocol.field_type import FieldType
@@ -31,7 +33,9 @@ def records(spark: SparkSession, *frames: dict[str, Any]) -> DataFrame:
 
 def sorted_out(frames: DataFrame, queries: Sequence[Query], closed: Sequence[int | None], parts: int = 1) -> list[LateWindow]:
     """As a lane does, the frames in so many parts."""
-    tables = [late.old_frames(frames.where(F.col("offset") % parts == i), FIELDS, closed).toArrow() for i in range(parts)]
+    latest = PlanValues(frames.sparkSession)
+    latest.set(0, max(end for end in closed if end is not None))
+    tables = [late.old_frames(frames.where(F.col("offset") % parts == i), FIELDS, latest).toArrow() for i in range(parts)]
     return late_windows(tables, queries, FIELDS, closed)
 
 
@@ -77,10 +81,20 @@ def test_ten_thousand_old_readings_are_counted_in_bounded_rows(spark: SparkSessi
     assert {len(one.examples) for one in many} == {EXAMPLES_MAX}
 
 
+def test_what_a_frame_has_too_much_or_too_little_of_is_no_reading() -> None:
+    frames = pa.table({"device": ["d"], "received_at": [T0], "t": [[T0, None, T0 + 1]], "speed": [[1.0, 2.0, 3.0, 4.0]], "load": [None]})
+    (found,) = late_windows([frames], [parse(sql("s", "count(*) AS n", "window(event_time, '1 minute')"))], FIELDS, [T0 + 60_000])
+    assert [orjson.loads(one) for one in found.examples] == [{"device": "d", "t": T0 + i, "speed": v} for i, v in ((0, 1.0), (1, 3.0))]
+
+
 def test_a_batch_without_old_readings_needs_no_second_look(spark: SparkSession) -> None:
     assert late.late_windows([], [], FIELDS, []) == []
     frames = records(spark, frame_of([(T0, 1.0, None)]), frame_of([(T0 + 1, 1.0, None), (T0 - 5_000, 1.0, None)]))
-    assert late.old_frames(frames, FIELDS, [T0 - 5_000, None]).count() == 1, "only frames with old readings are fetched"
+    latest = PlanValues(spark)
+    old = late.old_frames(frames, FIELDS, latest)
+    for end, expected in ((T0 - 5_000, 1), (T0 - 5_001, 0), (T0, 2)):
+        latest.set(0, end)
+        assert old.count() == expected, "only frames with old readings are fetched"
 
 
 def test_a_batch_may_come_in_parts_and_queries_with_the_same_windows_are_told_alike(spark: SparkSession) -> None:
