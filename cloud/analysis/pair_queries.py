@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, late, sequences
-from edgewake.cloud.analysis.clock_correction import correct
+from edgewake.cloud.analysis.clock_correction import correct, corrected
 from edgewake.cloud.analysis.completed import READING, CompletedReading, Computed
 from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.evaluate import evaluated
@@ -95,6 +95,13 @@ class Arrived(NamedTuple):
     columns: Mapping[str, Any]
 
 
+class _Frame(NamedTuple):
+    """The readings of a frame, and the earliest event time (ms) of the frames of the batch that follow; None after the last."""
+
+    readings: Iterator[Arrived]
+    to_come: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class PairJob:
     """All queries that join one stream with one other within a time (see pipeline.Job)."""
@@ -116,11 +123,12 @@ class PairJob:
         return Sources(tuple(map(topics.stream_topic, self.sources)))
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
-        """See Job; out: partition (its number), offset and value of each frame."""
+        """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each frame."""
         names = F.array(*[F.lit(topic) for topic in self._sources.topics])
         number = (F.col("partition") * len(self.sources) + F.array_position(names, F.col("topic")) - 1).cast("int")
         frames = correct(decode(records.withColumn("partition", number), {}, ("value",)))
-        return late.observe(frames, partitions).select("partition", "offset", "value")
+        oldest = corrected(F.array_min("t")).alias("oldest")
+        return late.observe(frames, partitions).select("partition", "offset", oldest, "value")
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, states, then watermarks."""
@@ -146,20 +154,25 @@ class PairJob:
                 continue
             pairing = _Pairing(registered, self.fields, self._sources)
             of_stream: dict[str, _Gathered] = {}
-            for one in self._arrived(new_in_order(rows, self._sources.flat(batch.emitted))):
+            frames = self._frames(new_in_order(rows, self._sources.flat(batch.emitted)))
+            for one in (reading for frame in frames for reading in frame.readings):
                 t, stream = one.columns["event_time"], self.sources[one.number % len(self.sources)]
                 if t <= closed and pairing.sides(one):
                     of_stream.setdefault(stream, _Gathered(stream)).add(t, one.columns)
             found += [gathered.window(place) for gathered in of_stream.values()]
         return found
 
-    def _arrived(self, rows: pa.Table | None) -> Iterator[Arrived]:
+    def _frames(self, rows: pa.Table | None) -> Iterator[_Frame]:
+        """The oldest first, so that of a large batch, too, no more readings wait for a partner than must."""
         if rows is None:
             return
-        for number, offset, value in zip(*[rows[name].to_pylist() for name in ("partition", "offset", "value")], strict=True):
+        rows = rows.sort_by([(name, "ascending") for name in ("oldest", "partition", "offset")])
+        oldest = rows["oldest"].to_pylist()
+        columns = [rows[name].to_pylist() for name in ("partition", "offset", "value")]
+        for number, offset, value, to_come in zip(*columns, [*oldest, None][1:], strict=True):
             topic, partition = self._sources.place(number)
-            for i, row in enumerate(rows_of(topic, None, value)):
-                yield Arrived(number, (partition, offset, i), row.columns)
+            readings = (Arrived(number, (partition, offset, i), row.columns) for i, row in enumerate(rows_of(topic, None, value)))
+            yield _Frame(readings, to_come)
 
     def _made(self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         for registered in self.queries:
@@ -173,7 +186,7 @@ class PairJob:
         assert isinstance(states, PairStates)
         partners = states.partners[registered.label]
         pairing = _Pairing(registered, self.fields, self._sources)
-        made = pairing.pairs(self._arrived(rows), partners, batch)
+        made = pairing.pairs(self._frames(rows), partners, batch)
         if registered.query.is_rows:
             yield from rows_told(registered, made, batch.revision)
         else:
@@ -214,25 +227,31 @@ class _Pairing:
             found.remove(LEFT)
         return found
 
-    def pairs(self, arrived: Iterator[Arrived], partners: Partners, batch: emit.Batch) -> Iterator[CompletedReading]:
+    def pairs(self, frames: Iterator[_Frame], partners: Partners, batch: emit.Batch) -> Iterator[CompletedReading]:
         """What becomes of the readings of a batch: those with a partner, and of a LEFT JOIN those that find none any more."""
-        closed = passed(self._registered.query, batch.top_before)
-        for one in arrived:
-            t = one.columns["event_time"]
-            for side in self.sides(one) if closed is None or t > closed else ():
-                kept = Kept(t, one.place, self._left(one.columns) if side == LEFT else self._right(one.columns))
-                key = key_text([typed(one.columns.get((ours, theirs)[side]), kind) for ours, theirs, kind in self._keys])
-                if key is None:  # null equals nothing
-                    yield from self._alone([kept] if side == LEFT else [], batch, is_known=True)
-                    continue
-                found, gone = partners.put(side, key, kept)
-                for other in found:
-                    yield from self._row(*((kept, other) if side == LEFT else (other, kept)))
-                for of_side, other in gone:
-                    names = self._names if of_side == LEFT else [name for name, _ in self._columns]
-                    self.let_go[of_side].add(other.t, dict(zip(names, other.values, strict=True)))
-                yield from self._alone([left for of_side, left in gone if of_side == LEFT and not left.is_paired], batch, is_known=False)
-        yield from self._alone(partners.over(passed(self._registered.query, batch.top)), batch, is_known=True)
+        closed, over = (passed(self._registered.query, top) for top in (batch.top_before, batch.top))
+        for frame in frames:
+            for one in frame.readings:
+                if closed is None or one.columns["event_time"] > closed:
+                    yield from self._put(one, partners, batch)
+            if over is not None and frame.to_come is not None:
+                yield from self._alone(partners.over(min(over, frame.to_come - 1)), batch, is_known=True)
+        yield from self._alone(partners.over(over), batch, is_known=True)
+
+    def _put(self, one: Arrived, partners: Partners, batch: emit.Batch) -> Iterator[CompletedReading]:
+        for side in self.sides(one):
+            kept = Kept(one.columns["event_time"], one.place, self._left(one.columns) if side == LEFT else self._right(one.columns))
+            key = key_text([typed(one.columns.get((ours, theirs)[side]), kind) for ours, theirs, kind in self._keys])
+            if key is None:  # null equals nothing
+                yield from self._alone([kept] if side == LEFT else [], batch, is_known=True)
+                continue
+            found, gone = partners.put(side, key, kept)
+            for other in found:
+                yield from self._row(*((kept, other) if side == LEFT else (other, kept)))
+            for of_side, other in gone:
+                names = self._names if of_side == LEFT else [name for name, _ in self._columns]
+                self.let_go[of_side].add(other.t, dict(zip(names, other.values, strict=True)))
+            yield from self._alone([left for of_side, left in gone if of_side == LEFT and not left.is_paired], batch, is_known=False)
 
     def _left(self, columns: Mapping[str, Any]) -> list[Any]:
         values = [typed(columns.get(name), kind) for name, kind in self._fields]

@@ -31,7 +31,8 @@ class Standby:
     stop: threading.Event
     beat: Callable[[], None]
     """Called whenever the loop turns: a sign of life."""
-    _said: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    """Why it stands by, all that it was."""
 
     def wait(self) -> Leadership | None:
         """The lead, for as long as this process lives; None where it was stopped before. Raises LocalError."""
@@ -82,7 +83,7 @@ class Standby:
 
     def _say(self, why: str) -> None:
         """Once: it is ready to take over."""
-        if why not in self._said:
-            ready = {} if self._said else {"event": "part.ready"}
-            self._said.add(why)
+        if why not in self.said:
+            ready = {} if self.said else {"event": "part.ready"}
+            self.said.add(why)
             log.info("stands by: %s", why, extra={"standby": True, "event": "analysis.standby"} | ready)

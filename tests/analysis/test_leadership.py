@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -11,13 +16,15 @@ from pathlib import Path
 import pytest
 
 from edgewake.cloud.analysis import own_folder
+from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.leadership import Leadership, Role, after_answer, after_loss
+from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 from tests.analysis.support import unique
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 SESSION_S = 4.0
 """Long enough for a busy machine, whose threads may wait a second for their turn."""
@@ -104,3 +111,51 @@ def test_two_of_one_name_take_no_turns(kafka_config: KafkaConfig) -> None:
             with pytest.raises(LocalError, match="stands by when it is started again"):
                 first.leads()
             assert second.leads()
+
+
+LEADER = """
+import random, sys, threading, time
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.standby import Standby
+
+lead = Standby(AnalysisConfig.model_validate_json(sys.argv[1]), random.Random(1), threading.Event(), lambda: None).wait()
+print("leads", flush=True)
+while True:
+    lead.leads()
+    time.sleep(0.02)
+"""
+
+
+def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_one_begins(
+    kafka_config: KafkaConfig, tmp_path: Path
+) -> None:
+    """What it would write of checkpoints there no producer fences: so nobody begins while it can still go on."""
+    topic_admin.ensure_topics(kafka_config, [topics.LANES])
+    shared = tmp_path / "shared"
+    hung, other = (AnalysisConfig(data_dir=tmp_path / name, shared_dir=shared, session_s=SESSION_S, kafka=kafka_config) for name in "ab")
+    with subprocess.Popen(
+        [sys.executable, "-c", LEADER, hung.model_dump_json()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        stop, found = threading.Event(), []
+        second = Standby(other, random.Random(2), stop, lambda: None)
+        thread = threading.Thread(target=lambda: found.append(second.wait()))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "leads\n"
+            thread.start()
+            wait_until(lambda: any("another analysis leads" in why for why in second.said), "the other one stands by")
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: any("still uses" in why for why in second.said), "it has the lead, and waits")
+            assert not found
+            process.send_signal(signal.SIGCONT)
+            _, said = process.communicate(timeout=PATIENCE_S)
+            assert "another analysis leads now: this one ends" in said
+            wait_until(lambda: found, "the other one begins")
+            assert own_folder.lock(shared) is None, "it has the folder now"
+        finally:
+            process.kill()
+            stop.set()
+            thread.join()
+    (leadership,) = found
+    assert leadership is not None
+    leadership.close()

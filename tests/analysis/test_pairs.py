@@ -174,7 +174,7 @@ class Run:
             if emitted is None:
                 one.place = (0, self.offsets[one.side], 0)
                 self.offsets[one.side] += 1
-            rows.append({"partition": one.side % len(self.job.sources), "offset": one.place[1], "value": value(one)})
+            rows.append({"partition": one.side % len(self.job.sources), "offset": one.place[1], "oldest": T0 + one.t, "value": value(one)})
         self.revision += 1
         times = [T0 + one.t for one in readings]
         before, self.top = self.top, max(times + ([] if self.top is None else [self.top]), default=None)
@@ -215,7 +215,7 @@ class Run:
         return sorted(((row["reading"], row["partner"]) for row in self.told), key=str)
 
 
-SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
+SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("oldest", pa.int64()), ("value", pa.binary())])
 
 
 def value(one: Sent) -> bytes:
@@ -302,6 +302,20 @@ def test_a_pair_is_found_over_a_restart_and_would_not_be_without_what_was_writte
         run.batch([second])
         run.silence(T0 + 10**9)
         assert [(row["price"], row["other"], row["partner"]) for row in run.told] == ([(10_000.0, 12_000.0, "0:0:0")] if is_kept else [])
+
+
+def test_of_a_large_batch_no_more_readings_wait_than_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog: first all orders of an hour, then all clicks, of several partitions each."""
+    monkeypatch.setattr(partners, "READINGS_MAX", 40)
+    readings = [Sent(side, i * 1_000, "a") for side in (LEFT, RIGHT) for i in range(200)]
+    run = run_of()
+    run.batch([*readings, Sent(RIGHT, 300_000, "a")])
+    assert run.pairs() == expected([readings], lateness=4_000)[0]
+    assert run.late == 0
+    monkeypatch.setattr(partners, "READINGS_MAX", 4)
+    control = run_of()
+    control.batch([*readings, Sent(RIGHT, 300_000, "a")])
+    assert control.pairs() != run.pairs(), "control: it is bounded"
 
 
 def test_where_may_ask_for_readings_without_a_partner() -> None:

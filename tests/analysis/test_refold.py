@@ -40,7 +40,7 @@ def folded(readings: Sequence[Sent], *, at_once: int, stop: int = FOREVER_MS) ->
     fold = Refold(run.job, new_states([PAIRS]), LaneRecord(stream="s", lane="pair", revision=5, top=top), 0, stop)
     ranges = [readings[i : i + at_once] for i in range(0, len(readings), at_once)]
     for part, after in zip(ranges, tops(PAIRS.query, [T0 + min(one.t for one in part) for part in ranges], top), strict=True):
-        rows = [{"partition": one.side, "offset": one.place[1], "value": value(one)} for one in part]
+        rows = [{"partition": one.side, "offset": one.place[1], "oldest": T0 + one.t, "value": value(one)} for one in part]
         fold.add(pa.Table.from_pylist(rows, schema=SCHEMA), after)
     return fold.end()
 

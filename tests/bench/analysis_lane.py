@@ -61,11 +61,14 @@ class LaneProcess:
 
     child: subprocess.Popen[str]
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int) -> Computed:
-        """Start the lane of these query files (none: of the minute summaries), wait until it has computed so many readings, stop it."""
+    def compute(self, stream: str, queries: Sequence[str], readings: int, *, other: str | None = None) -> Computed:
+        """Start the lane of these query files (none: of the minute summaries), wait until it has computed so many readings, stop it.
+
+        `other`: a stream that they join.
+        """
         assert self.child.stdin is not None
         assert self.child.stdout is not None
-        self.child.stdin.write(json.dumps({"stream": stream, "queries": list(queries), "readings": readings}) + "\n")
+        self.child.stdin.write(json.dumps({"stream": stream, "queries": list(queries), "readings": readings, "other": other}) + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
         assert line, f"the session ended with {self.child.wait()}"
@@ -94,8 +97,8 @@ class _Session:
         self._session, self._config = session, config
         self._jvm = psutil.Process(jvm_pid(session))
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int) -> Computed:
-        with self._lane(stream, queries) if queries else self._summing(stream) as (computed, counters, state):
+    def compute(self, stream: str, queries: Sequence[str], readings: int, other: str | None) -> Computed:
+        with self._lane(stream, queries, other) if queries else self._summing(stream) as (computed, counters, state):
             wait_until(lambda: computed() > 0, "the first batch", timeout_s=300)
             began_s, before, results, cpu = time.monotonic(), computed(), counters.results, self._cpu_s()
             wait_until(lambda: computed() >= readings, "all readings", timeout_s=600)
@@ -105,8 +108,8 @@ class _Session:
             return Computed(computed() - before, counters.results - results, took_s, *spent, *memory, *state())
 
     @contextmanager
-    def _lane(self, stream: str, queries: Sequence[str]) -> Iterator[_Running]:
-        job = self._job(stream, queries)
+    def _lane(self, stream: str, queries: Sequence[str], other: str | None) -> Iterator[_Running]:
+        job = self._job([name for name in (stream, other) if name is not None], queries)
         topic_admin.ensure_topics(self._config.kafka, [each.topic for each in job.queries])
         lane = Lane(self._session, self._config, job, SystemClock())
 
@@ -137,10 +140,10 @@ class _Session:
             thread.join()
 
     @staticmethod
-    def _job(stream: str, queries: Sequence[str]) -> Job:
-        catalogue = {stream: Stream(name=stream, fields={name: FieldInfo(type=FieldType.NUMBER) for name in FIELDS})}
-        registered = [Registered(parse(text, catalogue), 1) for text in queries]
-        (job,) = jobs_of(registered, {stream: dict.fromkeys(FIELDS, FieldType.NUMBER)}).values()
+    def _job(streams: Sequence[str], queries: Sequence[str]) -> Job:
+        fields = {name: FieldInfo(type=FieldType.NUMBER) for name in FIELDS}
+        registered = [Registered(parse(text, {one: Stream(name=one, fields=fields) for one in streams}), 1) for text in queries]
+        (job,) = jobs_of(registered, dict.fromkeys(streams, dict.fromkeys(FIELDS, FieldType.NUMBER))).values()
         return job
 
     def _cpu_s(self) -> tuple[float, float, float]:
