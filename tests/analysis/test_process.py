@@ -58,7 +58,8 @@ def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interva
     (port,) = free_ports(1)
     config.write_text(
         f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsession_s = 4\nmetrics_port = {port}\n'
-        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\nbatch_records_max = {records_max}\n[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
+        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\nbatch_records_max = {records_max}\n'
+        f'[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
     )
     return part("analysis", config, folder / "analysis.log")
 
