@@ -106,8 +106,10 @@ def late_windows(
     for part in frames:
         for reading in _readings(part, names):
             for rule in rules:
-                for window in rule.late(reading):
-                    found.setdefault((window[1], window[0], rule.number), _Late()).add(reading)
+                for start, end in rule.late(reading):
+                    if (one := found.get(key := (end, start, rule.number))) is None:
+                        one = found[key] = _Late()
+                    one.add(reading)
         _keep_oldest(found, rules, rest)
     windows = sorted((end, start, place, one) for (end, start, number), one in found.items() for place in rules[number].places)
     for _, _, place, one in windows[WINDOWS_MAX:]:
