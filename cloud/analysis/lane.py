@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import (
-    batch_range,
     emit,
     event_progress,
     failpoint,
@@ -43,7 +42,7 @@ from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
 from edgewake.cloud.analysis.plan_values import PlanValues
-from edgewake.cloud.analysis.repair_log import kept_from
+from edgewake.cloud.analysis.repair_log import LogReader, kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
 from edgewake.cloud.analysis.sequenced import nothing_holds
 from edgewake.cloud.analysis.shed_policy import Shedding
@@ -159,7 +158,7 @@ class Lane:
         self._tables: TableFollower | None = None
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
-        self._late_to = PlanValues(self.session)
+        self._log: LogReader | None = None
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -172,7 +171,7 @@ class Lane:
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
         self._transactions = Transactions(self.config.kafka, self.name)
-        self._ends = Ends(self.config.kafka, self._sources)
+        self._ends, self._log = Ends(self.config.kafka, self._sources), LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
         if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
@@ -282,7 +281,7 @@ class Lane:
         if self._query is not None:
             self._await_note()
             self._query.stop()
-        for client in (self._transactions, self._ends, self._tables):
+        for client in (self._transactions, self._ends, self._tables, self._log):
             if client is not None:
                 client.close()
 
@@ -480,18 +479,11 @@ class Lane:
         ends = [end for end in closed if end is not None]
         if not ends or observed.oldest is None or observed.oldest >= max(ends):
             return []
-        fields = dict(self.job.fields)
-        self._late_to.set(0, max(ends))
-        frames = (late.old_frames(part, fields, self._late_to).toArrow() for part in self._parts(reached, observed))
-        return late.late_windows(frames, queries, fields, closed)
-
-    def _parts(self, reached: Offsets, observed: Observed) -> Iterator[DataFrame]:
-        """The records of the batch, in parts of about READINGS_AT_ONCE readings."""
+        assert self._log is not None
         start, end = self._sources.flat(self._record.offsets), self._sources.flat(reached)
-        count = max(1, late.READINGS_AT_ONCE * observed.frames // max(1, observed.readings))
-        for first, stop in batch_range.ranges({partition: start.get(partition, 0) for partition in end}, end, count):
-            by_topic = self._sources.by_topic
-            yield batch_range.records(self.session, self.config.kafka, by_topic(first), by_topic(stop), group=f"edgewake-late-{self.name}")
+        places = ((*self._sources.place(number), start.get(number, 0), stop) for number, stop in end.items())
+        values = (message.value() for place in places for message in self._log.read(*place))
+        return late.late_windows(values, queries, dict(self.job.fields), closed)
 
     def advance_in_silence(self) -> None:
         """Where nothing came for a while, let event time go on until the last windows are final. Raises KafkaException."""

@@ -1,9 +1,9 @@
 """Late readings: those of windows that are closed, which Spark drops. Counted, and told with query, window and examples.
 
 The plan of a micro-batch notes how old the oldest reading in it is (`observe`). Only where windows as old as that are closed the driver
-reads the batch's records once more, and sorts the readings of old frames out itself (`late_windows`): what is not late waits for it, and to
-group a week of one device in Spark took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one frame for
-being looked at once.
+reads the batch's records once more, and sorts the readings of old frames out itself (`late_windows`): what is not late waits for it, and in
+Spark a week of one device took seconds. So readings of now pay for one comparison per frame, and 10,000 old ones in one frame for being
+looked at once.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from itertools import islice, zip_longest
 from typing import Any, Final, TypeAlias
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import corrected
-from edgewake.cloud.analysis.decode import decode
+from edgewake.cloud.analysis.clock_correction import corrected, corrected_ms
 from edgewake.cloud.analysis.evaluate import Evaluated, evaluated
 from edgewake.cloud.analysis.expressions import Expression
-from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Query
+from edgewake.cloud.analysis.table_rows import typed
 from edgewake.cloud.analysis.tags import variants, where_of
 from edgewake.cloud.analysis.windows import Window
+from edgewake.protocol import record
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.frame import Scalar
 
 OBSERVED: Final = "frames"
 _READING: Final = ("device", "t", "received_at")
@@ -35,7 +35,7 @@ _READING: Final = ("device", "t", "received_at")
 EXAMPLES_MAX: Final = 10
 """Readings that are told in full for each query, window and batch; all are counted, and all stand on their stream."""
 READINGS_AT_ONCE: Final = 200_000
-"""Readings of a batch that are fetched at once, some 100 bytes each."""
+"""Readings after which only the oldest windows are kept, some 100 bytes for each example."""
 WINDOWS_MAX: Final = 1000
 """Windows of a batch, of all queries, that are told one by one, the oldest first; the rest is told as one number for each query."""
 
@@ -78,39 +78,26 @@ def observe(frames: DataFrame, partitions: int) -> DataFrame:
     )
 
 
-def old_frames(records: DataFrame, fields: Mapping[str, FieldType], closed: PlanValues) -> DataFrame:
-    """The frames of a batch (`records`: Kafka's) that may have late readings. `closed`: the latest end of windows that are.
-
-    Out: device, received_at, t (corrected) array<bigint>, and an array of each field.
-    """
-    frames = decode(records, fields)
-    oldest = F.least(corrected(F.array_min("t")), F.col("received_at"))  # a window may be of either time
-    columns = [F.col(f"fields.`{name}`").alias(name) for name in sorted(fields)]
-    return frames.where(oldest <= closed.first(F.col("partition"))).select(
-        "device", "received_at", F.transform("t", corrected).alias("t"), *columns
-    )
-
-
 def late_windows(
-    frames: Iterable[pa.Table], queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
+    values: Iterable[bytes | None], queries: Sequence[Query], fields: Mapping[str, FieldType], closed: Sequence[int | None]
 ) -> list[LateWindow]:
     """Sort out the readings of a batch for whose windows it is too late. Pure.
 
-    `frames`: old_frames, in any parts; `closed`: per query, the end of windows that take nothing any more, None where there are none. A
+    `values`: of the stream's records; `closed`: per query, the end of windows that take nothing any more, None where there are none. A
     reading counts once for each closed window that it belongs to.
     """
     names = (*_READING, *sorted(fields))
     rules = _rules(queries, closed, names)
     found: dict[_Key, _Late] = {}
     rest = dict.fromkeys(range(len(queries)), 0)
-    for part in frames:
-        for reading in _readings(part, names):
-            for rule in rules:
-                for start, end in rule.late(reading):
-                    if (one := found.get(key := (end, start, rule.number))) is None:
-                        one = found[key] = _Late()
-                    one.add(reading)
-        _keep_oldest(found, rules, rest)
+    for count, reading in enumerate(_old_readings(values, fields, max((rule.closed for rule in rules), default=0)), 1):
+        for rule in rules:
+            for start, end in rule.late(reading):
+                if (one := found.get(key := (end, start, rule.number))) is None:
+                    one = found[key] = _Late()
+                one.add(reading)
+        if count % READINGS_AT_ONCE == 0:
+            _keep_oldest(found, rules, rest)
     windows = sorted((end, start, place, one) for (end, start, number), one in found.items() for place in rules[number].places)
     for _, _, place, one in windows[WINDOWS_MAX:]:
         rest[place] += one.readings
@@ -182,13 +169,25 @@ def _rules(queries: Sequence[Query], closed: Sequence[int | None], names: Sequen
     return list(found.values())
 
 
-def _readings(frames: pa.Table, names: Sequence[str]) -> Iterator[_Reading]:
-    others = [frames[name].to_pylist() for name in names[len(_READING) :]]
-    devices, received, times = (frames[name].to_pylist() for name in ("device", "received_at", "t"))
-    for device, received_at, t, *columns in zip(devices, received, times, *others, strict=True):
-        for at, *values in islice(zip_longest(t, *[column or () for column in columns]), len(t)):
-            if at is not None:
-                yield device, at, received_at, *values
+def _old_readings(values: Iterable[bytes | None], fields: Mapping[str, FieldType], latest: int) -> Iterator[_Reading]:
+    """Of frames that have a reading of `latest` (ms) or before, by either time that windows may be of; what cannot be read is left out."""
+    for value in values:
+        try:
+            found = record.decode(value or b"")
+            received_at = found.received_at if found.kept_at is None else found.kept_at
+            times = [corrected_ms(t, shift=found.shift, received_at=received_at) for t in found.frame.t]
+        except (LookupError, TypeError, ValueError):
+            continue
+        if times and min(*times, received_at) <= latest:
+            columns = [[_typed(one, kind) for one in found.frame.fields.get(name, ())] for name, kind in sorted(fields.items())]
+            for t, *others in islice(zip_longest(times, *columns), len(times)):
+                yield found.device, t, received_at, *others
+
+
+def _typed(value: Scalar, kind: FieldType) -> Scalar:
+    """As Spark reads it: numbers are doubles."""
+    found = typed(value, kind)
+    return float(found) if kind is FieldType.NUMBER and isinstance(found, int | float) else found
 
 
 def _keep_oldest(found: dict[_Key, _Late], rules: Sequence[_Rule], rest: dict[int, int]) -> None:

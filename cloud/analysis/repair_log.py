@@ -40,6 +40,26 @@ class LogRange:
     end: Mapping[int, int]
 
 
+class LogReader:
+    """Reads parts of logs once more, for as long as it is not closed. Not for several threads."""
+
+    def __init__(self, kafka: KafkaConfig) -> None:
+        self._kafka = kafka
+        self._consumer: Consumer | None = None
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        """Committed records from `start` to before `end`. Raises Unavailable."""
+        if self._consumer is None:  # most need none
+            self._consumer = clients.consumer(self._kafka, "analysis-log", **_WITH_ENDS)
+        yield from _records(self._consumer, topic, partition, start, end)
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Leave."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+
 def log_range(kafka: KafkaConfig, topic: str, first_begin_ms: int) -> LogRange:
     """Where the readings of windows that begin at `first_begin_ms` or later are, to the present end; without partitions that have none.
 
