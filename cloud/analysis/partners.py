@@ -90,6 +90,8 @@ class Partners:
             self._pair(left)
         self._keep(side, key, one)
         self._new.append((side, key, one))
+        if len(self._new) > 2 * self.count + KEY_READINGS_MAX:  # a large batch: most of it is gone again, and will not be written
+            self._new = [new for new in self._new if not new[2].is_gone]
         return found, list(self._too_many(side, key))
 
     def over(self, closed: int | None) -> list[Kept]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -399,6 +400,26 @@ def test_never_more_is_kept_than_the_bounds_say(steps: list[tuple[int, int, str]
         kept.over(100)
         assert kept.count == 0
         assert not kept.is_due(10**9)
+
+
+def test_what_comes_and_goes_within_a_batch_takes_no_memory() -> None:
+    kept, many = Partners(Within(0, 10)), 5 * partners.KEY_READINGS_MAX
+    one = weakref.WeakSet[Any]()
+
+    class Watched(Kept):
+        """A reading that can be watched."""
+
+    for t in range(many):
+        reading = Watched(t, (0, t, 0), [])
+        one.add(reading)
+        kept.put(LEFT, "a", reading)
+        kept.over(t)
+    del reading
+    assert kept.count <= 11
+    assert len(one) <= 2 * partners.KEY_READINGS_MAX, "of all that came"
+    (record,) = kept.dump(1, many).values()
+    assert record is not None
+    assert len(orjson.loads(record)[1]) == kept.count
 
 
 # --- on real parts
