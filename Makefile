@@ -34,7 +34,7 @@ rewritten: $(VENV)/installed-test
 	@$(RUN)pytest --collect-only -qq >/dev/null 2>&1 || true
 
 quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in less than a minute
-	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 6 -m "not services"
+	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"
 
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
