@@ -77,7 +77,7 @@ def properties(node: KafkaNode) -> Mapping[str, str]:
         # A broker that died is let in again only when its old session has run out: 9 s by default, for a single node lost time.
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
-        # By default an idle controller writes a record twice a second, with an fsync, for other nodes to see how far they are: there are none.
+        # An idle controller writes a record twice a second by default, with an fsync, for nodes that lag: there are none.
         "metadata.max.idle.interval.ms": "10000",
         # Index files are made at their full size: 10 MiB each by default, for every partition of ew.up, and all are checked after a crash.
         "log.index.size.max.bytes": str(1 << 20),

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.analysis.support import T0, Analysis, Feed, registered, results, sql, truth
 from tests.services import wait_until
 
-UNFORGOTTEN, BATCHES = 35, 12
+UNFORGOTTEN, BATCHES = 30, 12
 """Batches of which all files are kept, and those after them: Spark makes a snapshot after ten, and keeps the files of the newest ten."""
 FILES_MAX = 85
 """Of a lane with one partition, whatever its age: 11 batches with a file each in two logs, the changes of up to 40 (of 10, back to the
