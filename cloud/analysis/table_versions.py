@@ -18,6 +18,8 @@ from edgewake.protocol.frame import Scalar
 
 KEYS_MAX: Final = 100_000
 """Keys of a table, some 200 bytes and a row each. Beyond it the one that has had no new row for longest is forgotten, so it has none."""
+CHARS_MAX: Final = 64 << 20
+"""Characters of the texts in all rows of a table: one row may have a million. Beyond it as with KEYS_MAX."""
 VERSIONS_MAX: Final = 32
 """Rows of a key that are kept, the latest ones: a reading older than all of them has none."""
 _since = itemgetter(0)
@@ -30,6 +32,10 @@ def key_text(values: Sequence[Scalar | None]) -> str | None:
     return orjson.dumps([float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]).decode()
 
 
+def _chars(values: Iterable[Any]) -> int:
+    return sum(len(value) for value in values if type(value) is str)
+
+
 @dataclass
 class Versions:
     """The rows of all keys of one table."""
@@ -40,6 +46,8 @@ class Versions:
     """Keys to be written down, those that are forgotten too."""
     most: int = VERSIONS_MAX
     """Rows of a key that are kept."""
+    chars: int = 0
+    """Of the texts in all rows."""
 
     def put(self, key: str, since: int, values: list[Any], *, closed: int | None = None) -> None:
         """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
@@ -47,16 +55,22 @@ class Versions:
         self.of[key] = rows
         at = bisect_right(rows, since, key=_since)
         if at and rows[at - 1][0] == since:
-            rows[at - 1] = since, values
-        else:
-            rows.insert(at, (since, values))
+            self._remove(rows, at - 1, at)
+            at -= 1
+        rows.insert(at, (since, values))
+        self.chars += _chars(values)
         needless = 0 if closed is None else max(0, bisect_right(rows, closed, key=_since) - 1)
-        del rows[: max(needless, len(rows) - self.most)]
+        self._remove(rows, 0, max(needless, len(rows) - self.most))
         self.changed.add(key)
-        if len(self.of) > KEYS_MAX:
+        while len(self.of) > 1 and (len(self.of) > KEYS_MAX or self.chars > CHARS_MAX):
             oldest = next(iter(self.of))
-            del self.of[oldest]
+            forgotten = self.of.pop(oldest)
+            self._remove(forgotten, 0, len(forgotten))
             self.changed.add(oldest)
+
+    def _remove(self, rows: list[tuple[int, list[Any]]], first: int, end: int) -> None:
+        self.chars -= sum(_chars(values) for _, values in rows[first:end])
+        del rows[first:end]
 
     def at(self, key: str | None, t: int) -> list[Any] | None:
         """The values that held at this time; None where there were none."""
@@ -68,12 +82,15 @@ class Versions:
         """From now on keep no more than so many rows of a key."""
         self.most = most
         for key, rows in self.of.items():
-            del rows[: max(0, len(rows) - most)]
+            self._remove(rows, 0, max(0, len(rows) - most))
             self.changed.add(key)
 
     def load(self, key: str, rows: Iterable[tuple[int, list[Any]]]) -> None:
         """What was written down of a key."""
+        before = self.of.get(key, [])
+        self._remove(before, 0, len(before))
         self.of[key] = [(since, values) for since, values in rows]
+        self.chars += sum(_chars(values) for _, values in self.of[key])
 
     def dump(self) -> dict[str, bytes | None]:
         """Key → its rows as JSON, None where it is forgotten; of the keys that changed since the last time."""

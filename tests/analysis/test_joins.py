@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import table_versions
@@ -31,6 +31,7 @@ from edgewake.protocol.repair import RepairKind
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import T0, Analysis, Feed, catch_up, forget, lose_last_batch, registered, results, truth, unique, watermarks
+from tests.examples import examples
 from tests.services import wait_until
 
 N, T = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
@@ -87,6 +88,24 @@ def test_a_table_is_bounded_in_keys_and_in_rows_of_a_key(monkeypatch: pytest.Mon
     versions.dump()
     versions.put("c", 0, [0])
     assert versions.dump() == {"a": None, "c": b"[[0,[0]]]"}, "the one without a new row for longest"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 20), st.integers(-1, 9)), max_size=60))
+@settings(max_examples=examples(60))
+def test_a_table_is_bounded_in_the_characters_of_its_texts(rows: list[tuple[str, int, int, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_versions, "CHARS_MAX", 40)
+        versions, written = Versions(), dict[str, bytes | None]()
+        for i, (key, since, chars, closed) in enumerate(rows):
+            versions.put(key, since, ["x" * chars, i], closed=closed)
+            written |= versions.dump()
+            assert versions.chars == sum(len(values[0]) for all_of in versions.of.values() for _, values in all_of)
+            assert versions.chars <= 40 or list(versions.of) == [key], "but for one key alone"
+            assert {name for name, text in written.items() if text is not None} == set(versions.of)
+            if i % 5 == 4:
+                versions.cut(3)
+            for name in versions.of if i % 7 == 6 else ():
+                versions.load(name, orjson.loads(written[name] or b"[]"))
 
 
 def test_keys_are_equal_as_sql_has_it() -> None:
