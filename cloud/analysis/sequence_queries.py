@@ -164,7 +164,7 @@ class Fold:
             kept = self._states.get(key)
             if kept is None and key in self._new:  # it came and went within the batch: nothing is written of it
                 continue
-            value = None if kept is None else orjson.dumps(sequences.dump(kept))
+            value = None if kept is None else sequences.record(kept, self._window)
             yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
 
     def _add(self, t: int, key: str, x: sequences.Values) -> None:

@@ -10,14 +10,20 @@ The state of a key is small (numbers, no readings) and goes to Kafka in the tran
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import orjson
 
 from edgewake.cloud.analysis import slots
 from edgewake.cloud.analysis.slots import AnySlot, Value, slots_for
 from edgewake.cloud.analysis.windows import Window
 
+STATE_BYTES_MAX: Final = 900 << 10
+"""Bytes of what is written down of a key: a record takes a megabyte, and one that is too large would be missed at the next start. Beyond it
+the earliest sessions are closed: a reading that comes for one of them later begins another."""
 KEYS_MAX: Final = 200_000
 """Keys of a query whose state is kept, some 500 bytes each. Beyond it the one without a reading for longest is forgotten: its next one
 begins a new window."""
@@ -108,14 +114,16 @@ def _count(state: KeyState, window: Window, t: int, values: Values, changed: Cha
 def _join(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
     found = Open(t, t, slots_for(values))
     found.add(t, values)
-    near = [one for one in state.windows if one.start - window.gap_ms < t < one.last + window.gap_ms]
+    # Sessions of a key are in order and apart: a device that was away for a week has ten thousand of them open.
+    first = bisect_right(state.windows, t - window.gap_ms, key=lambda one: one.last)
+    end = bisect_left(state.windows, t + window.gap_ms, lo=first, key=lambda one: one.start)
+    near = state.windows[first:end]
     for one in near:
         found.start, found.last = min(found.start, one.start), max(found.last, one.last)
         found.readings += one.readings
         for slot, other in zip(found.slots, one.slots, strict=True):
             slot.merge(other)
-    kept = [one for one in state.windows if one not in near]
-    state.windows = sorted([*kept, found], key=lambda one: one.start)
+    state.windows[first:end] = [found]
     found.is_told = any(one.is_told for one in near if one.start == found.start)
     gone = {one.start for one in near} - {found.start}
     changed.withdrawn |= {one.start for one in near if one.is_told} - {found.start}
@@ -130,6 +138,15 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
     if window.ends and closed is not None:
         state.windows = [one for one in state.windows if one.last + (window.gap_ms or 1) > closed]
     return bool(state.windows) or state.count > 0
+
+
+def record(state: KeyState, window: Window) -> bytes:
+    """What is written down; see STATE_BYTES_MAX."""
+    text = orjson.dumps(dump(state))
+    while window.gap_ms and len(text) > STATE_BYTES_MAX and len(state.windows) > 1:
+        del state.windows[: 1 + len(state.windows) // 8]
+        text = orjson.dumps(dump(state))
+    return text
 
 
 def dump(state: KeyState) -> list[Any]:

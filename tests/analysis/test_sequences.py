@@ -16,7 +16,7 @@ from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
-from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, add, close, dump, load
+from edgewake.cloud.analysis.sequences import STATE_BYTES_MAX, Changed, KeyState, Open, add, close, dump, load, record
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
@@ -82,6 +82,20 @@ def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
     assert close(state, SESSION, 15)
     assert [one.start for one in state.windows] == [30]
     assert not close(state, SESSION, 40)
+
+
+def test_what_is_written_of_sessions_fits_into_a_record_and_the_earliest_go_first() -> None:
+    """A week that a device sends at once may be ten thousand of them, which all stay open where a query says `reopen`."""
+    state, many = KeyState(), 20_000
+    for t in range(0, 20 * many, 20):
+        add(state, SESSION, t, [float(t), None], Changed())
+    assert len(state.windows) == many
+    assert len(orjson.dumps(dump(state))) > emit.OUTPUT_BYTES_MAX, "the control: it would be a dead letter, and missed at the next start"
+    text = record(state, SESSION)
+    assert len(text) <= STATE_BYTES_MAX < emit.OUTPUT_BYTES_MAX
+    assert dump(load(orjson.loads(text))) == dump(state)
+    assert [one.start for one in state.windows] == list(range(20 * (many - len(state.windows)), 20 * many, 20))
+    assert len(state.windows) > many // 2
 
 
 def job_of(group: str, having: str = "") -> tuple[SequenceJob, States]:
