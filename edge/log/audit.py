@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log.codec import checksum, readings_of
+from edgewake.edge.log.codec import checksum, is_sound_batch, readings_of
 from edgewake.edge.log.gaps import is_sound as gap_is_sound
 from edgewake.edge.log.schema import boundary_checksum, reading, sound_rows
 from edgewake.edge.log.tables import read_consumers, read_streams
@@ -96,11 +96,10 @@ def _verify_rest(db: sqlite3.Connection, verdict: Verdict) -> None:
 def _batches(db: sqlite3.Connection, stream: int) -> Iterator[tuple[int, int, bool, bytes]]:
     """(first position, count, does its checksum hold, body) of a stream's batches, in order."""
     query = "SELECT first, count, crc, body FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"
-    after = -1
+    after = -(1 << 63)  # also what a damaged row says
     while rows := db.execute(query, (stream, after, ROWS_AT_ONCE)).fetchall():
         for first, count, crc, body in rows:
-            is_sound = isinstance(count, int) and isinstance(body, bytes) and checksum(body, stream, first, count) == crc
-            yield first, count, is_sound, body
+            yield first, count, is_sound_batch(stream, first, count, crc, body), body
         after = rows[-1][0]
 
 
@@ -136,7 +135,7 @@ def latest(directory: Path) -> dict[str, dict[str, Any]]:
     with reading(directory) as db:
         for stream, name in db.execute("SELECT id, name FROM streams ORDER BY name").fetchall():
             for first, count, crc, body in db.execute(query, (stream,)):
-                if isinstance(body, bytes) and checksum(body, stream, first, count) == crc:
+                if is_sound_batch(stream, first, count, crc, body):
                     t, fields = readings_of(body)[-1]
                     found[name] = {"t": t, **fields}
     return found

@@ -185,6 +185,13 @@ def checksum(body: bytes, *place: int | str) -> int:
     return zlib.crc32(body, zlib.crc32("|".join(map(str, place)).encode()))
 
 
+def is_sound_batch(stream: int, first: object, count: object, crc: object, body: object) -> bool:
+    """Is this row of a stream what the log wrote? A flipped bit can make a number a text, too."""
+    if not (isinstance(first, int) and isinstance(count, int) and count > 0 and isinstance(body, bytes)):
+        return False
+    return checksum(body, stream, first, count) == crc
+
+
 def readings_of(body: bytes) -> list[Reading]:
     """The readings of a batch; a field without a value is left out."""
     columns = orjson.loads(body)

@@ -30,6 +30,7 @@ One task or thread uses a consumer at a time.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -72,28 +73,38 @@ class Chunk:
 
 
 class Tail:
-    """The newest readings of one stream, in memory. Filled by the writer's thread, emptied by the consumer's."""
+    """The newest readings of one stream, in memory. The writer's thread adds, and forgets at the bound; the consumer's thread reads."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._parts: deque[Received] = deque()
         """At most TAIL_READINGS_MAX readings."""
         self._count = 0
 
     def add(self, part: Received) -> None:
         """What is being written."""
-        if self._count + len(part.readings) > TAIL_READINGS_MAX:
-            self.clear()
-            return
-        self._parts.append(part)
-        self._count += len(part.readings)
+        with self._lock:
+            if self._count + len(part.readings) > TAIL_READINGS_MAX:
+                self._forget()
+                return
+            self._parts.append(part)
+            self._count += len(part.readings)
 
     def clear(self) -> None:
         """Forget."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
         self._parts.clear()
         self._count = 0
 
     def has_after(self, position: int) -> bool:
         """Is what follows a position here?"""
+        with self._lock:
+            return self._leads_on(position)
+
+    def _leads_on(self, position: int) -> bool:
         while self._parts and self._parts[0].last <= position:
             self._pop()
         return bool(self._parts) and self._parts[0].first <= position + 1
@@ -101,8 +112,11 @@ class Tail:
     def after(self, position: int, readings_max: int) -> Iterator[Received]:
         """What follows a position, without holes; about as much as the bound allows."""
         end = position + readings_max
-        while position < end and self.has_after(position):
-            part = self._pop()
+        while position < end:
+            with self._lock:
+                if not self._leads_on(position):
+                    return
+                part = self._pop()
             yield Received(part.stream, position + 1, [_present(reading) for reading in part.readings[position + 1 - part.first :]])
             position = part.last
 

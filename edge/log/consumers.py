@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.log.codec import Reading, checksum, readings_of
+from edgewake.edge.log.codec import Reading, checksum, is_sound_batch, readings_of
 from edgewake.edge.log.gaps import gap_before, gaps_behind
 from edgewake.edge.log.streams import StreamState
 
@@ -158,7 +158,7 @@ def rows_after(
     begins = "coalesce((SELECT max(first) FROM batches WHERE stream = ? AND first <= ?), 0)"
     query = f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} ORDER BY first"  # noqa: S608
     for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
-        if first + count - 1 < expected or not isinstance(body, bytes) or checksum(body, stream.id, first, count) != crc:
+        if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
             continue
         found += _missing(db, stream, expected, first - 1)
         found.append(RawBatch(stream.name, first, max(0, expected - first), body))

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from edgewake.edge.config import LogConfig
 from edgewake.edge.log.reserve import Reserve
 from edgewake.edge.log.salvage import LOG_ERRORS, is_damage, is_full
-from edgewake.edge.log.schema import CHECKPOINT_BYTES
+from edgewake.edge.log.schema import CHECKPOINT_BYTES, sound_rows
 from edgewake.edge.log.state import LogState
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import Done, Work
@@ -102,7 +102,8 @@ class LogDisk:
     def answer(self, question: Question) -> Any:
         """Ask the store; once more where it turned out to be damaged. Raises sqlite3.Error, OSError."""
         try:
-            return question(self.store)
+            with sound_rows():
+                return question(self.store)
         except LOG_ERRORS as error:
             if not is_damage(error):
                 raise

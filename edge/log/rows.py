@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from edgewake.edge.log.codec import Batch, checksum
+from edgewake.edge.log.codec import Batch, checksum, is_sound_batch
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.gaps import GivenUp, delete_gap, gap_at, gap_before, write_gap
 from edgewake.edge.log.streams import StreamState
@@ -73,5 +73,5 @@ class LogRows:
         """(first position, accepted at, batch) of rows whose CRC holds, from a position on and through `last`."""
         query = "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first BETWEEN ? AND ? ORDER BY first"
         for place, count, at, crc, body in self._db.execute(query, (stream.id, first, last)):
-            if isinstance(body, bytes) and checksum(body, stream.id, place, count) == crc and place + count - 1 <= last:
+            if is_sound_batch(stream.id, place, count, crc, body) and place + count - 1 <= last:
                 yield place, at, Batch(count, body)

@@ -343,7 +343,7 @@ class LogStore:
         if found is None:
             return 0
         first = self._db.execute("SELECT min(first) FROM batches WHERE stream = ?", (found.id,)).fetchone()[0]
-        return found.last if first is None else int(first) - 1
+        return found.last if first is None else min(max(0, int(first) - 1), found.last)  # a damaged row may say anything
 
     def forget(self, name: str) -> None:
         """Remove a consumer; what only it needed goes."""

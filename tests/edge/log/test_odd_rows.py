@@ -12,8 +12,10 @@ import pytest
 from edgewake.edge import status
 from edgewake.edge.downlink.requests import kept_in
 from edgewake.edge.log import audit, view
+from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.event_log import Commit
 from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.state import LogState
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import wait_until
@@ -41,6 +43,12 @@ DAMAGE = {
     "boot": "UPDATE clocks SET boot = x'00'",
     "boundary": "INSERT INTO frames VALUES (1, 'x', 1, 1, 1, 1, NULL, 1, 1, 1, NULL)",
     "table": "DROP TABLE frames",
+    "position of a batch as text": "UPDATE batches SET first = 'x' WHERE first = 11",
+    "position of a batch far ahead": "UPDATE batches SET first = first + 4611686018427387904",
+    "position of a batch below all": "UPDATE batches SET first = first - 4611686018427387904",
+    "count below zero": "UPDATE batches SET count = -5",
+    "count beyond all": "UPDATE batches SET count = 4611686018427387904",
+    "checksum": "UPDATE batches SET crc = 'x'",
 }
 UNSEEN = {"commit of a batch", "acceptance of a batch", "no meta", "position", "name of a source", "clock", "boot"}
 """What no checksum covers."""
@@ -74,6 +82,29 @@ def test_every_command_answers_or_says_what_is_wrong_and_verify_finds_it(tmp_pat
             command(tmp_path)
     verdict = audit.verify(tmp_path)
     assert (verdict.fault_count > 0) == (what not in UNSEEN), verdict
+
+
+@pytest.mark.parametrize("what", sorted(DAMAGE.keys() - {"no streams"}))
+def test_a_consumer_is_given_every_position_or_told_that_it_is_missing_and_the_log_lives(tmp_path: Path, what: str) -> None:
+    log_with(tmp_path, DAMAGE[what])
+    with opened(tmp_path) as events:
+        old = events.open_consumer("one", ["speed"])
+        new = events.open_consumer("two", ["speed"])
+        put(events, range(100, 105))
+        for reader in (old, new):
+            heard: list[int] = []
+
+            def all_is_heard(reader: Consumer = reader, heard: list[int] = heard) -> bool:
+                with suppress(LogRenewedError):
+                    for item in reader.poll().items:
+                        heard.extend(range(item.first, item.last + 1))
+                return reader.cursor["speed"] >= 25
+
+            wait_until(all_is_heard, "all of it")
+            assert heard[-5:] == [21, 22, 23, 24, 25]
+            assert heard == sorted(set(heard)), "each once, in order"
+            assert heard == list(range(heard[0], 26)), "without a hole"
+        assert events.state is not LogState.CLOSED
 
 
 def test_a_sound_log_has_no_faults(tmp_path: Path) -> None:
