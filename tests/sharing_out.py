@@ -16,18 +16,16 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "repairs"))
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
-TOGETHER: Final = ("tests/page/",)
+TOGETHER: Final = ("tests/bridge/", "tests/sequencer/", "tests/page/")
 """Folders whose files share servers that are started for the folder: by two processes they would be started twice."""
 LONGEST: Final = (
     SPARK,
     SECOND_SPARK[0],
+    *TOGETHER,
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
     "tests/deploy/test_up.py",
-    *TOGETHER,
-    "tests/bridge/test_slow_parts.py",
-    "tests/sequencer/test_sequencer.py",
     "tests/push/test_schema.py",
     "tests/ops/test_schema.py",
     "tests/access/test_schema.py",

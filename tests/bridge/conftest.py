@@ -1,4 +1,4 @@
-"""A broker and a Kafka of our own: these tests kill them, and a shared subscription is shared by all bridges of a broker."""
+"""A broker for each test, whose bridges share all its messages, and a Kafka for all files: these tests kill them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.bridge.running import World, world
 from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with run_kafka(tmp_path_factory.mktemp("own-kafka")) as service:
         yield service

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import mqtt5
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from edgewake.cloud.kafka import clients, metadata
+from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
@@ -276,3 +277,23 @@ async def sequenced(world: World, stream: str, device: str, count: int) -> list[
             if len(found) >= count:
                 return numbers(found)
             await asyncio.sleep(0.2)
+
+
+@contextmanager
+def up_setting(config: KafkaConfig, name: str, value: int) -> Iterator[None]:
+    """A setting of `ew.up`, for a while."""
+    client = clients.admin(config)
+    topic_admin.ensure_topics(config, [topics.UP])
+    usual = metadata.topic_configs(client, topics.UP)[name]
+
+    def alter(value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+        wait_until(lambda: metadata.topic_configs(client, topics.UP)[name] == value, "the setting is in force")
+
+    alter(str(value))
+    try:
+        yield
+    finally:
+        alter(usual)

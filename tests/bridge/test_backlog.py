@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from functools import partial
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from edgewake.cloud.bridge.backlog import Backlog, is_behind
-from edgewake.cloud.kafka import clients
-from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from tests.bridge.running import Device, World, numbers, read, sequenced
+from tests.bridge.running import Device, World, numbers, read, sequenced, up_setting
 from tests.services import wait_until
 
 RETENTION_MS = 12_000
@@ -43,25 +41,17 @@ async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_
     await device.send(1)
     await sequenced(here, "behind", "behind-d", 1)
     sequencer.signal(signal.SIGSTOP)
-    _keep_for(here.config, RETENTION_MS)
-    await device.send(10)
-    assert len(device.acks) == 10
-    await asyncio.to_thread(
-        wait_until, lambda: here.metric("behind-1", "edgewake_bridge_held_back") == 1, "the oldest record is too old: nothing is accepted"
-    )
-    late = asyncio.create_task(device.send(30))
-    thawed_ms = time.time_ns() // 1_000_000
-    sequencer.signal(signal.SIGCONT)
-    await late
+    with up_setting(here.config, "retention.ms", RETENTION_MS):
+        await device.send(10)
+        assert len(device.acks) == 10
+        held_back = partial(here.metric, "behind-1", "edgewake_bridge_held_back")
+        await asyncio.to_thread(wait_until, lambda: held_back() == 1, "the oldest record is too old: nothing is accepted")
+        late = asyncio.create_task(device.send(30))
+        thawed_ms = time.time_ns() // 1_000_000
+        sequencer.signal(signal.SIGCONT)
+        await late
     assert await sequenced(here, "behind", "behind-d", 30) == list(range(1, 31))
     # The first ten may be there twice: an answer that takes its time lets the device send again.
     received = [one.timestamp()[1] for one in read(here.config, topics.UP, device="behind-d") if numbers([one])[0] > 10]
     assert all(at >= thawed_ms for at in received), "a bridge accepted what Kafka might have deleted"
     assert '"event":"bridge.goes_on"' in bridge.output()
-
-
-def _keep_for(config: KafkaConfig, retention_ms: int) -> None:
-    entry = ConfigEntry("retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
-    client = clients.admin(config)
-    client.incremental_alter_configs([resource])[resource].result()

@@ -6,23 +6,20 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import mqtt5
 import psutil
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from edgewake.cloud.kafka import clients, metadata, topic_admin
-from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, UP_BATCH_BYTES
+from edgewake.cloud.kafka.config import UP_BATCH_BYTES
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, LaterReason
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frame import FRAME_TYPE
-from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, world
+from tests.bridge.running import Device, World, frame, numbers, read, sequenced, start, up_setting, world
 from tests.bridge.test_admit import REFUSED
 from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, port_is_open, wait_until
 
@@ -322,26 +319,7 @@ async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages
 
 
 def _bound_of_a_record(here: World, size: int) -> contextlib.AbstractContextManager[None]:
-    return _up_setting(here, "max.message.bytes", size, usual=RECORD_BYTES_MAX)
-
-
-@contextlib.contextmanager
-def _up_setting(here: World, name: str, value: int, *, usual: int) -> Iterator[None]:
-    """A setting of `ew.up`, for a while."""
-    client = clients.admin(here.config)
-    topic_admin.ensure_topics(here.config, [topics.UP])
-
-    def alter(value: int) -> None:
-        entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topics.UP, incremental_configs=[entry])
-        client.incremental_alter_configs([resource])[resource].result(10)
-
-    alter(value)
-    wait_until(lambda: metadata.topic_configs(client, topics.UP)[name] == str(value), "the setting is in force")
-    try:
-        yield
-    finally:
-        alter(usual)
+    return up_setting(here.config, "max.message.bytes", size)
 
 
 @pytest.mark.services

@@ -1,4 +1,4 @@
-"""A broker and a Kafka of our own: these tests kill them, and a shared subscription is shared by all bridges of a broker."""
+"""A broker for each test and a Kafka for all files: these tests kill them. A sequencer that starts finds what the tests before left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_TRANSACTION_TIMES_OUT = f"transaction.abort.timed.out.transaction.cleanup.int
 """Kafka looks for transactions that timed out once an hour: what a dead sequencer left open is ended by its successor or by nobody."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with run_kafka(tmp_path_factory.mktemp("own-kafka"), NO_TRANSACTION_TIMES_OUT) as service:
         yield service

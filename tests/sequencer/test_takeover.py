@@ -15,19 +15,11 @@ from tests.sequencer.test_lag import ready
 from tests.sequencer.test_sequencer import Up
 from tests.services import Process, wait_until
 
-DEVICES = 40 * topics.UP_PARTITIONS
-_streams: dict[str, set[str]] = {}
-"""By Kafka, what was put: the tests of this file share one."""
-
-
-def known(here: World) -> int:
-    """States that the sequencers must know."""
-    return DEVICES * len(_streams[here.node.bootstrap])
+DEVICES = 10 * topics.UP_PARTITIONS
 
 
 def put_all(here: World, stream: str, *frames: int) -> None:
     """These frames of each of many devices, over all partitions alike."""
-    _streams.setdefault(here.node.bootstrap, set()).add(stream)
     up = Up(here, "", stream)
     for number in frames:
         for i in range(DEVICES):
@@ -41,23 +33,32 @@ def events(process: Process, event: str, *, after: int = 0) -> list[dict[str, ob
     return [json.loads(line) for line in process.output()[after:].splitlines() if f'"event":"{event}"' in line]
 
 
-def states(here: World, name: str) -> float:
-    """How many the process says that it knows."""
-    return here.metric(name, "edgewake_sequencer_states")
+def states(here: World, *names: str) -> float:
+    """How many the processes say that they know."""
+    return sum(here.metric(name, "edgewake_sequencer_states") for name in names)
+
+
+def states_of_before(here: World, progress: Progress, *names: str) -> float:
+    """How many they know when they have passed on what other tests left."""
+    for name in names:
+        wait_until(lambda name=name: ready(here, name) == 200, "it says that it is ready")  # type: ignore[misc]
+    wait_until(lambda: progress.waiting() == 0, "what other tests left is passed on")
+    return states(here, *names)
 
 
 async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no_row_has(here: World) -> None:
     """Control: the killed one had written next to no rows, so nearly all states come from the records."""
     process = here.sequencer(batch_records=20)
     with closing(Progress(here.config)) as progress:
+        known = states_of_before(here, progress, "sequencer-1") + DEVICES
         put_all(here, "replayed", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
-        wait_until(lambda: states(here, "sequencer-1") == known(here), "all are known")
+        wait_until(lambda: states(here, "sequencer-1") == known, "all are known")
         process.kill()
         before = len(process.output())
         process.start()
         wait_until(lambda: _answers(here) and ready(here, "sequencer-1") == 200, "it says that it is ready")
-        assert states(here, "sequencer-1") == known(here)
+        assert states(here, "sequencer-1") == known
     restored = events(process, "sequencer.restored", after=before)
     assert len(restored) == topics.SHARDS
     assert sum(int(str(one["records"])) for one in restored) > DEVICES / 2, "something had to be read again"
@@ -73,13 +74,14 @@ def _answers(here: World) -> bool:
 
 async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(here: World) -> None:
     """Its states are there, those that only records tell of too, while the other is still busy with its own; and no frame passes twice."""
-    victim, survivor = here.sequencer("dies", batch_records=4), here.sequencer("lives", batch_records=4)  # slow: busy for a minute
+    victim, survivor = here.sequencer("dies", batch_records=1), here.sequencer("lives", batch_records=1)  # slow: busy for a minute
     for name in ("dies", "lives"):
         wait_until(lambda name=name: here.metric(name, "edgewake_sequencer_shards") == topics.SHARDS / 2, "each serves half")
     with closing(Progress(here.config)) as progress:
+        known = states_of_before(here, progress, "dies", "lives") + DEVICES
         put_all(here, "moved", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
-        wait_until(lambda: states(here, "dies") + states(here, "lives") == known(here), "all are known")
+        wait_until(lambda: states(here, "dies", "lives") == known, "all are known")
         victims, before = states(here, "dies"), len(survivor.output())
         put_all(here, "moved", *range(2, 22))
         victim.kill()
