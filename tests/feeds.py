@@ -18,7 +18,7 @@ from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import Stream
-from tests.services import PATIENCE_S, wait_until
+from tests.services import PATIENCE_S, pause_s, wait_until
 
 NOW_MS = 1_790_000_000_000
 DEADLINE_S = PATIENCE_S
@@ -156,10 +156,11 @@ class QueryFeed:
 
 async def eventually(condition: Any, what: str, *, timeout_s: float = DEADLINE_S) -> None:
     """Wait for a condition without blocking the loop."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        await asyncio.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
+        await asyncio.sleep(pause_s(waited))
 
 
 def declare(config: KafkaConfig, stream: Stream) -> None:

@@ -19,8 +19,9 @@ from edgewake.deploy import jars, java, kafka_node, mosquitto
 
 PATIENCE_S = 120.0
 """Until a test gives up what does not come. Long: a busy machine is slow, and no test that passes waits it out."""
-POLL_S, POLL_S_MAX, POLL_SHARE = 0.02, 0.5, 9.0
-"""Between two looks at what a test waits for: nine times the processor time of a look, within these bounds."""
+POLL_S, POLL_S_MAX, POLL_SHARE, POLL_LATE = 0.02, 0.5, 9.0, 0.05
+"""Between two looks at what a test waits for: nine times the processor time of a look and a twentieth of the time waited, within these
+bounds. A look often costs the part that is asked more than the test, and what it waits for needs the processor."""
 STOP_S = 15.0
 QUICK = "EDGEWAKE_QUICK"
 """Set by `make quick`."""
@@ -56,17 +57,20 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-    """Poll a condition until it holds; AssertionError naming `what` after the time.
-
-    One that costs processor time, because it reads a topic from its beginning, is asked more rarely: what it waits for needs the processor.
-    """
-    deadline = time.monotonic() + timeout_s
+    """Poll a condition until it holds; AssertionError naming `what` after the time. See POLL_S for how often it is asked."""
+    began = time.monotonic()
     while True:
-        began = time.process_time()
+        used = time.process_time()
         if condition():
             return
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(min(POLL_S_MAX, max(POLL_S, POLL_SHARE * (time.process_time() - began))))
+        waited = time.monotonic() - began
+        assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(pause_s(waited, used=time.process_time() - used))
+
+
+def pause_s(waited: float, *, used: float = 0.0) -> float:
+    """Seconds until the next look, after so many seconds of waiting; a look uses so many of processor time."""
+    return min(POLL_S_MAX, max(POLL_S, POLL_SHARE * used, POLL_LATE * waited))
 
 
 def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
@@ -90,6 +94,8 @@ class Process:
         self._env = None if env is None else {**os.environ, **env}
         self._cwd = cwd
         self._child: subprocess.Popen[bytes] | None = None
+        self._began_at = 0
+        """Where in the log the newest start begins: another process may have had the file, or this one before."""
 
     @property
     def pid(self) -> int:
@@ -103,6 +109,7 @@ class Process:
         assert self._child is None or self._child.poll() is not None, "is running"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
+            self._began_at = out.tell()
             self._child = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -143,12 +150,13 @@ class Process:
         return self._child.returncode
 
     def wait_for(self, text: str, *, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until the log holds `text`; AssertionError with the log's end when the child ends before or time is up."""
-        deadline = time.monotonic() + timeout_s
-        while text not in self.output():
+        """Wait until it says `text` after its newest start; AssertionError with the log's end when it ends before or time is up."""
+        began = time.monotonic()
+        while text.encode() not in self.log.read_bytes()[self._began_at :]:
             assert self.is_running(), f"{self.command[:3]} ended with {self._child and self._child.returncode}: {self.output()[-2000:]}"
-            assert time.monotonic() < deadline, f"no {text!r} within {timeout_s:.0f} s: {self.output()[-2000:]}"
-            time.sleep(0.02)
+            waited = time.monotonic() - began
+            assert waited < timeout_s, f"no {text!r} within {timeout_s:.0f} s: {self.output()[-2000:]}"
+            time.sleep(pause_s(waited))
 
     def output(self) -> str:
         """What it said so far."""

@@ -16,21 +16,24 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "repairs"))
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
-TOGETHER: Final = ("tests/bridge/", "tests/sequencer/", "tests/page/")
+TOGETHER: Final = ("tests/bridge/", "tests/sequencer/", "tests/page/", "tests/access/")
 """Folders whose files share servers that are started for the folder: by two processes they would be started twice."""
 LONGEST: Final = (
     SPARK,
     SECOND_SPARK[0],
-    *TOGETHER,
+    "tests/bridge/",
+    "tests/sequencer/",
+    "tests/page/",
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
     "tests/deploy/test_up.py",
+    "tests/access/",
     "tests/push/test_schema.py",
     "tests/ops/test_schema.py",
-    "tests/access/test_schema.py",
 )
-"""Bundles that take half a minute and more."""
+"""Bundles that take half a minute and more. First those with a Kafka of their own: a process starts the session's
+Kafka when a test first asks for it, and one that is idle costs processor time, too."""
 
 
 def bundle(test: str) -> str:

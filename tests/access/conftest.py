@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, key_file, server
+from tests.chromium import chromium, open_page
 from tests.services import Kafka
 
 
@@ -35,11 +37,16 @@ def access_b(kafka: Kafka, access_directory: Path, cursor_key: Path) -> Iterator
         yield running
 
 
-@pytest.fixture
-async def browser_page() -> AsyncIterator[Page]:
-    """A blank page in headless Chromium."""
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
-        yield await browser.new_page()
-        await browser.close()
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """A headless Chromium. Tests that use it run on the session's loop."""
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def browser_page(browser: Browser) -> AsyncIterator[Page]:
+    """A blank page."""
+    page = await open_page(browser)
+    yield page
+    await page.close()

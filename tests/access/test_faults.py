@@ -19,6 +19,9 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, numbers, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+"""One browser serves all tests."""
+
 FAULTY = "tests.access.faulty_server"
 
 

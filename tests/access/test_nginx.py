@@ -147,6 +147,7 @@ async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, fron
     assert (answer.status_code, answer.json()["title"]) == (404, "unknown stream")
 
 
+@pytest.mark.asyncio(loop_scope="session")
 async def test_eventsource_survives_that_all_servers_are_away(
     access_directory: Path,
     kafka_config: KafkaConfig,

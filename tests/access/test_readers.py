@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.async_api import Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -22,6 +23,9 @@ from tests.access.world import Server, open_stream, server
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import free_ports
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+"""One browser serves all tests."""
 
 HERE = Path(__file__).parent
 JS = HERE.parent / "js"

@@ -53,8 +53,9 @@ class Fleet:
     async def missing(self) -> int:
         """Plain readings that the broker confirmed and Kafka does not hold."""
         found = await asyncio.to_thread(read, self.here.config, topics.UP)
-        values = {(one.key().decode(), record.decode(one.value()).frame.fields["n"][0]) for one in found if one.key().startswith(b"plain-")}
-        return len({(device.name, n) for device in self.plain for n in range(1, self.sent + 1)} - values)
+        ours = {device.name.encode() for device in self.plain}
+        values = {(one.key(), record.decode(one.value()).frame.fields["n"][0]) for one in found if one.key() in ours}
+        return len({(name, n) for name in ours for n in range(1, self.sent + 1)} - values)
 
     async def all_arrived(self) -> None:
         """Every frame is acknowledged and every confirmed reading is in Kafka."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import expect
 
+from tests.chromium import chromium, open_page
 from tests.deploy.test_up import port_base, running
 
-CHROMIUM = "/usr/bin/chromium"
 FIRST_CHANGE = """() => new Promise((found, failed) => {
   const feed = new EventSource("/v1/live")
   feed.onopen = () => found("open")
@@ -25,30 +25,28 @@ async def test_the_printed_link_leads_into_the_documentation_and_every_byte_is_o
         key = (tmp_path / "data/secrets/ops.key").read_text().split()[-1]
         assert key not in process.output()
         own = f"http://127.0.0.1:{base + 2}/"
-        async with async_playwright() as playwright:
-            chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = await chromium.new_page()
+        async with chromium() as browser:
+            page = await open_page(browser)
             complaints: list[str] = []
             foreign: list[str] = []
             page.on("console", lambda message: complaints.append(message.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(own) else None)
             await page.goto(link[0])
-            await expect(page.get_by_text("/v1/devices", exact=True).first).to_be_visible(timeout=20_000)
+            await expect(page.get_by_text("/v1/devices", exact=True).first).to_be_visible()
             # "Try it out": reading, and changing something, by the session's cookie alone.
             await page.locator("#operations-devices-devices_v1_devices_get").click()
             await page.get_by_role("button", name="Try it out").click()
             await page.get_by_role("button", name="Execute").click()
-            await expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text("200", timeout=20_000)
+            await expect(page.locator(".live-responses-table tbody .response-col_status").first).to_contain_text("200")
             assert await page.evaluate("async () => (await fetch('/v1/tickets', {method: 'POST'})).status") == 201
             assert await page.evaluate(FIRST_CHANGE) == "open", "the live tail is for browsers, too"
             assert await page.evaluate("() => document.cookie") == "", "no script reads the session"
             assert [url for url in foreign if not url.startswith("data:")] == []
             assert complaints == []
-            again = await (await chromium.new_context()).new_page()
+            again = await open_page(browser)
             await again.goto(link[0])
             await expect(again.get_by_text("This link was used already")).to_be_visible()
             await again.get_by_label("Key").fill(key)
             await again.get_by_role("button", name="Log in").click()
-            await expect(again.get_by_text("/v1/devices", exact=True).first).to_be_visible(timeout=20_000)
-            await chromium.close()
+            await expect(again.get_by_text("/v1/devices", exact=True).first).to_be_visible()

@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from tests.chromium import chromium, open_page
 from tests.page.world import AccessServer, Writer
 from tests.services import run_kafka
-
-CHROMIUM = "/usr/bin/chromium"
-PATIENCE_S = 60
-"""A loaded machine is slow; what does not happen at all fails a little later."""
-expect.set_options(timeout=PATIENCE_S * 1000)
-SCALE = 0.5
-"""Pixels of the device for one of the page: drawing the map is most of what a page costs, and no test looks at single pixels."""
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="package")
@@ -55,10 +48,8 @@ def server(one_server: AccessServer) -> AccessServer:
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        await chromium.close()
+    async with chromium() as browser:
+        yield browser
 
 
 @dataclass
@@ -74,21 +65,20 @@ class Visit:
         found: dict[str, Any] = await self.page.evaluate("window.edgewake.stats")
         return found
 
-    async def until(self, condition: str, argument: Any = None, *, timeout_s: float = PATIENCE_S) -> None:
+    async def until(self, condition: str, argument: Any = None) -> None:
         """Wait until a JavaScript function of the stats (and `argument`) holds."""
         script = f"(argument) => window.edgewake && (({condition})(window.edgewake.stats, argument))"
-        await self.page.wait_for_function(script, arg=argument, timeout=timeout_s * 1000, polling=100)
+        await self.page.wait_for_function(script, arg=argument, polling=100)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     """The page, open."""
-    context = await browser.new_context(viewport={"width": 1440, "height": 900}, device_scale_factor=SCALE)
-    page = await context.new_page()
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
     visit = Visit(page)
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     await page.goto(server.url, wait_until="domcontentloaded")
     yield visit
-    await context.close()
+    await page.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.chromium import open_page
 from tests.edge.helpers import opened, put
 from tests.services import Process, free_ports
 
@@ -25,7 +26,7 @@ async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(brows
     command = [sys.executable, "-m", "edgewake.deploy.cli", "agent", "page", "--config", str(config), "--port", str(port)]
     with Process(command, tmp_path / "log") as process:
         process.wait_for(f"http://127.0.0.1:{port}/")
-        page = await browser.new_page()
+        page = await open_page(browser)
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
         page.on("requestfailed", lambda request: complaints.append(request.url))

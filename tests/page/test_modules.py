@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
+from tests.chromium import open_page
 from tests.page.world import AccessServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def page(browser: Browser, one_server: AccessServer) -> AsyncIterator[Page]:
     """The page, open: its modules are called from it, and they keep nothing."""
-    opened = await browser.new_page()
+    opened = await open_page(browser)
     await opened.goto(one_server.url, wait_until="domcontentloaded")
     yield opened
     await opened.close()

@@ -13,7 +13,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.page.conftest import PATIENCE_S, Visit
+from tests.chromium import open_page
+from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Town, Writer
 from tests.services import wait_until
 
@@ -47,10 +48,10 @@ async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(
     with Town(writer, "quiet"):
         wait_until(lambda: writer.sent.get(("host_metrics", "quiet-host"), 0) >= 5, "five readings")
     server = AccessServer(page_kafka, tmp_path, heartbeat_s=3600).start()
-    page = await browser.new_page()
+    page = await open_page(browser)
     try:
         await page.goto(server.url)
-        await page.wait_for_function(IS_DRAWN, arg="quiet-car-2", timeout=PATIENCE_S * 1000)
+        await page.wait_for_function(IS_DRAWN, arg="quiet-car-2")
     finally:
         await page.close()
         server.process.stop()
@@ -160,7 +161,7 @@ async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer)
 async def test_a_keyboard_reaches_a_vehicle_and_comes_back(visit: Visit, writer: Writer):
     """From the theme's button a few Tabs lead to the list of vehicles, not one Tab a vehicle; Escape closes what a choice opened."""
     with Town(writer, "keys", vehicles=30):
-        await visit.page.wait_for_function(IS_DRAWN, arg="keys-car-29", timeout=PATIENCE_S * 1000)
+        await visit.page.wait_for_function(IS_DRAWN, arg="keys-car-29")
         await visit.page.locator("#theme").focus()
         for _ in range(12):
             await visit.page.keyboard.press("Tab")
@@ -211,7 +212,7 @@ async def test_queries_may_come_and_go_for_ever(visit: Visit, writer: Writer):
                 await expect(visit.page.locator("#queries table", has_text=name)).to_have_count(0)
         opened = _connections(visit)
         for _ in range(2):
-            async with visit.page.expect_response("**/v1/streams", timeout=PATIENCE_S * 1000):
+            async with visit.page.expect_response("**/v1/streams"):
                 pass
         assert _connections(visit) == opened, "it reconnects although nothing changed"
     stats = await visit.stats()
@@ -277,5 +278,5 @@ async def test_a_thousand_vehicles_are_all_drawn_on_one_canvas(visit: Visit, wri
     for _ in range(2):
         writer.fleet("thousand", 1_000)
     drawn = "[...window.edgewake.vehicles.layer.points.keys()].filter((name) => name.startsWith('thousand-')).length === 1_000"
-    await visit.page.wait_for_function(drawn, timeout=PATIENCE_S * 1000, polling=100)
+    await visit.page.wait_for_function(drawn, polling=100)
     assert await visit.page.evaluate("document.querySelectorAll('#map *').length") < 1_000
