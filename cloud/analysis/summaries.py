@@ -127,17 +127,19 @@ def _columns(frames: DataFrame, wanted: Wanted) -> DataFrame:
 def _values(columns: DataFrame) -> DataFrame:
     """One row for each value: stream, partition (of marks alone), device, t (corrected), minute, field, x (of numbers), text."""
     is_mark = F.col("kind").isNull()
+    is_number = F.col("kind") == FieldType.NUMBER
+    # Of a whole column at once: a reading's number is used in many places, and Spark would parse it anew in each.
+    numbers = F.when(is_number | is_mark, F.col("texts").cast("array<double>")).otherwise(F.array().cast("array<double>"))
     times = F.when(is_mark, F.array(F.lit(0).cast("bigint"))).otherwise(F.col("t"))
     each = columns.select(
         "stream", "partition", "device", "shift", "received_at", "name", "kind",
-        F.explode(F.arrays_zip(times.alias("t"), F.col("texts").alias("text"))).alias("reading"),
+        F.explode(F.arrays_zip(times.alias("t"), F.col("texts").alias("text"), numbers.alias("x"))).alias("reading"),
     )  # fmt: skip
-    t, text = corrected(F.col("reading.t")), F.col("reading.text")
-    is_number = F.col("kind") == FieldType.NUMBER
-    x = F.when(is_number | is_mark, text.cast("double"))
+    t, text, x = corrected(F.col("reading.t")), F.col("reading.text"), F.col("reading.x")
+    each = each.where(F.when(is_number | is_mark, x.isNotNull()).otherwise(text.isNotNull()))
     shown = F.when(is_number, as_text(x, FieldType.NUMBER)).when(F.col("kind") == FieldType.STRING, as_text(text, FieldType.STRING))
     shown = shown.when(F.col("kind") == FieldType.BOOLEAN, text)
-    values = each.select(
+    return each.select(
         "stream",
         F.when(is_mark, F.col("partition")).otherwise(_NO_PARTITION).alias("partition"),
         "device",
@@ -147,7 +149,6 @@ def _values(columns: DataFrame) -> DataFrame:
         x.alias("x"),
         shown.alias("text"),
     )
-    return values.where(F.col("text").isNotNull() | (F.col("partition") != _NO_PARTITION))
 
 
 def _devices(sets: Sequence[tuple[str, Sequence[str]]]) -> Column:

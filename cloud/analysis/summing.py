@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -284,13 +285,9 @@ class _Turns:
             log.warning("stream %s: its oldest open minutes are closed, there are too many", name, extra={"event": "summaries.bound"})
         record = SummaryRecord(revision=revision, streams=places)
         told = [(Step.MINUTE, one) for one in changed] + list(late_part.filed(parts, batch.oldest()))
-        outputs = [emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told]
-        self._transactions.write(
-            [
-                *(emit.bounded(output, now_ms=batch.now_ms) for output in outputs),
-                emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode()),
-            ]
-        )
+        outputs = (emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told)
+        own = emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode())
+        self._transactions.write(chain((emit.bounded(output, now_ms=batch.now_ms) for output in outputs), [own]))
         self._record = self._owner.record = record
         self._count(told, parts)
         self._keep_in_lake([*changed, *parts])

@@ -4,8 +4,9 @@ Method: 99 plain MQTT devices send a reading a second each. The hundredth is a r
 each ten seconds (60,480), in a file. Three queries run: windows of an hour per device and over all devices, which stay open for eight days,
 and windows of five seconds per device, which do not. A client reads their results over SSE. Measured are the seconds from the moment
 when the file is whole until every window of the week is right, by device and over all, and how long after its end a window of five
-seconds of the live devices is complete, before and meanwhile. Completeness: the run ends only when all 2 x 168 windows have the exact
-number and sum, and then nothing more may be late. Everything shares the machine, broker, Kafka, Spark and devices.
+seconds of the live devices is complete, before and meanwhile; and the seconds until the minute summaries, for which all of the week is
+late, have it. Completeness: the run ends only when all 2 x 168 windows have the exact number and sum, and then nothing more may be late;
+the summaries must have every reading once. Everything shares the machine, broker, Kafka, Spark and devices.
 `python -m tests.bench.bench_returning [--runs 1] [--json FILE]`
 """
 
@@ -18,7 +19,12 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.summaries.summary import Record
+from edgewake.protocol import topics
 from edgewake.simulators.clients import Event, Follower
 from tests.bench.bench_latency import FIRST_S, QUERY, SQL, STREAM, WARM_UP_S, Devices, Stopwatch
 from tests.bench.figures import Found, percentile, run
@@ -82,6 +88,33 @@ class Week:
         """Was every window of the week told as it is?"""
         return all(len(found) == len(self._wanted) for found in self._right.values())
 
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """Begin and end."""
+        return self._start_ms, self._start_ms + WEEK_MS
+
+
+class Summed:
+    """Follows the minute summaries of a field in some time."""
+
+    def __init__(self, config: KafkaConfig, field: str, span_ms: tuple[int, int]) -> None:
+        self._consumer = clients.consumer(config, "bench-minutes")
+        self._consumer.assign([TopicPartition(topics.MINUTES, 0, OFFSET_BEGINNING)])
+        self._field, self._span_ms = field, span_ms
+        self._found: dict[bytes, int] = {}
+
+    def readings(self) -> int:
+        """In the summaries so far, of minutes and their late parts."""
+        while messages := self._consumer.consume(1_000, 0.05):
+            for message in messages:
+                record = Record.decode(message.value())
+                if record.series.field == self._field and self._span_ms[0] <= record.start_ms < self._span_ms[1]:
+                    self._found[message.key()] = record.summary.readings
+        return sum(self._found.values())
+
+    def close(self) -> None:
+        self._consumer.close()
+
 
 def measure(folder: Path, runs: int) -> Found:
     """Start the system for each run: a week is sent once."""
@@ -119,6 +152,8 @@ async def _measure(folder: Path, found: Found) -> None:
             await asyncio.sleep(BEFORE_S)
             _live(watch, "meanwhile and 20 s after", found)
             await hours.sleep()
+            await _summed(system, week)
+            found["a week at once by 1 of 100 devices: until it is in the minute summaries", "s", None].append(time.monotonic() - start_s)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -126,6 +161,17 @@ async def _measure(folder: Path, found: Found) -> None:
         assert week.is_right()
         assert not week.late, f"{week.late} readings were late for windows that stay open"
         found["a week at once by 1 of 100 devices: until all its windows are right", "s", GOAL_S].append(took_s)
+
+
+async def _summed(system: System, week: Week) -> None:
+    """Wait until the summaries have all of the week, and no more."""
+    summed = Summed(system.kafka_config, "speed", week.span_ms)
+    wanted = WEEK_MS // EVERY_MS
+    try:
+        await until(lambda: summed.readings() >= wanted, "the week is summed up", timeout_s=WEEK_S)
+        assert summed.readings() == wanted
+    finally:
+        summed.close()
 
 
 def _live(watch: Stopwatch, when: str, found: Found) -> None:

@@ -2,7 +2,8 @@
 
 A minute has 30 readings of a number. Asked are the figures of every minute of the week, and one row of the week with distinct values and
 quantiles: from minutes alone, and once hours and days are rolled up. Checked: every answer counts every reading. Then how many records a
-second the store takes, and its size. `python -m tests.bench.bench_summaries [--runs 20] [--json FILE]`
+second the store takes, and its size; and how many late parts, of which a day of minutes gets LATE_PARTS each.
+`python -m tests.bench.bench_summaries [--runs 20] [--json FILE]`
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from edgewake.cloud.summaries import answers, gather, rollup
 from edgewake.cloud.summaries.asking import Asked
+from edgewake.cloud.summaries.late_part import maker
 from edgewake.cloud.summaries.store import Reads, Store, View
 from edgewake.cloud.summaries.summary import DAY_MS, MINUTE_MS, Step
 from tests.bench.figures import Found, percentile, run
@@ -24,6 +26,7 @@ from tests.summaries.made import SERIES, minute
 
 MINUTES: Final = 7 * 1440
 READINGS: Final = 30
+LATE_PARTS: Final = 4
 T0: Final = 1_790_000_000_000 // DAY_MS * DAY_MS
 NOW: Final = T0 + 8 * DAY_MS
 ASKED: Final = Asked(distinct=True, ranks=(0.5, 0.99))
@@ -50,6 +53,18 @@ def roll_up(store: Store, path: Path) -> float:
         for step, series, start, _ in found:
             store.clean(step, [(series, start)])
     return time.perf_counter() - began
+
+
+def late_parts(store: Store, path: Path) -> float:
+    """Seconds for LATE_PARTS parts of a reading of each minute of a day, one transaction after the other."""
+    began = time.perf_counter()
+    for revision in range(LATE_PARTS):
+        records = [replace(minute(T0 + i * MINUTE_MS, [float(i % 97)]), maker=maker(revision)) for i in range(1440)]
+        for at in range(0, len(records), 500):
+            store.keep([(Step.MINUTE, one) for one in records[at : at + 500]], {}, now_ms=NOW)
+    took_s = time.perf_counter() - began
+    assert Reads(path).with_view(whole_week) == MINUTES * READINGS + 1440 * LATE_PARTS
+    return took_s
 
 
 def figures_of_minutes(view: View) -> int:
@@ -92,6 +107,7 @@ def measure(folder: Path, runs: int) -> Found:
     rolled = timed(path, whole_week, runs)
     found["summaries: one row of a week, rolled up, p50", "ms", None].append(percentile(rolled, 50))
     found["summaries: one row of a week, rolled up, p99", "ms", 50].append(percentile(rolled, 99))
+    found["summaries: late parts that the store adds", "records/s", None].append(1440 * LATE_PARTS / late_parts(store, path))
     return found
 
 
