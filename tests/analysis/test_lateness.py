@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from edgewake.protocol import topics
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.plan_values import PlanValues
+from edgewake.protocol import frame, record, topics
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import Progress
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import (
     Analysis,
     Feed,
@@ -132,3 +138,24 @@ def test_a_device_that_sends_old_times_without_end_keeps_no_window_open(analysis
     rows = [row.value for row in emitted(feed.config, query.query.name) if row.kind == b"watermark" and row.value["watermark"] >= now]
     last = Progress.model_validate([r.value for r in read(feed.config, topics.PROGRESS) if r.key == query.query.name.encode()][-1])
     assert rows[0]["revision"] < last.batch, "only when nothing was left to read"
+
+
+def test_what_spark_would_forget_is_left_out_before_it_looks_for_it_in_its_state(spark: SparkSession) -> None:
+    """From one batch to the next, without another plan."""
+    stream = Stream(name="s", fields={"speed": FieldInfo(type=FieldType.NUMBER)})
+    queries = registered(
+        sql("s", "count(*) AS n", "window(event_time, '1 minute')", lateness="0 seconds"),
+        sql("s", "count(*) AS n", "window(event_time, '1 minute')", lateness="1 minute"),
+        streams=[stream],
+    )
+    (job,) = jobs_of(queries, {"s": {"speed": FieldType.NUMBER}}).values()
+    assert isinstance(job, QueryJob)
+    body = frame.encode(frame.Frame(1, 1, 1, [T0 + i * 60_000 for i in range(4)], {"speed": [1.0] * 4}))
+    value = record.encode(device="d", stream="s", mode=record.Mode.ACK, sent_at=None, received_at=T0 + HOUR_MS, frame_bytes=body)
+    records = spark.createDataFrame([(0, 0, value)], "partition int, offset bigint, value binary")
+    forgotten = PlanValues(spark)
+    rows = job.graph(records, 1, forgotten=forgotten)
+    for minute, left in ((0, [4, 4]), (2, [2, 3]), (5, [0, 0])):
+        forgotten.set(0, T0 + minute * 60_000)
+        found = Counter(rows.toArrow()["query"].to_pylist())
+        assert [found[one.id] for one in queries] == left
