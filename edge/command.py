@@ -51,7 +51,7 @@ def exits(function: Callable[P, None]) -> Callable[P, None]:
             function(*arguments, **named)
         except ConfigError as error:
             fail(error, 2)
-        except EdgewakeError as error:
+        except (EdgewakeError, OSError) as error:
             fail(error, 1)
 
     return wrapped

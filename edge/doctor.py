@@ -14,6 +14,7 @@ from edgewake.edge import status as status_file
 from edgewake.edge.broker_look import look
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.audit import verify
+from edgewake.edge.log.reserve import RESERVE_NAME
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError
@@ -65,6 +66,10 @@ def _directory(config: AgentConfig) -> str:
     needed = config.log.quota_bytes + config.log.wal_bytes_max + config.log.reserve_bytes
     if free < needed and not (path / LOG_NAME).exists():
         raise LocalError(f"{free >> 20} MiB are free at {nearest}, the log may take {needed >> 20}: lower log.quota_bytes")
+    if config.log.reserve_bytes > free and (path / LOG_NAME).exists() and not (path / RESERVE_NAME).exists():
+        raise LocalError(
+            f"{free >> 20} MiB are free at {nearest}, and nothing is kept aside for a full disk (log.reserve_bytes): free some"
+        )
     return f"{path}, {free >> 20} MiB free"
 
 

@@ -182,7 +182,11 @@ def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     never wrote.
     """
     path = directory / LOG_NAME
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except PermissionError as error:
+        raise LocalError(f"{path}: {error.strerror}: the log is for the agent's user; ask as that one, or as root") from error
+    if not is_there:
         raise LocalError(f"{path}: no event log yet; it is made when the agent first runs")
     try:
         with contextlib.closing(open_for_reading(path)) as db, sound_rows():

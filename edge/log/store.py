@@ -135,6 +135,8 @@ class LogStore:
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
         self._positions: dict[str, str] = dict(self._db.execute("SELECT name, position FROM sources"))
         is_of_this_commit = identity is None or (known and (known.log_id, known.commit) == (identity.log_id, identity.commit))
+        if identity and known and is_of_this_commit:
+            self._mend_positions(known.sources)
         here = {frame for frame, _ in read_frames(self._db)}
         if identity and known and known.version and is_of_this_commit and not here <= known.frames.keys():
             raise LogDamagedError("frames that were never formed")
@@ -143,6 +145,14 @@ class LogStore:
         self._state = self._load()
         self._failpoint("new log")
         self._rewrite_sidecar()
+
+    def _mend_positions(self, said: Mapping[str, str]) -> None:
+        """No checksum covers a source's position in the log: the sidecar's lines have one, and it is of the same commit."""
+        differ = {name: position for name, position in said.items() if self._positions.get(name) != position}
+        if differ:
+            with transaction(self._db):
+                self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", differ.items())
+            self._positions |= differ
 
     def _begin_epoch(self, location: LogLocation, ended: int, known: Known | None) -> None:
         """The log first, its sidecar second: a crash between makes no old log look new. `known`: what a log that is gone must hold."""

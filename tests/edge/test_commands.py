@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -157,3 +161,60 @@ def test_the_commands_in_the_document_are_those_that_there_are() -> None:
     log = agent.commands["log"]
     assert isinstance(log, click.Group)
     assert shown == (set(agent.commands) - {"log"}) | {f"log {name}" for name in log.commands}
+
+
+@contextmanager
+def as_a_stranger(*closed: Path) -> Iterator[None]:
+    """As another user than the agent's: root becomes nobody, others lose their own rights."""
+    is_root = os.geteuid() == 0
+    modes = [(path, path.stat().st_mode) for path in closed]
+    for path in closed:
+        path.chmod(0o700 if is_root else 0)
+    try:
+        if is_root:
+            os.seteuid(pwd.getpwnam("nobody").pw_uid)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path, mode in modes:
+            path.chmod(mode)
+
+
+READING = ("status", "status --json", "log show", "log verify", "log stats", "log export", "requests", "log backup COPY", "doctor", "check")
+
+
+@pytest.mark.parametrize("command", READING)
+def test_who_may_not_read_the_agents_files_is_told_so(config: Path, tmp_path: Path, command: str) -> None:
+    words = command.replace("COPY", str(tmp_path / "copy")).split()
+    call(*words, "--config", config)  # what it needs is imported
+    (tmp_path / "copy").unlink(missing_ok=True)
+    with as_a_stranger(tmp_path / "data", tmp_path):
+        done = call(*words, "--config", config)
+    assert done.exit_code in (1, 2), done.output
+    assert isinstance(done.exception, SystemExit)
+    assert "Permission denied" in done.output
+    assert config.name in done.output or "data" in done.output
+
+
+@pytest.mark.parametrize("command", [command for command in READING if command != "check"])
+def test_who_may_read_the_configuration_and_not_the_log_is_told_so(config: Path, tmp_path: Path, command: str) -> None:
+    words = command.replace("COPY", str(tmp_path / "copy")).split()
+    call(*words, "--config", config)
+    (tmp_path / "copy").unlink(missing_ok=True)
+    given = load(AgentConfig, config)
+    with pytest.MonkeyPatch.context() as patch, as_a_stranger(tmp_path / "data"):
+        for module in ("edgewake.edge.cli.load_config", "edgewake.edge.command.load_config"):
+            patch.setattr(module, lambda _file: given)
+        done = call(*words, "--config", config)
+    assert done.exit_code == 1, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert "ermission denied" in done.output
+    assert str(tmp_path / ("copy" if "COPY" in command else "data")) in done.output
+
+
+def test_the_doctor_says_that_nothing_is_kept_aside_for_a_full_disk(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "good  directory" in call("doctor", "--config", config).output
+    nearly_full = os.statvfs_result((4096, 4096, 1000, 500, 500, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: nearly_full)
+    assert "BAD   directory: 1 MiB are free" in call("doctor", "--config", config).output

@@ -15,6 +15,7 @@ from edgewake.edge.log import audit, view
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.event_log import Commit
 from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.sidecar import SIDECAR_NAME
 from edgewake.edge.log.state import LogState
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, opened, put, reading
@@ -131,3 +132,24 @@ def test_the_log_opens_takes_readings_and_sends_them_twice_over(tmp_path: Path, 
             events.start_sending()
             put(events, range(mine[0], mine[-1] + 1), stream="new")
             wait_until(lambda: [n for n in sent.ns() if n in mine] == mine, "what came now")  # noqa: B023
+
+
+@pytest.mark.parametrize("damage", ["UPDATE sources SET position = '71'", "UPDATE sources SET position = x'00'", "DELETE FROM sources"])
+def test_a_sources_position_that_was_damaged_is_the_sidecars(tmp_path: Path, damage: str) -> None:
+    log_with(tmp_path, damage)
+    for _ in range(2):
+        with opened(tmp_path) as events:
+            assert events.position("file") == "17"
+    with closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
+        assert db.execute("SELECT name, position FROM sources").fetchall() == [("file", "17")]
+
+
+def test_a_position_that_is_newer_than_the_sidecar_is_the_logs(tmp_path: Path) -> None:
+    with opened(tmp_path) as events:
+        events.append(Commit({"speed": [reading(1)]}, {"file": "17"})).result()
+    before = (tmp_path / SIDECAR_NAME).read_bytes()
+    with opened(tmp_path) as events:
+        events.append(Commit({"speed": [reading(2)]}, {"file": "18"})).result()
+    (tmp_path / SIDECAR_NAME).write_bytes(before)  # a crash of the machine left it behind
+    with opened(tmp_path) as events:
+        assert events.position("file") == "18"
