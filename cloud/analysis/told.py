@@ -41,6 +41,10 @@ class Told:
     again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
     """Of LIMIT: all rows of each window that is not closed."""
+    said_rows: int = 0
+    """In all windows of `said`: counted, for a week that comes at once has ten thousand windows, and each row asks."""
+    ranked_rows: int = 0
+    """In all of `windows`."""
 
     def is_unknown(self, start: int) -> bool:
         """May rows of this window have been told that are not remembered?"""
@@ -50,9 +54,10 @@ class Told:
         """The row is told now ("": withdrawn)."""
         start, end, group = place
         rows = self.said.setdefault((start, end), {})
-        if group not in rows and sum(map(len, self.said.values())) >= ROWS_MAX:
+        if group not in rows and self.said_rows >= ROWS_MAX:
             self.unknown_to = max(start + 1, self.unknown_to or 0)
         else:
+            self.said_rows += group not in rows
             rows[group] = text, revision
 
     def stands(self, place: Place, text: str, revision: int) -> bool:
@@ -72,12 +77,13 @@ class Told:
         """A row of a window with LIMIT changed; None: it does not pass HAVING."""
         start, end, group = place
         rows = self.windows.setdefault((start, end), {})
+        self.ranked_rows += (row is not None) - (group in rows)
         if row is None:
             rows.pop(group, None)
         else:
             rows[group] = row
-        if len(rows) > 1 and sum(map(len, self.windows.values())) > ROWS_MAX:
-            del self.windows[min(self.windows)]
+        if len(rows) > 1 and self.ranked_rows > ROWS_MAX:
+            self.ranked_rows -= len(self.windows.pop(min(self.windows)))
 
     def told_of(self, window: tuple[int, int]) -> list[str]:
         """Groups of a window of which something was said."""
@@ -94,3 +100,4 @@ class Told:
         if closed is not None:
             self.said = {window: rows for window, rows in self.said.items() if window[1] > closed}
             self.windows = {window: rows for window, rows in self.windows.items() if window[1] > closed}
+            self.said_rows, self.ranked_rows = (sum(map(len, of.values())) for of in (self.said, self.windows))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgewake.cloud.analysis import told
 from edgewake.cloud.analysis.told import Ranked, Told
+from tests.examples import examples
 
 PLACE = (0, 60, '{"device":"a"}')
 
@@ -44,6 +47,27 @@ def test_beyond_its_bound_everything_counts_as_perhaps_told(monkeypatch: pytest.
     assert [len(rows) for rows in memory.said.values()] == [1, 0]
     assert not memory.stands((60, 120, "{}"), "", 2)
     assert memory.stands((120, 180, "{}"), "", 2)
+
+
+STEPS = st.tuples(st.sampled_from(["tell", "put", "leave", "forget"]), st.integers(0, 4), st.sampled_from("abc"))
+
+
+@given(st.lists(STEPS, max_size=60), st.integers(1, 8))
+@settings(max_examples=examples(100))
+def test_rows_are_counted_as_they_come_and_go(steps: list[tuple[str, int, str]], most: int) -> None:
+    memory = Told()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(told, "ROWS_MAX", most)
+        for revision, (what, window, group) in enumerate(steps):
+            place = (60 * window, 60 * window + 60, group)
+            if what == "tell":
+                memory.tell(place, "x", revision)
+            elif what == "forget":
+                memory.forget(60 * window)
+            else:
+                memory.put(place, Ranked((revision,), "x") if what == "put" else None)
+            assert memory.said_rows == sum(map(len, memory.said.values())) <= most
+            assert memory.ranked_rows == sum(map(len, memory.windows.values()))
 
 
 def test_closed_windows_are_forgotten() -> None:
