@@ -60,7 +60,7 @@ class KeyState:
     """What is open of one key."""
 
     windows: list[Open] = field(default_factory=list)
-    """Sessions by time, windows by count by number."""
+    """Sessions and windows by time in order of time, those by count by number."""
     count: int = 0
     """Readings of the key so far; of windows by count."""
     rule: Any = None
@@ -90,13 +90,13 @@ def add(state: KeyState, window: Window, t: int, values: Values, changed: Change
 
 
 def _put(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
-    is_open = {one.start: one for one in state.windows}
     for start, end in window.around(t):
-        if start not in is_open:
-            is_open[start] = Open(start, end - 1, slots_for(values))
-            state.windows.append(is_open[start])
-        is_open[start].add(t, values)
-        changed.windows[start] = is_open[start]
+        at = bisect_left(state.windows, start, key=lambda one: one.start)
+        if at == len(state.windows) or state.windows[at].start != start:
+            state.windows.insert(at, Open(start, end - 1, slots_for(values)))
+        one = state.windows[at]
+        one.add(t, values)
+        changed.windows[start] = one
 
 
 def _count(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:
@@ -159,7 +159,7 @@ def load(value: Iterable[Any]) -> KeyState:
     """The reverse of `dump`; ValueError or TypeError where it is none."""
     count, windows, *rule = value
     made = [_opened(*one) for one in windows]
-    return KeyState(made, count, *rule)
+    return KeyState(sorted(made, key=lambda one: (one.number, one.start)), count, *rule)
 
 
 def _opened(start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True) -> Open:

@@ -77,6 +77,16 @@ def test_windows_by_count_hold_so_many_readings_in_the_order_of_the_log(times: l
     assert close(state, Window(size_ms=1, slide_ms=1, count=count, step=step), 10**6) is bool(times), "the count goes on"
 
 
+@given(st.lists(st.integers(0, 50), max_size=40), st.sampled_from([(10, 10), (10, 5), (20, 5)]))
+@settings(max_examples=examples(100))
+def test_windows_by_time_hold_their_readings_in_whatever_order_they_come(times: list[int], lengths: tuple[int, int]) -> None:
+    size, slide = lengths
+    state, told = fold(Window(size_ms=size, slide_ms=slide), times)
+    held = {start: [t for t in times if start <= t < start + size] for start in range(-size, 60, slide)}
+    assert told == {start: (start + size - 1, len(of), math.fsum(of)) for start, of in held.items() if of}
+    assert [one.start for one in state.windows] == sorted(told), "in order, so that a reading finds its own among ten thousand"
+
+
 def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
     state, _ = fold(SESSION, [0, 5, 30])
     assert close(state, SESSION, 15)
