@@ -23,13 +23,15 @@ from edgewake.deploy import jars
 from edgewake.protocol import topics
 from tests.analysis.support import left_out, results, truth
 from tests.bench.analysis_lane import LaneProcess, lane_process
-from tests.bench.analysis_traffic import END, FEW_KEYS, begin_of, fill, windows
+from tests.bench.analysis_traffic import END, FEW_KEYS, Traffic, begin_of, fill, windows
 from tests.bench.figures import Found, run
 from tests.services import run_kafka
 
-OF_EACH: Final = replace(FEW_KEYS, frames=2_000)
-"""Of the two streams that are joined: 200,000 readings each."""
-BACKLOG: Final = replace(FEW_KEYS, frames=36_000)
+OF_EACH: Final = replace(FEW_KEYS, frames=1_200)
+"""Of the two streams that are joined: 120,000 readings each."""
+BACKLOG: Final = replace(FEW_KEYS, frames=12_000)
+WARM_UP: Final = 4
+"""The part of both that the run has which nobody measures."""
 PAIRS: Final = """-- name: {name}
 SELECT a.speed, b.speed AS other FROM {stream} a JOIN {other} b
 ON a.device = b.device AND b.event_time BETWEEN a.event_time - INTERVAL 50 MILLISECONDS AND a.event_time + INTERVAL 50 MILLISECONDS
@@ -52,27 +54,28 @@ def measure(folder: Path, runs: int) -> Found:
             jars_dir=jars.ensure("spark"),
             trigger_ms=0,
             summary_interval_s=0,
-            batch_records_max=1_000,
+            batch_records_max=400,
             driver_memory="1g",
             kafka=KafkaConfig(bootstrap=node.bootstrap),
         )
         topic_admin.ensure_topics(config.kafka, [topics.LANES, topics.PROGRESS, topics.LATE, topics.SHED, topics.WINDOWS])
         with lane_process(config) as lane:
             for i in range(1 + runs):
-                _pairs(config.kafka, lane, found if i else defaultdict(list))
-                _shedding(config.kafka, lane, found if i else defaultdict(list))
+                share, into = (1, found) if i else (WARM_UP, defaultdict(list))
+                _pairs(config.kafka, lane, replace(OF_EACH, frames=OF_EACH.frames // share), into)
+                _shedding(config.kafka, lane, replace(BACKLOG, frames=BACKLOG.frames // share), into)
     return found
 
 
-def _pairs(kafka: KafkaConfig, lane: LaneProcess, found: Found) -> None:
-    begin_ms = begin_of(OF_EACH)
+def _pairs(kafka: KafkaConfig, lane: LaneProcess, traffic: Traffic, found: Found) -> None:
+    begin_ms = begin_of(traffic)
     stream, other = (f"bench{next(_names)}" for _ in range(2))
     for one in (stream, other):
-        fill(kafka, one, OF_EACH, begin_ms)
+        fill(kafka, one, traffic, begin_ms)
     name = f"{stream}_pairs"
-    computed = lane.compute(stream, [PAIRS.format(name=name, stream=stream, other=other)], 2 * OF_EACH.count, other=other)
+    computed = lane.compute(stream, [PAIRS.format(name=name, stream=stream, other=other)], 2 * traffic.count, other=other)
     rows = [row for row in results(kafka, name) if row["device"] != END]
-    assert len({(row["reading"], row["partner"]) for row in rows}) == len(rows) == OF_EACH.count, (len(rows), OF_EACH.count)
+    assert len({(row["reading"], row["partner"]) for row in rows}) == len(rows) == traffic.count, (len(rows), traffic.count)
     assert all(row["speed"] == row["other"] for row in rows)
     found["pairs: readings of both streams", "readings/s", None].append(computed.readings / computed.seconds)
     cpu_s = computed.jvm_cpu_s + computed.python_cpu_s
@@ -80,15 +83,15 @@ def _pairs(kafka: KafkaConfig, lane: LaneProcess, found: Found) -> None:
     found["pairs: Python, resident", "MiB", None].append(computed.python_mib)
 
 
-def _shedding(kafka: KafkaConfig, lane: LaneProcess, found: Found) -> None:
+def _shedding(kafka: KafkaConfig, lane: LaneProcess, traffic: Traffic, found: Found) -> None:
     for kind, shed in (("takes all", ""), ("may leave readings out", "-- shed: random above 1 second\n")):
-        stream, begin_ms = f"bench{next(_names)}", begin_of(BACKLOG)
-        fill(kafka, stream, BACKLOG, begin_ms)
+        stream, begin_ms = f"bench{next(_names)}", begin_of(traffic)
+        fill(kafka, stream, traffic, begin_ms)
         name = f"{stream}_windows"
-        computed = lane.compute(stream, [WINDOWS.format(name=name, stream=stream, shed=shed)], BACKLOG.count)
+        computed = lane.compute(stream, [WINDOWS.format(name=name, stream=stream, shed=shed)], traffic.count)
         found[f"shedding, backlog: a query that {kind}", "readings/s", None].append(computed.readings / computed.seconds)
         sent: Counter[int] = Counter()
-        for (_, start), window in windows(BACKLOG, begin_ms).items():
+        for (_, start), window in windows(traffic, begin_ms).items():
             sent[start] += window.n
         rows = [row for row in truth(results(kafka, name), "device").values() if row["device"] != END]
         taken: Counter[int] = Counter()
@@ -96,9 +99,9 @@ def _shedding(kafka: KafkaConfig, lane: LaneProcess, found: Found) -> None:
             taken[row["window_start"]] += round(row["n"] * row.get("kept", 1))
         lacking = Counter(left_out(kafka, name))
         assert {start: taken[start] + lacking[start] for start in sent} == sent, "what is taken and left out is what was sent"
-        assert abs(sum(row["n"] for row in rows) / BACKLOG.count - 1) <= CORRECTED_WITHIN
+        assert abs(sum(row["n"] for row in rows) / traffic.count - 1) <= CORRECTED_WITHIN
         if shed:
-            found["shedding: share of the readings that was taken", "", None].append(sum(taken.values()) / BACKLOG.count)
+            found["shedding: share of the readings that was taken", "", None].append(sum(taken.values()) / traffic.count)
 
 
 if __name__ == "__main__":
