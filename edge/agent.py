@@ -28,7 +28,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.work import OutFrame
-from edgewake.edge.memory import release_free_memory
+from edgewake.edge.memory import collect
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.lanes import Lane
@@ -135,8 +135,8 @@ class Agent:
                 down = tasks.create_task(_named("downlink", self._downlink.run()), name="downlink")
                 watch = [] if self._trial is None else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
-                release_free_memory()
-                loop.call_later(CONNECTED_S, release_free_memory)
+                collect()
+                loop.call_later(CONNECTED_S, collect)
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 self.on_ready()
                 await self._stop.wait()

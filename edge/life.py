@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from edgewake.edge.config import AgentConfig
+from edgewake.edge.memory import ONE_HEAP
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def _become(life: Life) -> NoReturn:
         file.seek(0)
         sys.stdout.flush()
         # no_debug_ranges: 0.25 MB that only show the column in a traceback. -P: what lies in the working directory is no module of ours.
-        os.execv(sys.executable, [sys.executable, "-P", "-X", "no_debug_ranges", "-m", "edgewake.edge.run", str(file.fileno())])  # noqa: S606
+        command = [sys.executable, "-P", "-X", "no_debug_ranges", "-m", "edgewake.edge.run", str(file.fileno())]
+        os.execve(sys.executable, command, os.environ | ONE_HEAP)  # noqa: S606
     raise AssertionError
 
 

@@ -1,26 +1,23 @@
-"""Memory that start-up needed and nobody needs again, given back to the system."""
+"""Memory that start-up needed and nobody needs again, given back to the system. Where the C library is not glibc, nothing is lost."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
+import os
+from collections.abc import Mapping
 from typing import Final
 
-M_ARENA_MAX: Final = -8
-"""Of glibc's mallopt(3)."""
+ONE_HEAP: Final[Mapping[str, str]] = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "16384"}
+"""What glibc reads when a program begins (mallopt(3)). One heap for all threads: each would keep one of its own, 0.2 MB and more, and none
+waits for another longer than for the interpreter's own lock. And what is free at the heap's end goes back soon."""
 
 
-def use_one_heap() -> None:
-    """Let all threads allocate from one heap, before the first of them starts: each would keep one of its own, 0.2 MB and more, and hold no
-    lock that the interpreter's own does not hold anyhow. Where the C library cannot, nothing is lost.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+def forget_environment() -> None:
+    """In the program that began with ONE_HEAP: those that it starts are none of our business."""
+    for name in ONE_HEAP:
+        os.environ.pop(name, None)
 
 
-def release_free_memory() -> None:
-    """Collect, and let the C library return its free pages (1 MB after the imports). Where it cannot, nothing is lost."""
+def collect() -> None:
+    """Now and not some day: what a start leaves behind refers to itself, and is a megabyte."""
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

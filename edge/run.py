@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgewake.edge.agent import Agent
 from edgewake.edge.life import Life, begin_again, received
-from edgewake.edge.memory import use_one_heap
+from edgewake.edge.memory import forget_environment
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, EdgewakeError, LocalError
 from edgewake.protocol.heartbeat import Heartbeat
@@ -27,7 +27,7 @@ log = logging.getLogger("edgewake.agent")
 
 def main() -> None:
     """Run until a signal says stop; exit code 2 for a configuration that cannot be used, 1 for other errors."""
-    use_one_heap()
+    forget_environment()
     life = received(int(sys.argv[1]))
     set_up(verbose=life.verbose)
     try:

@@ -210,7 +210,18 @@ UV = Path(sys.executable).with_name("uv")
 FOREIGN = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sqlite_utils", "httpx", "pandas", "numpy", "cloud")
 
 
-START_ONLY = ("annotated_types", "click", "email", "http", "importlib.metadata", "pydantic", "pydantic_core", "tomllib", "zipfile")
+START_ONLY = (
+    "annotated_types",
+    "click",
+    "ctypes",
+    "email",
+    "http",
+    "importlib.metadata",
+    "pydantic",
+    "pydantic_core",
+    "tomllib",
+    "zipfile",
+)
 """What checks the configuration and reads the command line."""
 RARELY = (
     "pickle",
