@@ -18,6 +18,7 @@ from playwright.async_api import Page
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, numbers, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, eventually
+from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests."""
@@ -26,7 +27,7 @@ FAULTY = "tests.access.faulty_server"
 
 
 def metric(running: Server, name: str) -> float:
-    lines = httpx.get(f"{running.url}/metrics", timeout=30).text.splitlines()
+    lines = httpx.get(f"{running.url}/metrics", timeout=PATIENCE_S).text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
@@ -152,9 +153,9 @@ async def test_a_fault_of_ours_is_500_for_programs_and_later_for_a_browser_which
 ) -> None:
     with server(access_directory, kafka_config, cursor_key, module=FAULTY, retry_ms=100) as faulty:
         address = f"{faulty.url}/v1/streams/faulty_{secrets.token_hex(6)}/events"
-        program = httpx.get(address, timeout=30)
+        program = httpx.get(address, timeout=PATIENCE_S)
         assert (program.status_code, program.json()["type"]) == (500, "urn:edgewake:problem:internal")
-        browser = httpx.get(address, timeout=30, headers={"Sec-Fetch-Mode": "cors"})
+        browser = httpx.get(address, timeout=PATIENCE_S, headers={"Sec-Fetch-Mode": "cors"})
         assert (browser.status_code, browser.headers["edgewake-start"]) == (200, "later")
         assert browser.headers["content-type"].startswith("text/event-stream")
         refused = metric(faulty, 'edgewake_access_refused_total{code="internal"}')
@@ -198,5 +199,5 @@ async def test_bytes_that_are_no_request_harm_nobody(access_a: Server, bad: byte
     _, writer = await asyncio.open_connection("127.0.0.1", access_a.port)
     writer.write(bad)
     await asyncio.sleep(0)
-    assert (await asyncio.to_thread(httpx.get, f"{access_a.url}/healthz", timeout=30)).status_code == 200
+    assert (await asyncio.to_thread(httpx.get, f"{access_a.url}/healthz", timeout=PATIENCE_S)).status_code == 200
     writer.close()

@@ -32,7 +32,7 @@ from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.access.test_faults import metric
 from tests.access.world import server
 from tests.feeds import DEADLINE_S, Feed, eventually
-from tests.services import free_ports, part
+from tests.services import free_ports, part, wait_until
 
 STORM = 540
 """More than the views that a server allows."""
@@ -217,8 +217,8 @@ def test_streams_that_are_still_being_opened_count_too(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", port)) as one, socket.create_connection(("127.0.0.1", port)) as two:
             for client in (one, two):
                 client.sendall(request)
-            while httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S).text.count("edgewake_access_clients 2.0") == 0:
-                pass
+            figures = f"http://127.0.0.1:{port}/metrics"
+            wait_until(lambda: "edgewake_access_clients 2.0" in httpx.get(figures, timeout=DEADLINE_S).text, "both sit")
             refused = httpx.get(f"http://127.0.0.1:{port}/v1/streams/x/events", timeout=DEADLINE_S)
             assert (refused.status_code, refused.json()["detail"]) == (503, "this server already serves 2 clients")
             one.settimeout(DEADLINE_S)

@@ -23,7 +23,7 @@ from tests.access.test_readers import FOLLOW_ALL, JS, NODE
 from tests.access.world import Server, numbers, open_stream, server
 from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S, Feed, eventually
-from tests.services import Process, free_ports
+from tests.services import PATIENCE_S, Process, free_ports
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "compose" / "nginx.conf"
 
@@ -143,7 +143,7 @@ async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_eve
 
 async def test_what_an_access_server_refuses_is_passed_on(access_a: Server, front: Path, tmp_path: Path) -> None:
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
-        answer = await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{proxy.port}/v1/events?stream=no_such_stream", timeout=30)
+        answer = await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{proxy.port}/v1/events?stream=no_such_stream", timeout=PATIENCE_S)
     assert (answer.status_code, answer.json()["title"]) == (404, "unknown stream")
 
 

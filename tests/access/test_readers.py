@@ -22,7 +22,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, open_stream, server
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.feeds import DEADLINE_S, Feed, eventually
-from tests.services import free_ports
+from tests.services import PATIENCE_S, free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests."""
@@ -113,6 +113,7 @@ async def test_a_client_that_overlooks_lone_ids_would_lose_events(access_a: Serv
         await asyncio.to_thread(send, feed, 1, COUNT - 1)
         while not following.done():  # it begins again at the live end, at some time
             await asyncio.to_thread(send, feed, COUNT, COUNT)
+            await asyncio.sleep(0.05)
     assert proxy.made == 1
     assert (await following)[0][0] > 1
 
@@ -172,7 +173,7 @@ async def test_a_browser_is_not_stopped_for_ever_by_a_full_server(
     """Any status but 200 would end its EventSource; it is told to come again and gets in when there is room."""
     with server(access_directory, kafka_config, cursor_key, clients_max=1, retry_ms=200) as small:
         occupier = await asyncio.to_thread(subprocess.Popen, ["curl", "-sN", url(small, feed)], stdout=subprocess.DEVNULL)
-        await eventually(lambda: "clients 1.0" in httpx.get(f"{small.url}/metrics", timeout=30).text, "the place is taken")
+        await eventually(lambda: "clients 1.0" in httpx.get(f"{small.url}/metrics", timeout=PATIENCE_S).text, "the place is taken")
         await browser_page.goto(f"{small.url}/healthz")
         await browser_page.evaluate(FOLLOW, feed.name)
         await browser_page.wait_for_function("window.opened > 0", timeout=1000 * DEADLINE_S)

@@ -349,6 +349,7 @@ async def test_a_stream_that_is_away_for_a_moment_ends_nobody_who_has_its_cursor
         for cursor_or_none in ("", cursor):
             async with open_stream(access_a.url, feed.name, cursor=cursor_or_none) as stream:
                 statuses.add(stream.status)
+        await asyncio.sleep(0.1)
 
 
 # Helpers of this file.

@@ -15,11 +15,11 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.access.world import Event, Server, open_stream, server
 from tests.feeds import DEADLINE_S, Feed, QueryFeed, declare, eventually, unique
-from tests.services import free_ports, part
+from tests.services import PATIENCE_S, free_ports, part
 
 
 def get(base: str, path: str, **headers: str) -> httpx.Response:
-    return httpx.get(base + path, headers=headers, timeout=30)
+    return httpx.get(base + path, headers=headers, timeout=PATIENCE_S)
 
 
 def test_streams_and_queries_are_listed(access_a: Server, feed: Feed, query_feed: QueryFeed) -> None:
@@ -40,7 +40,7 @@ def test_a_stream_that_was_made_a_moment_ago_is_found_at_once(access_a: Server, 
     name = unique("newborn")
     assert get(access_a.url, f"/v1/streams/{name}/events").status_code == 404
     new_feed(name=name)
-    assert httpx.head(f"{access_a.url}/v1/streams/{name}/events", timeout=10).status_code == 200
+    assert httpx.head(f"{access_a.url}/v1/streams/{name}/events", timeout=PATIENCE_S).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ async def test_progress_behind_a_filter_comes_with_the_heartbeat_and_lets_a_radi
 
 
 def test_head_ends_and_options_names_the_methods(access_a: Server, feed: Feed) -> None:
-    head = httpx.head(f"{access_a.url}/v1/streams/{feed.name}/events", timeout=10)
-    options = httpx.options(f"{access_a.url}/v1/events", timeout=10)
+    head = httpx.head(f"{access_a.url}/v1/streams/{feed.name}/events", timeout=PATIENCE_S)
+    options = httpx.options(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
     assert (head.status_code, head.content, options.status_code, options.headers["allow"]) == (200, b"", 204, "GET, HEAD, OPTIONS")
-    refused = httpx.post(f"{access_a.url}/v1/events", timeout=30)
+    refused = httpx.post(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
@@ -161,7 +161,7 @@ def test_other_sites_may_not_read_unless_they_are_configured(
         assert get(open_one.url, "/v1/streams", Origin=site).headers["access-control-allow-origin"] == site
         assert "access-control-allow-origin" not in get(open_one.url, "/v1/streams", Origin="https://evil.example").headers
         asked = {"Origin": site, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "last-event-id"}
-        assert httpx.options(f"{open_one.url}/v1/events", headers=asked, timeout=10).status_code == 200
+        assert httpx.options(f"{open_one.url}/v1/events", headers=asked, timeout=PATIENCE_S).status_code == 200
 
 
 def test_the_page_is_served_with_an_etag(access_a: Server) -> None:

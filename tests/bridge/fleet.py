@@ -66,4 +66,4 @@ class Fleet:
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    await asyncio.to_thread(wait_until, condition, what, timeout_s=30)
+    await asyncio.to_thread(wait_until, condition, what)

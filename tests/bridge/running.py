@@ -64,7 +64,7 @@ class World:
 
     def metric(self, name: str, line: str) -> float:
         """A figure of a part, e.g. `edgewake_bridge_messages_total{outcome="acked"}`."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=PATIENCE_S) as answer:
             for text in answer.read().decode().splitlines():
                 if text.startswith(line + " "):
                     return float(text.rpartition(" ")[2])

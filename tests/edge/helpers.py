@@ -17,7 +17,7 @@ from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.frame_bytes import read
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=10)
 
@@ -94,7 +94,7 @@ def opened(
 def put(events: EventLog, numbers: range, stream: str = "speed") -> None:
     """Append readings and wait until they are durable."""
     log = events.stream(stream)
-    assert log.wait_accepted(log.append_all(reading(n) for n in numbers), timeout_s=20)
+    assert log.wait_accepted(log.append_all(reading(n) for n in numbers), timeout_s=PATIENCE_S)
 
 
 def json_of(line: str | bytes) -> dict[str, object]:

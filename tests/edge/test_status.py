@@ -14,7 +14,7 @@ from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.status import STATUS_NAME, _figures, read, read_log, table, write
 from tests.edge.helpers import Sent, opened, put, reading
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 ROW_BYTES = 64
 
@@ -67,7 +67,7 @@ def test_asking_costs_the_same_however_much_waits(tmp_path: Path) -> None:
         log = events.stream("speed")
         for last in (100, 3_000):
             while log.accepted_through < last:
-                assert log.wait_accepted(log.append_all([reading(n) for n in range(10)]), timeout_s=20)
+                assert log.wait_accepted(log.append_all([reading(n) for n in range(10)]), timeout_s=PATIENCE_S)
             with contextlib.closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
                 done = [0]
                 db.set_progress_handler(lambda done=done: done.append(1) or 0, 1)

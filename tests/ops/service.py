@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.services import Process, free_ports, part
+from tests.services import PATIENCE_S, Process, free_ports, part
 
 ACCESS = "http://access.example:8700"
 KEY = "test-key-0123456789abcdef"
@@ -39,7 +39,7 @@ def running(bootstrap: str, directory: Path, more: str = "") -> Iterator[Ops]:
     url = f"http://127.0.0.1:{port}"
     with (
         part("ops", config, directory / "ops.log") as process,
-        httpx.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=20) as client,
+        httpx.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=PATIENCE_S) as client,
     ):
         process.wait_for('"event":"part.ready"')
         _until_ready(client, process)

@@ -21,7 +21,7 @@ from edgewake.protocol.record import Discipline
 from edgewake.protocol.sequence import Position
 from tests.ops.builders import HastyClock
 from tests.ops.conftest import Writer
-from tests.services import part
+from tests.services import PATIENCE_S, part
 
 LONG_AFTER = SystemClock().now_ms() + 86_400_000
 
@@ -39,7 +39,7 @@ async def find(lookup: KafkaLookup, token: AckToken, *, now_ms: int = LONG_AFTER
 
 async def settled(lookup: KafkaLookup, token: AckToken, *, now_ms: int = LONG_AFTER) -> AckView:
     """The answer once the sequencer has passed the frame."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := await find(lookup, token, now_ms=now_ms)).state == "kept":
             await asyncio.sleep(0.1)
     return found
@@ -95,7 +95,7 @@ async def test_the_real_sequencer_s_frames_are_sequenced_held_repeats_and_gone(
         assert (await settled(lookup, again)).state == "repeat"
         assert (await settled(lookup, early)).state == "held"
         writer.received(other, stream, 1)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while (found := await find(lookup, early)).state != "sequenced":
                 await asyncio.sleep(0.1)
     assert (found.frame, found.stream) == (2, stream)

@@ -24,7 +24,7 @@ from edgewake.protocol.stream import FieldInfo, Stream
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.push.builders import lease
-from tests.services import Kafka, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +303,7 @@ def test_metrics_tell_devices_dead_letters_leases_and_queries(ops: Ops, writer: 
 
 
 def lines_of(ops: Ops, **more: Any) -> Iterator[str]:
-    with httpx.stream("GET", f"{ops.url}/v1/live", timeout=20, **more) as response:
+    with httpx.stream("GET", f"{ops.url}/v1/live", timeout=PATIENCE_S, **more) as response:
         assert response.status_code == 200, response.read()
         yield "open"
         yield from response.iter_lines()

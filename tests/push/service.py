@@ -60,7 +60,7 @@ def readings(config: KafkaConfig, stream: str) -> Readings:
 
 
 @contextmanager
-def serving(kind: str, bootstrap: str, directory: Path, *, ready_within_s: float = 40, **more: object) -> Iterator[Service]:
+def serving(kind: str, bootstrap: str, directory: Path, *, ready_within_s: float = PATIENCE_S, **more: object) -> Iterator[Service]:
     """`edgewake access` or `edgewake push`, ready."""
     (port,) = free_ports(1)
     name = more.pop("name", f"{kind}-1")
@@ -146,7 +146,7 @@ class Reader:
         headers = {"Last-Event-ID": self.cursor} if self.cursor else {}
         headers |= {"Edgewake-Lease": self.lease} if self.lease else {}
         address = f"{self.url}/v1/streams/{self.stream}/events"
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
             await self._until_known(client)
             async with client.stream("GET", address, params={"from": start}, headers=headers) as response:
                 assert response.status_code == 200, await response.aread()

@@ -13,7 +13,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import Kafka
+from tests.services import PATIENCE_S, Kafka
 
 SCANNED_MAX = 200
 AT_ONCE = 50
@@ -92,7 +92,7 @@ async def test_a_filter_that_costs_too_much_is_refused_and_one_that_only_looks_s
     assert granted.status_code == 201
     stream.add(EVENTS, per_frame=10)
     headers = {"Authorization": f"Bearer {granted.json()['token']}"}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while (await asking.http.get(f"/v1/leases/{granted.json()['id']}", headers=headers)).json()["unseen_count"] < EVENTS:
             await asyncio.sleep(0.05)
 

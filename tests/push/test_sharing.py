@@ -17,7 +17,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import lease_record
 from tests.push.receiver import Receiver, receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import Kafka, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 LEASES = 24
 
@@ -50,7 +50,7 @@ def proxies(both: tuple[Service, Service]) -> tuple[Service, Service]:
         if not proxy.process.is_running():
             proxy.restart()
     one, two = both
-    wait_until(lambda: partitions(one) == partitions(two) == lease_record.PARTITIONS // 2, "each has half", timeout_s=40)
+    wait_until(lambda: partitions(one) == partitions(two) == lease_record.PARTITIONS // 2, "each has half")
     return both
 
 
@@ -72,19 +72,19 @@ def partitions(push: Service) -> int:
 
 async def grant(push: Service, client: Reader, receiver: Receiver, **more: Any) -> dict[str, Any]:
     body = {"subscription": {"streams": [client.stream]}, "cursor": client.cursor, "endpoint": {"url": receiver.url}, **more}
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
         answer = await http.post(f"{push.url}/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
 async def look(push: Service, lease: dict[str, Any]) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=30, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
         return await http.get(f"{push.url}/v1/leases/{lease['id']}")
 
 
 async def end(push: Service, lease: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(timeout=30, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
         for _ in range(60):
             answer = await http.delete(f"{push.url}/v1/leases/{lease['id']}")
             if answer.status_code != 503:
@@ -119,8 +119,8 @@ async def test_the_leases_of_a_proxy_that_is_killed_are_taken_over_and_each_is_w
         leases = [await grant(one, client, receiver) for _ in range(LEASES)]
         two.process.kill()
         stream.add(1)
-        await receiver.got(LEASES, timeout_s=40)
-        wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all", timeout_s=40)
+        await receiver.got(LEASES)
+        wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all")
         woken = [call.verified(next(x["secret"] for x in leases if x["id"] in call.id))["lease"] for call in receiver.calls]
         assert set(woken) == {lease["id"] for lease in leases}
         repeated = {call.id for call in receiver.calls if [other.id for other in receiver.calls].count(call.id) > 1}
@@ -144,7 +144,7 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
         calls_before = len(receiver.calls)
         os.kill(two.process.pid, signal.SIGSTOP)
         try:
-            wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all", timeout_s=40)
+            wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all")
             ended, kept = leases[: LEASES // 2], leases[LEASES // 2 :]
             for lease in ended:
                 await end(one, lease)
@@ -154,7 +154,7 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
         wait_until(
             lambda: not two.process.is_running() or "is another proxy's now" in two.process.output(), "it learns of it", timeout_s=40
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             for lease in kept:
                 while (await look(one, lease)).json().get("state") != "notified":
                     await asyncio.sleep(0.1)

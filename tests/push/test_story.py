@@ -59,7 +59,7 @@ def lease_body(client: Reader, url: str, **more: Any) -> dict[str, Any]:
 
 
 async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
         response = await client.post(f"{push.url}/v1/leases", json=body)
     assert response.status_code == 201, response.text
     return response.json()
@@ -68,7 +68,7 @@ async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
 async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until the lease looks so; how it looks."""
     headers = {"Authorization": f"Bearer {lease['token']}"}
-    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=20) as client:
+    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
         while True:
             answer = await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)
             if answer.status_code != 503:  # a proxy that was just started does not have all leases yet
@@ -79,7 +79,7 @@ async def seen(push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, 
 
 
 async def wake_up(push: Service, lease: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
         response = await client.delete(f"{push.url}/v1/leases/{lease['id']}", headers={"Authorization": f"Bearer {lease['token']}"})
     assert response.status_code == 204, response.text
 
@@ -158,7 +158,7 @@ async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
         push.restart()
         await seen(push, other, lambda found: found["state"] == "notified")
         assert {call.verified(other["secret"])["lease"] for call in receiver.calls} == {other["id"]}
-        async with httpx.AsyncClient(timeout=30, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
             assert (await http.get(f"{push.url}/v1/leases/{lease['id']}")).status_code == 404
         await wake_up(push, other)
 
@@ -196,7 +196,7 @@ async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(access:
             found = await seen(push, lease, lambda found: found["state"] == "paused")
             assert (found["cursor"], found["unanswered"], found["unseen_count"]) == (before, 0, 0)
             stream.add(4)
-        async with httpx.AsyncClient(timeout=20, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}) as http:
             answer = await http.patch(f"{push.url}/v1/leases/{lease['id']}", json={"cursor": before})
         assert (answer.status_code, answer.json()["state"]) == (200, "waiting")
         assert (await receiver.got(2))[1].verified(lease["secret"])["again"] == 0
@@ -207,7 +207,7 @@ async def test_a_request_repeated_with_its_key_makes_one_lease(access: Service, 
     client = Reader(access.url, stream.stream)
     await client.stand()
     body, key = lease_body(client, "http://127.0.0.1:9/hook"), {"Idempotency-Key": uuid.uuid4().hex}
-    async with httpx.AsyncClient(timeout=30, base_url=push.url) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, base_url=push.url) as http:
         first, again = [await http.post("/v1/leases", json=body, headers=key) for _ in range(2)]
         assert (first.status_code, again.status_code) == (201, 200)
         assert [(one.json()["id"], one.json()["token"], one.json()["secret"]) for one in (first, again)] == [
@@ -222,7 +222,7 @@ async def test_a_request_repeated_with_its_key_makes_one_lease(access: Service, 
 async def test_only_events_that_the_filter_wants_wake(access: Service, push: Service, stream: Readings) -> None:
     client = Reader(access.url, stream.stream)
     async with (
-        httpx.AsyncClient(timeout=20) as http,
+        httpx.AsyncClient(timeout=PATIENCE_S) as http,
         http.stream("GET", f"{access.url}/v1/streams/{stream.stream}/events", params={"where": "n > 3"}) as response,
     ):
         async for line in response.aiter_lines():
@@ -311,7 +311,7 @@ async def test_what_cannot_be_granted_is_refused_with_its_reason(
         body["subscription"]["where"] = change["where"]
     else:
         body |= change
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
         response = await http.post(f"{push.url}/v1/leases", json=body)
     assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json"), response.text
     assert response.json()["title"] == title, response.text
@@ -323,7 +323,7 @@ async def test_a_cursor_fits_its_own_streams_with_any_filter(
     client = Reader(access.url, stream.stream)
     await client.stand()
     other = readings(kafka_config, f"{stream.stream}_other")
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
         body = lease_body(client, "http://127.0.0.1:9/hook", where="n > 3")
         assert (await http.post(f"{push.url}/v1/leases", json=body)).status_code == 201
         refused = await http.post(f"{push.url}/v1/leases", json=body | {"subscription": {"streams": [other.stream]}})

@@ -121,7 +121,7 @@ async def test_a_count_and_its_cursor_agree_also_in_the_midst_of_counting(kafka_
         await asyncio.to_thread(stream.add, 1500, per_frame=50)
         seen: dict[str, int] = {}
         is_midway = False
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while slow[-1].count < 1500 or watchers.cursor(slow[-1]) is None:
                 cursor = watchers.cursor(slow[0])
                 if cursor is not None:
@@ -161,7 +161,7 @@ async def test_a_stream_that_is_made_anew_is_a_gap_and_counting_goes_on(kafka_co
         topic = topics.stream_topic(stream.stream)
         await asyncio.to_thread(_make_anew, kafka_config, topic)
         stream.add(2)
-        await until(lambda: one.unseen.gap and one.count == 5 and not one.is_behind, timeout_s=60)
+        await until(lambda: one.unseen.gap and one.count == 5 and not one.is_behind)
 
 
 def _make_anew(config: KafkaConfig, topic: str) -> None:

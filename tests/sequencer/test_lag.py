@@ -9,7 +9,7 @@ import urllib.request
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from tests.bridge.running import World
 from tests.sequencer.test_sequencer import Up
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 AGE_S = READY_LAG_S + 2
 FRAMES = 3000
@@ -34,7 +34,7 @@ def test_a_clock_that_went_back_gives_no_negative_lag() -> None:
 def ready(here: World, name: str) -> int:
     """Status of /readyz."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{here.ports[name]}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{here.ports[name]}/readyz", timeout=PATIENCE_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

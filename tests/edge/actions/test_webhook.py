@@ -18,7 +18,7 @@ from edgewake.edge.actions.config import WebhookActionConfig
 from edgewake.edge.actions.webhook import WebhookAction
 from edgewake.protocol.errors import RemoteError, Unavailable
 from tests.edge.actions.helpers import ALERT, config
-from tests.services import free_ports
+from tests.services import PATIENCE_S, free_ports
 
 
 class Server:
@@ -141,5 +141,5 @@ async def test_a_server_that_answers_byte_by_byte_is_given_up_and_let_go() -> No
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await gone.wait()

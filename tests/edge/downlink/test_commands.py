@@ -75,14 +75,14 @@ async def test_one_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
     answer = await commands.run(command("x"), slow)
     assert (answer.state, answer.detail, answer.exit_code) == (AnswerState.FAILED, "killed after 5 s", None)
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not _runs(pid), "the child's child is gone", timeout_s=20)
+    wait_until(lambda: not _runs(pid), "the child's child is gone")
 
 
 async def test_who_holds_the_output_open_delays_nothing_and_ends_with_the_command() -> None:
     leaves = "import subprocess; print(subprocess.Popen(['/bin/sleep', '1000']).pid, flush=True)"
     answer = await commands.run(command("x"), CommandConfig(argv=(*PYTHON, leaves), timeout_s=100))
     assert answer.state is AnswerState.DONE
-    wait_until(lambda: not _runs(int(answer.output or 0)), "the child's child is gone", timeout_s=20)
+    wait_until(lambda: not _runs(int(answer.output or 0)), "the child's child is gone")
 
 
 def _runs(pid: int) -> bool:

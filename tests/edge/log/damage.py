@@ -14,7 +14,7 @@ from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES
 from edgewake.edge.log.work import no_failpoint
 from edgewake.protocol.frame import Frame
 from tests.edge.helpers import Sent, frame_of, opened, reading
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 READINGS = 2000
 LATER = range(READINGS, READINGS + 100)
@@ -102,7 +102,7 @@ def first_life(directory: Path) -> FirstLife:
             for stream in STREAMS:
                 log = events.stream(stream)
                 ticket = log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 10)])
-            assert log.wait_accepted(ticket, timeout_s=20)
+            assert log.wait_accepted(ticket, timeout_s=PATIENCE_S)
             if at == READINGS // 2:
                 _give_up(events)
         events.start_sending()
@@ -140,7 +140,7 @@ def live_on(directory: Path, life: FirstLife, *, failpoint: Callable[[str], None
     with opened(directory, sent=sent, config=CONFIG, uplink=UPLINK, seed=2, failpoint=failpoint) as events:
         for stream in STREAMS:
             queue = events.stream(stream)
-            assert queue.wait_accepted(queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=20)
+            assert queue.wait_accepted(queue.append_all([reading(n, text=text_of(n)) for n in LATER]), timeout_s=PATIENCE_S)
         events.start_sending()
         wait_until(lambda: _drained(events, sent), "drained")
         for out in sent:

@@ -13,7 +13,7 @@ from edgewake.edge.log.clocks import OURS_MS, STEP_MS, Clocks, repaired
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from tests.edge.helpers import Sent, frame_of, opened
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 NOW_MS = 1_790_000_000_000
 STEPS = st.lists(st.tuples(st.integers(0, 3_600_000), st.integers(-3_600_000, 3_600_000)), min_size=1, max_size=40)
@@ -66,7 +66,7 @@ def test_what_a_source_knows_better_stays() -> None:
 def measure(events: EventLog, clock: FakeClock, n: int, t: int | None = None) -> None:
     """A reading of now, accepted."""
     log = events.stream("speed")
-    assert log.wait_accepted(log.append((clock.now_ms() if t is None else t, {"n": n})), timeout_s=20)
+    assert log.wait_accepted(log.append((clock.now_ms() if t is None else t, {"n": n})), timeout_s=PATIENCE_S)
 
 
 def times(sent: Sent) -> dict[object, int]:

@@ -168,7 +168,7 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
     with opened(tmp_path, sent=sent, config=CONFIG, uplink=UPLINK) as events:
         log = events.stream("speed")
         for at in range(0, 20_000, 500):
-            assert log.wait_accepted(log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 500)]), timeout_s=20)
+            assert log.wait_accepted(log.append_all([reading(n, text=text_of(n)) for n in range(at, at + 500)]), timeout_s=PATIENCE_S)
         events._writer.ask(lambda store: store.checkpoint()).result(20)
         epoch = events.epoch
         with (tmp_path / LOG_NAME).open("r+b") as file:
@@ -181,7 +181,7 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
             lambda: sent.acknowledge(events) or (events.all_framed and not events.status().backlog_readings), "drained", timeout_s=60
         )
         assert events.epoch > epoch, "the fault did not fire"
-        assert log.wait_accepted(log.append(reading(20_000)), timeout_s=20)
+        assert log.wait_accepted(log.append(reading(20_000)), timeout_s=PATIENCE_S)
         wait_until(lambda: sent.ns()[-1:] == [20_000], "the newest is sent")
     arrived = sent.ns()
     assert len(arrived) == len(set(arrived))

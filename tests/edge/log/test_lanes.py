@@ -36,7 +36,7 @@ def test_at_the_quota_the_lowest_lane_goes_first(tmp_path: Path) -> None:
     with opened(tmp_path, config=config, uplink=UplinkConfig(inflight_bytes_max=1 << 18), lanes=lanes) as events:
         for stream, count in (("alarm", 300), ("bulk", 300), ("speed", 700)):
             log = events.stream(stream)
-            assert log.wait_accepted(log.append_all(reading(n, text="x" * 1000) for n in range(count)), timeout_s=20)
+            assert log.wait_accepted(log.append_all(reading(n, text="x" * 1000) for n in range(count)), timeout_s=PATIENCE_S)
         assert events.status().lost == {"quota": 300}
     with closing(sqlite3.connect(tmp_path / LOG_NAME)) as db:
         gaps = db.execute("SELECT name, count FROM gaps JOIN streams ON gaps.stream = streams.id").fetchall()

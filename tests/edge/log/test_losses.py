@@ -103,8 +103,8 @@ def test_large_readings_fill_the_queues_bytes_not_the_memory(tmp_path: Path) -> 
         other = events.stream("small")
         ticket = other.append(reading(1))
         reader.close()
-        assert other.wait_accepted(ticket, timeout_s=20), "another source has room"
-        assert log.wait_for_room(timeout_s=20)
+        assert other.wait_accepted(ticket, timeout_s=PATIENCE_S), "another source has room"
+        assert log.wait_for_room(timeout_s=PATIENCE_S)
 
 
 def test_a_flood_leaves_room_for_other_streams_and_gives_it_back() -> None:

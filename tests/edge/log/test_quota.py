@@ -14,7 +14,7 @@ from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 UPLINK = UplinkConfig(frame_readings_max=100)
 QUOTAS = st.builds(
@@ -103,7 +103,7 @@ def sent_through(path: Path, config: LogConfig, commits: int) -> Sent:
     with opened(path, sent=sent, config=config, uplink=UPLINK) as events:
         for at in range(0, 10 * commits, 10):
             log = events.stream("speed")
-            assert log.wait_accepted(log.append_all(reading(n, text="x" * 500) for n in range(at, at + 10)), timeout_s=20)
+            assert log.wait_accepted(log.append_all(reading(n, text="x" * 500) for n in range(at, at + 10)), timeout_s=PATIENCE_S)
         waiting = events._writer.ask(lambda store: store._state.waiting["speed"]).result()
         events.start_sending()
         wait_until(lambda: sum(out.count for out in sent) == 10 * commits or sent.acknowledge(events), "drained")
@@ -134,12 +134,12 @@ def test_a_full_lane_stops_its_own_sources_only(tmp_path: Path) -> None:
     with opened(tmp_path, sent=sent, config=config, uplink=UPLINK, lanes={"alarm": Lane.URGENT}) as events:
         log, kept = events.stream("speed"), 0
         while log.wait_for_room(timeout_s=0.0):
-            assert log.wait_accepted(log.append(reading(kept, text="x" * 5000)), timeout_s=20)
+            assert log.wait_accepted(log.append(reading(kept, text="x" * 5000)), timeout_s=PATIENCE_S)
             kept += 1
         put(events, range(5), stream="alarm")
         events.start_sending()
         wait_until(lambda: sum(out.count for out in sent) == kept + 5 or sent.acknowledge(events), "drained")
-        assert log.wait_for_room(timeout_s=20), "the source goes on"
+        assert log.wait_for_room(timeout_s=PATIENCE_S), "the source goes on"
         assert events.status().lost == {}
     assert kept < 40
 

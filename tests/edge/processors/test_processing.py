@@ -24,7 +24,7 @@ from tests.edge.helpers import Sent, json_of, opened, put
 from tests.edge.peer import Peer
 from tests.edge.processors import chain_crash
 from tests.edge.test_agent import config, edgewake
-from tests.services import Mosquitto, part
+from tests.services import PATIENCE_S, Mosquitto, part
 
 KILLS = [
     ("received", 2),
@@ -153,13 +153,13 @@ async def processed(events: EventLog, *chains: ChainConfig) -> AsyncIterator[Pro
 
 
 async def settled(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 async def until(processing: Processing, count: int, into: str = "speed_mean") -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := processing.counts()[into])["in"] + found["missed"] < count:
             await asyncio.sleep(0.01)
     return found  # type: ignore[no-any-return]
@@ -209,7 +209,7 @@ async def test_what_the_log_could_not_give_is_counted(tmp_path: Path) -> None:
         await events.consumer(name_of("speed_mean"), ["speed"])
         events.start_sending()
         await asyncio.to_thread(put, events, range(20))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while sent.acknowledge(events) or (await events.ask_status()).backlog_readings:
                 await asyncio.sleep(0.01)
     with opened(tmp_path, config=config) as events:

@@ -29,6 +29,7 @@ from edgewake.protocol.sketch import STREAM, SketchKind
 from tests.edge.actions.helpers import until
 from tests.edge.helpers import opened
 from tests.edge.sketches.sketch_crash import CONFIG, WINDOWS, readings
+from tests.services import PATIENCE_S
 
 LOCAL = frozenset({"noise", STREAM})
 
@@ -89,7 +90,7 @@ async def put(events: EventLog, some: list[Reading]) -> None:
 async def made(events: EventLog, windows: int) -> list[Reading]:
     """The sketches of so many windows, from the first one on."""
     consumer, found = await events.consumer("check", [STREAM]), list[Reading]()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found) < 10 * windows:
             found += [one for item in (await consumer.read()).items if isinstance(item, Received) for one in item.readings]
     return found

@@ -14,7 +14,7 @@ from edgewake.edge.liveness import Liveness, Outgoing
 from tests.edge.helpers import reading
 from tests.edge.peer import Peer
 from tests.edge.running import Running, running
-from tests.services import Mosquitto
+from tests.services import PATIENCE_S, Mosquitto
 from tests.throttling_proxy import throttling_proxy
 
 LINK = 8_000
@@ -22,7 +22,7 @@ LINK = 8_000
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.02)
 
