@@ -22,7 +22,7 @@ from tests.access.world import Event, Server, open_stream
 from tests.feeds import DEADLINE_S, Feed
 
 DEVICES = [f"dev-{i}" for i in range(5)]
-READINGS = 60
+READINGS = 40
 
 
 async def write(feeds: Sequence[Feed], rng: random.Random) -> None:
