@@ -16,6 +16,7 @@ shares the machine and is not in it.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ class World:
         fill(self.config.kafka, stream, traffic, begin_ms)
         names = [f"{stream}_q{i}" for i in range(queries)]
         computed = lane.compute(stream, [_query(name, stream, columns, i, queries) for i, name in enumerate(names)], traffic.count)
+        sys.stderr.write(f"  {computed.readings:,} readings, {queries} queries of {columns}: {computed.seconds:.1f} s\n")
         if check:
             found = analysis_results.read(self.config.kafka, topics.query_topic(names[0], 1))
             analysis_results.check(found, windows(traffic, begin_ms), "edgewake")
