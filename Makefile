@@ -22,14 +22,14 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint rewritten
 	@$(MAKE) --no-print-directory --jobs=2 types behaviour
 
-# Four processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
+# Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test
-	$(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(RUN)pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs
 
-# pytest rewrites the assertions of a file that is new or was changed: done once here, and not by each of the four processes.
+# pytest rewrites the assertions of a file that is new or was changed: done once here, and not by each of the processes.
 rewritten: $(VENV)/installed-test
 	@$(RUN)pytest --collect-only -qq >/dev/null 2>&1 || true
 
