@@ -7,6 +7,7 @@ merged files a day, and fewer than FILES_MAX others in all. Days older than `lak
 
 What came late of a minute is in rows of its own: `part` tells them apart, and is null in the row of what came in time. All rows of a minute
 together are the minute: their readings and sums are added, their sketches merged.
+A file that cannot be read is put aside, as `_….damaged`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import datetime as dt
 import logging
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,8 +101,12 @@ def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
 
 def _merge(folder: Path) -> None:
     """Make few files of those of single batches, and remove what a process that died left half written."""
-    for files in _groups(_batches(folder)):
-        rows = latest(pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive"))
+    for group in _groups(_batches(folder)):
+        tables = {path: table for path in group if (table := _readable(path, pq.read_table)) is not None}
+        if not tables:
+            continue
+        files = list(tables)
+        rows = latest(pa.concat_tables(list(tables.values()), promote_options="permissive"))
         ordered = rows.take(pc.sort_indices(rows, [(key, "ascending") for key in _keys(rows)]))
         _write(ordered, files[-1].with_name(f"{files[-1].stem}{_MERGED}.parquet"))
         for path in files:
@@ -115,7 +120,9 @@ def _groups(files: Iterable[Path]) -> list[list[Path]]:
     groups: list[list[Path]] = []
     left = 0
     for path in files:
-        found = pq.read_metadata(path)
+        found = _readable(path, pq.read_metadata)
+        if found is None:
+            continue
         size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
         if not groups or size > left:
             groups.append([])
@@ -123,6 +130,16 @@ def _groups(files: Iterable[Path]) -> list[list[Path]]:
         groups[-1].append(path)
         left -= size
     return groups
+
+
+def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
+    """What it gives; None of a damaged file, which is put aside under another name: it would end the summaries at each batch."""
+    try:
+        return read(path)
+    except (OSError, pa.ArrowException) as error:
+        log.error("%s cannot be read and is put aside: %s", path, error, extra={"event": "lake.damaged"})
+        path.replace(path.with_name(f"_{path.name}.damaged"))  # readers of the folder pass over what begins so
+        return None
 
 
 def _write(rows: pa.Table, path: Path) -> None:

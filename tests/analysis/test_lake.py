@@ -55,6 +55,21 @@ def test_many_files_of_a_day_become_one_with_the_truth_alone(tmp_path: Path) -> 
     assert sorted(everything(tmp_path).column("count").to_pylist()) == [lake.FILES_MAX - 2, lake.FILES_MAX - 1]
 
 
+@pytest.mark.parametrize("where", [slice(0, None), slice(4, 60)], ids=["all of it", "its rows"])
+def test_a_damaged_file_is_put_aside_and_the_others_are_merged(tmp_path: Path, where: slice) -> None:
+    """Each batch after it failed, for it was read again with each."""
+    for revision in range(lake.FILES_MAX - 1):
+        new(tmp_path).keep("s", rows(T0 + revision * 60_000), revision)
+    damaged = sorted(tmp_path.rglob("*.parquet"))[3]
+    data = bytearray(damaged.read_bytes())
+    data[where] = b"\xff" * len(data[where])
+    damaged.write_bytes(data)
+    new(tmp_path).keep("s", rows(T0 + lake.FILES_MAX * 60_000), lake.FILES_MAX)
+    assert [path.name for path in tmp_path.rglob("*.damaged")] == [f"_{damaged.name}.damaged"]
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    assert everything(tmp_path).num_rows == lake.FILES_MAX - 1
+
+
 def test_a_repeated_batch_whose_file_was_merged_takes_nothing_from_the_others(tmp_path: Path) -> None:
     """A driver that died after its batch's merge repeats the batch."""
     for revision in (*range(lake.FILES_MAX), lake.FILES_MAX - 1):
