@@ -111,6 +111,11 @@ def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
     return parse(AgentConfig, {**own, **wanted}, where)
 
 
+def _version(found: Mapping[str, Any]) -> Version:
+    """Raises ValueError, KeyError, TypeError."""
+    return Version(str(found["id"]), int(found["version"]), str(found["text"]))
+
+
 class SettingsFile:
     """The file in the agent's data folder, and the device's own values."""
 
@@ -122,7 +127,7 @@ class SettingsFile:
         """What is there; nothing where there is no file. Raises ConfigError where it cannot be read."""
         try:
             found = orjson.loads(self._path.read_bytes())
-            versions = {name: Version(**found[name]) if found[name] else None for name in ("good", "trial", "failed")}
+            versions = {name: _version(found[name]) if found[name] else None for name in ("good", "trial", "failed")}
             return SettingsState(**versions, is_begun=bool(found["is_begun"]), why=str(found["why"]))
         except FileNotFoundError:
             return SettingsState()

@@ -70,7 +70,14 @@ class FileTail:
     def _begin(self) -> Follower:
         if self._position is None:
             known = self._ask_position(self._name)
-            self._position = FilePositions.decode(known) if known else None
+            try:
+                self._position = FilePositions.decode(known) if known else None
+            except (ValueError, KeyError, TypeError) as error:
+                log.error(
+                    "%s: how far it was read cannot be told (%s): all of it is read", self._config.path, error,
+                    extra={"event": "source.no_position", "path": str(self._config.path)},
+                )  # fmt: skip
+                return Follower(self._config.path, at_end=False, position=None)
         return Follower(self._config.path, at_end=self._config.start == "end", position=self._position)
 
     async def _follow(self, follower: Follower, thread: DaemonThread, intake: Intake) -> None:

@@ -21,9 +21,12 @@ class RecentPackets:
 
     @classmethod
     def decode(cls, text: str | None) -> RecentPackets:
-        """From what `encode` wrote; None: nothing yet."""
+        """From what `encode` wrote; None: nothing yet. What cannot be read is forgotten: a message may come twice, and none is lost."""
         pairs = (word.partition(":") for word in (text or "").split())
-        return cls({int(packet_id): int(crc, 16) for packet_id, _, crc in pairs})
+        try:
+            return cls({int(packet_id): int(crc, 16) for packet_id, _, crc in pairs})
+        except ValueError:
+            return cls()
 
     def encode(self) -> str:
         """As the log keeps it."""
