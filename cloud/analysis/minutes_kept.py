@@ -26,6 +26,7 @@ def noted(days: Noted, top: int | None, now_ms: int) -> dict[int, int | None]:
 
 def oldest(days: Noted, top: int | None, now_ms: int) -> dict[Step, int]:
     """Step → begin in ms from which such are kept. `days`: with today; `top`: event time, of which nothing after our clock counts."""
-    reached = min(now_ms, now_ms if top is None else top)
-    found = {step: max(0, reached - KEPT_MS[step]) for step in (Step.HOUR, Step.DAY)}
+    if top is None:  # a stream that begins may be a recording of any time
+        return dict.fromkeys(Step, 0)
+    found = {step: max(0, min(now_ms, top) - KEPT_MS[step]) for step in (Step.HOUR, Step.DAY)}
     return {Step.MINUTE: days[min(days)] or 0, **found}

@@ -29,6 +29,7 @@ def test_a_stream_that_began_takes_all_minutes_and_a_live_one_those_of_a_week() 
 
 def test_of_a_recording_the_minutes_are_as_young_as_their_writing() -> None:
     years_ago = NOW - 5000 * DAY_MS
+    assert after(0, top_of={}) == dict.fromkeys(Step, 0), "nothing of it is known yet"
     assert after(2, top_of={0: years_ago, 1: years_ago + 900 * DAY_MS})[Step.MINUTE] == 0
     later = after(30, top_of={day: years_ago + day * 100 * DAY_MS for day in range(31)})
     assert later[Step.MINUTE] == years_ago + (30 - DAYS) * 100 * DAY_MS
