@@ -21,7 +21,9 @@ Noted = Mapping[int, int | None]
 def noted(days: Noted, top: int | None, now_ms: int) -> dict[int, int | None]:
     """With today, and without what is too long ago."""
     today = now_ms // DAY_MS
-    return {today: top} | {day: at for day, at in days.items() if today - DAYS < day <= today}
+    # A device's clock that is ahead of ours must not make all minutes of the others old.
+    reached = None if top is None else min(top, now_ms)
+    return {today: reached} | {day: at for day, at in days.items() if today - DAYS < day <= today}
 
 
 def oldest(days: Noted, top: int | None, now_ms: int) -> dict[Step, int]:

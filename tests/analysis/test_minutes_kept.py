@@ -44,3 +44,5 @@ def test_after_weeks_of_silence_nothing_before_them_is_kept_as_minutes() -> None
 def test_a_clock_that_is_years_ahead_makes_nothing_too_late() -> None:
     ahead = after(1, top_of={0: NOW + 9000 * DAY_MS})
     assert ahead[Step.DAY] < NOW - 3000 * DAY_MS
+    later = after(30, top_of=dict.fromkeys(range(30), NOW + 9000 * DAY_MS))
+    assert later[Step.MINUTE] == NOW + (31 - DAYS) * DAY_MS
