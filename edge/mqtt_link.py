@@ -229,6 +229,8 @@ class MqttLink(asyncio.Protocol):
         self._write(mqtt5.SubscribePacket(self._ids.allocate(), filters))
         suback = await self._answer(self._suback)
         self._ids.release(suback.packet_id)
+        if not suback.reason_codes:
+            raise Unavailable(f"the broker answered the subscription to {topic} with nothing")
         if int(suback.reason_codes[0]) >= 0x80:
             raise Unavailable(f"the broker refused the subscription to {topic}: {suback.reason_codes[0].name.lower()}")
         return [one for one, code in zip(more, suback.reason_codes[1:], strict=False) if int(code) >= 0x80]

@@ -43,6 +43,11 @@ class Unreadable:
     why: str
 
 
+def _is_refusal(error: BaseException) -> bool:
+    """Does the codec say that these are no packet? Over a text that is not UTF-8 it panics, which is no Exception."""
+    return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
+
+
 class PacketReader:
     """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 
@@ -89,7 +94,9 @@ class PacketReader:
     def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
         try:
             return mqtt5.read(piece)[0]
-        except (ValueError, IndexError) as error:
+        except BaseException as error:
+            if not _is_refusal(error):
+                raise
             if not self._keep_unreadable or piece[0] >> 4 != _PUBLISH:
                 raise RemoteError(f"not MQTT 5: {error}") from error
             return _unreadable(piece[0], bytes(piece[start:]), len(piece) - start, str(error))
@@ -103,7 +110,9 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
     """What can be read of a publish from its first bytes (section 3.3)."""
     try:
         packet, _ = mqtt5.read(memoryview(bytes([first]) + varint.encode(len(body)) + body))
-    except (ValueError, IndexError):
+    except BaseException as error:
+        if not _is_refusal(error):
+            raise
         packet = None
     if isinstance(packet, mqtt5.PublishPacket):
         return Unreadable(packet.topic, packet.packet_id, size, packet.payload, packet.response_topic, packet.correlation_data, why)

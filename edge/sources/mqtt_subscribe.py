@@ -206,7 +206,7 @@ class Link:
         for packet in await self._some():
             if isinstance(packet, mqtt5.PublishPacket):
                 found.append(packet)
-            elif isinstance(packet, mqtt5.SubAckPacket) and int(packet.reason_codes[0]) >= 0x80:
+            elif isinstance(packet, mqtt5.SubAckPacket) and any(int(code) >= 0x80 for code in packet.reason_codes):
                 raise Unavailable(f"the broker refused the subscription: {packet.reason_codes[0].name.lower()}")
             elif isinstance(packet, mqtt5.DisconnectPacket):
                 raise Unavailable(f"the broker disconnected: {packet.reason_code.name.lower()}")

@@ -27,6 +27,8 @@ class OddBroker:
     connack: dict[str, Any] = field(default_factory=dict)
     refuses_will_qos: bool = False
     acknowledges: bool = True
+    empty_subacks: int = 0
+    """So many connections are answered to their subscription with nothing."""
     port: int = 0
     connects: list[mqtt5.ConnectPacket] = field(default_factory=list)
     publishes: list[mqtt5.PublishPacket] = field(default_factory=list)
@@ -88,7 +90,8 @@ class _Connection(asyncio.Protocol):
                 else:
                     self._write(mqtt5.ConnAckPacket(**broker.connack))
             case mqtt5.SubscribePacket():
-                self._write(mqtt5.SubAckPacket(packet.packet_id, [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_MOST_ONCE]))
+                granted = [] if len(broker.connects) <= broker.empty_subacks else [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_MOST_ONCE]
+                self._write(mqtt5.SubAckPacket(packet.packet_id, granted))
             case mqtt5.PingReqPacket():
                 broker.pings += 1
                 self._write(mqtt5.PingRespPacket())

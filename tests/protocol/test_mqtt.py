@@ -68,3 +68,34 @@ def test_a_publish_that_the_codec_refuses_is_told_from_its_head() -> None:
     assert second.payload == b"after"
     with pytest.raises(RemoteError):
         list(PacketReader().feed(bytes([0x32, len(body)]) + body))
+
+
+ASKED = {"qos": mqtt5.QoS.AT_LEAST_ONCE, "packet_id": 1}
+WITH_TEXT: dict[str, mqtt5.Packet] = {
+    "topic": mqtt5.PublishPacket("QQQQ", b"x", **ASKED),  # type: ignore[arg-type]
+    "content type": mqtt5.PublishPacket("a", b"x", content_type="QQQQ", **ASKED),  # type: ignore[arg-type]
+    "name": mqtt5.PublishPacket("a", b"x", user_properties=[("QQQQ", "v")], **ASKED),  # type: ignore[arg-type]
+    "value": mqtt5.PublishPacket("a", b"x", user_properties=[("v", "QQQQ")], **ASKED),  # type: ignore[arg-type]
+    "reason": mqtt5.DisconnectPacket(reason_str="QQQQ"),
+    "client id": mqtt5.ConnAckPacket(assigned_client_id="QQQQ"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("what", WITH_TEXT)
+def test_a_text_that_is_not_utf_8_is_refused_as_any_other_bytes(what: str) -> None:
+    """The codec panics over it: no Exception, so whoever catches those only would end."""
+    data = WITH_TEXT[what].write().replace(b"QQQQ", b"\xff\xfe\xf6\x80")
+    with pytest.raises(RemoteError):
+        list(PacketReader().feed(data))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("what", ["content type", "name", "value"])
+def test_a_publish_with_such_a_text_is_passed_over_where_others_are_to_go_on(what: str) -> None:
+    data = WITH_TEXT[what].write().replace(b"QQQQ", b"\xff\xfe\xf6\x80")
+    bad, good = PacketReader(keep_unreadable=True).feed(data + publish(b"next", 2))
+    assert isinstance(bad, Unreadable)
+    assert (bad.topic, bad.packet_id) == ("a", 1)
+    assert isinstance(good, mqtt5.PublishPacket)
+    assert good.payload == b"next"

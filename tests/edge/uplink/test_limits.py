@@ -155,6 +155,13 @@ async def test_a_broker_that_takes_next_to_nothing_is_not_used(tmp_path: Path) -
         assert one.uplink.refused.quarantined == 0
 
 
+async def test_a_broker_that_answers_a_subscription_with_nothing_is_left_and_tried_again(tmp_path: Path) -> None:
+    async with odd_broker(empty_subacks=2) as broker, running(tmp_path, broker.port, "dev") as one:
+        await one.put(range(3))
+        await broker.until(lambda: len(broker.connects) == 3)
+        await drained(one)
+
+
 async def test_a_broker_that_answers_pings_and_confirms_nothing_is_given_up(tmp_path: Path) -> None:
     """The second connection confirms; with the first everything would wait for ever."""
 
