@@ -49,6 +49,8 @@ class Job(Protocol):
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
 
 
+_FORGOTTEN: Final = "$forgotten"
+"""Of a frame: the event time up to which Spark forgets windows."""
 _NO_LEVELS: Final[Mapping[str, Column]] = {}
 
 
@@ -91,13 +93,15 @@ class QueryJob:
         frames = late.observe(correct(frames), partitions)
         frames = with_event_time(frames)
         frames, kept = _frame_keys(frames, keys)
+        if forgotten is not None:
+            frames, kept = frames.withColumn(_FORGOTTEN, forgotten.first(F.col("partition"))), [*kept, _FORGOTTEN]
         frames, level_names = shed_columns.with_levels(frames, levels)
         if levels:
             each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names, *shed_columns.PLACE), numbered=True))
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None
-        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings, forgotten=forgotten)
+        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN)
         return partials.estimate(partials.aggregate(tagged, sketches=sketches, weights=sheds), ranks=self.ranks, k=self.top_k)
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:

@@ -20,7 +20,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal, fields_of, substitute
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
-from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
 from edgewake.cloud.analysis.window_columns import bounds, contains
@@ -138,17 +137,17 @@ def tagged(
     *,
     sketches: bool,
     takings: Mapping[int, Taking] | None = None,
-    forgotten: PlanValues | None = None,
+    forgotten: str | None = None,
 ) -> DataFrame:
     """One row for each tag of each reading.
 
     In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS, with takings
-    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint). `forgotten`: event time up to which Spark forgets
-    windows: their tags are left out here already, for Spark would look each of them up in its state first, however many they are.
+    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint). `forgotten`: the column with the event time (ms)
+    up to which Spark forgets windows. Their tags are left out here already: Spark would look each of them up in its state first.
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    rows = [_tag(tag, names[tag.keys], sketches=sketches, takings=takings) for tag in tags]
+    rows = [_tag(tag, names[tag.keys], sketches=sketches, takings=takings, forgotten=forgotten) for tag in tags]
     each = keyed.select(F.explode(F.array(*rows)).alias("tag"))
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
@@ -156,13 +155,10 @@ def tagged(
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
     values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *(SKETCH_INPUTS if sketches else ()), *(() if takings is None else ("weight",))]
-    is_there = F.col("tag").isNotNull()
-    if forgotten is not None:
-        is_there &= F.col("tag.expires_ms") > forgotten.first(F.col("tag.query"))
-    return each.where(is_there).select(expires, *place, *[f"tag.{name}" for name in values])
+    return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
-def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | None) -> Column:
+def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | None, forgotten: str | None) -> Column:
     query = tag.query
     taking = None if takings is None else takings.get(tag.id)
     start, end = bounds(query.window, tag.hops)
@@ -186,6 +182,7 @@ def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | 
         row = row.otherwise(_struct(_left_out(columns))) if tag.part == 0 else row
     is_in = contains(query.window, tag.hops)
     conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
+    conditions += [] if forgotten is None else [columns["expires_ms"] > F.col(forgotten)]
     return F.when(reduce(operator.and_, conditions), row) if conditions else row
 
 
