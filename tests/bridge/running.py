@@ -264,6 +264,14 @@ def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str
     return [one for one in found if device is None or one.key() == device.encode()]
 
 
+async def read_some(config: KafkaConfig, topic: str, device: str) -> list[Message]:
+    """All records of a device on a topic once there are any: of two topics that are written together one may show it later."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await asyncio.to_thread(read, config, topic, device=device)):
+            await asyncio.sleep(0.05)
+    return found
+
+
 def numbers(messages: Sequence[Message]) -> list[int]:
     """The frame numbers of records, in their order."""
     return [record.decode(one.value()).frame.frame or 0 for one in messages]

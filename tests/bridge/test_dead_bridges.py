@@ -96,8 +96,12 @@ async def test_sessions_of_bridges_that_all_died_are_emptied_by_the_first_that_c
     here.bridge("b-all-3")
     await fleet.all_arrived()
     await until(lambda: here.metric("b-all-3", ADOPTED) == 2, "both sessions are ended")
-    rows = {one.key(): one.value() for one in read(here.config, topics.BRIDGES)}
-    assert [rows[key] for key in (b"here|b-all-1", b"here|b-all-2")] == [None, None]
+
+    def rows() -> list[bytes | None]:
+        found = {one.key(): one.value() for one in read(here.config, topics.BRIDGES)}
+        return [found[key] for key in (b"here|b-all-1", b"here|b-all-2")]
+
+    await until(lambda: rows() == [None, None], "they are forgotten")
 
 
 async def test_a_bridge_that_restarts_gets_its_session_back_and_the_others_adopt_nothing_for_ever(here: World) -> None:

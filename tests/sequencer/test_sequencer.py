@@ -17,7 +17,7 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.frame import Gap
 from edgewake.protocol.record import LATE_HEADER, ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Mode, Placement
-from tests.bridge.running import World, frame, numbers, read, sequenced, start
+from tests.bridge.running import World, frame, numbers, read, read_some, sequenced, start
 from tests.services import Kafka, Process, part, wait_until
 
 
@@ -263,7 +263,7 @@ async def test_a_record_that_no_bridge_wrote_becomes_a_dead_letter(here: World) 
     up.put(1)
     here.sequencer()
     assert await sequenced(here, "strange", "strange-1", 1) == [1]
-    (letter,) = read(here.config, topics.DEAD, device="strange-1")
+    (letter,) = await read_some(here.config, topics.DEAD, "strange-1")
     assert (letter.value(), DeadLetter.from_headers(letter.headers()).reason) == (b"what?", "shape")
 
 
