@@ -93,18 +93,21 @@ class Watchers:
         streams = set(map(stream_hash, wanted.streams))
         if isinstance(decoded, Cursor) and not streams & {entry.stream for entry in decoded.streams}:
             raise CursorError("subscription", "the cursor belongs to other streams than the subscription names")
-        watcher = self._watchers.get(wanted.streams)
-        if watcher is not None and not watcher.admits(wanted.where, self._scanned_max):
+        if not self._watcher(wanted.streams).admits(wanted.where, self._scanned_max):
             raise TooManyFilters(f"{self._scanned_max} filters that demand no value of a field: add a condition such as device = 'car-7'")
 
     def add(self, counter: Counter, cursor: str) -> None:
         """See the port."""
-        watcher = self._watchers.get(counter.streams)
+        self._watcher(counter.streams).add(counter, cursor)
+
+    def _watcher(self, streams: tuple[str, ...]) -> StreamWatcher:
+        """That of these streams, made for the first who asks: who asks beside it is counted, too. Without a lease it soon ends."""
+        watcher = self._watchers.get(streams)
         if watcher is None:
             assert self._tasks is not None, "run first"
-            watcher = self._watchers[counter.streams] = StreamWatcher(counter.streams, self._hub, self._clock, on_idle=self._drop)
-            self._tasks.create_task(watcher.run(), name=f"watch-{'+'.join(counter.streams)}")
-        watcher.add(counter, cursor)
+            watcher = self._watchers[streams] = StreamWatcher(streams, self._hub, self._clock, on_idle=self._drop)
+            self._tasks.create_task(watcher.run(), name=f"watch-{'+'.join(streams)}")
+        return watcher
 
     def _drop(self, watcher: StreamWatcher) -> None:
         del self._watchers[watcher.streams]
