@@ -6,6 +6,7 @@ says enough: a broker refuses it by a CONNACK or closes (MQTT 5, section 3.1.2.2
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from typing import Final
@@ -17,6 +18,7 @@ BROKER_S: Final = 5.0
 """Seconds that the broker has for each step."""
 ANSWER_BYTES: Final = 64
 """Bytes of the answer that are read: its kind is in the first."""
+REFUSED: Final = "the broker refused us: are cert_file and key_file those that it asks for?"
 _NO_VERSION: Final = b"\x10\x0d\x00\x04MQTT\x7f\x02\x00\x0a\x00\x00\x00"
 """A CONNECT of version 127."""
 _CONNACK: Final = 0x20
@@ -34,7 +36,7 @@ def look(broker: BrokerConfig) -> str:
             if tls is None:
                 return f"{where} takes connections, without TLS{_answer(where, raw)}"
             with _secured(tls, raw, broker.host) as secured:
-                return f"{where} takes connections, {secured.version()}{_answer(where, secured)}"
+                return f"{where} takes connections, {secured.version()}{_answer_over_tls(where, secured)}"
     except OSError as error:
         raise LocalError(f"{where}: {error}: {_hint(error)}") from error
 
@@ -54,19 +56,30 @@ def _hint(error: OSError) -> str:
     if isinstance(error, ssl.SSLEOFError) or "WRONG_VERSION_NUMBER" in str(error):
         return "is this its port for TLS?"
     if "ALERT" in str(error).upper():
-        return "the broker refused us: are cert_file and key_file those that it asks for?"
+        return REFUSED
     return "is ca_file its authority's, and the clock right?"
+
+
+def _answer_over_tls(where: str, channel: ssl.SSLSocket) -> str:
+    """The same, where the handshake went well for us: whether our certificate did is heard after it. Raises LocalError."""
+    try:
+        return _answer(where, channel)
+    except OSError as error:
+        raise LocalError(f"{where}: {error}: {REFUSED}") from error
 
 
 def _answer(where: str, channel: socket.socket) -> str:
     """What it answers to MQTT, in words. Raises LocalError, OSError."""
-    channel.sendall(_NO_VERSION)
+    with contextlib.suppress(OSError):  # it has closed already: what it said before can still be read
+        channel.sendall(_NO_VERSION)
     try:
         said = channel.recv(ANSWER_BYTES)
-    except ConnectionError:
-        said = b""
     except TimeoutError as error:
         raise LocalError(f"{where}: takes a connection and says nothing: is a broker behind it?") from error
+    except ConnectionError:
+        if isinstance(channel, ssl.SSLSocket):
+            raise
+        said = b""
     if not said:
         return ""
     if said[0] == _CONNACK:
