@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
@@ -131,6 +131,11 @@ class Feed:
     def flush(self) -> None:
         """Wait until Kafka has all."""
         assert self.producer.flush(30) == 0
+
+
+def records(session: SparkSession, *values: bytes) -> DataFrame:
+    """Records of one partition, as Spark reads them from Kafka."""
+    return session.createDataFrame([(0, i, value) for i, value in enumerate(values)], "partition int, offset bigint, value binary")
 
 
 def registered(*files: str, streams: Sequence[Stream], at: int = 1) -> list[Registered]:

@@ -23,6 +23,7 @@ from tests.analysis.support import (
     emitted,
     late_readings,
     read,
+    records,
     registered,
     results,
     sql,
@@ -152,9 +153,8 @@ def test_what_spark_would_forget_is_left_out_before_it_looks_for_it_in_its_state
     assert isinstance(job, QueryJob)
     body = frame.encode(frame.Frame(1, 1, 1, [T0 + i * 60_000 for i in range(4)], {"speed": [1.0] * 4}))
     value = record.encode(device="d", stream="s", mode=record.Mode.ACK, sent_at=None, received_at=T0 + HOUR_MS, frame_bytes=body)
-    records = spark.createDataFrame([(0, 0, value)], "partition int, offset bigint, value binary")
     forgotten = PlanValues(spark)
-    rows = job.graph(records, 1, forgotten=forgotten)
+    rows = job.graph(records(spark, value), 1, forgotten=forgotten)
     for minute, left in ((0, [4, 4]), (2, [2, 3]), (5, [0, 0])):
         forgotten.set(0, T0 + minute * 60_000)
         found = Counter(rows.toArrow()["query"].to_pylist())

@@ -51,14 +51,16 @@ READY_TO_COMPUTE = '"event":"lane.started"'
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
-def analysis_in(folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interval_s: int = 0, records_max: int = 20_000) -> Process:
+def analysis_in(
+    folder: Path, kafka: KafkaConfig, jars: Path, *, summary_interval_s: int = 0, trigger_ms: int = 100, records_max: int = 20_000
+) -> Process:
     """The analysis as a process, not started."""
     folder.mkdir(exist_ok=True)
     config = folder / "analysis.toml"
     (port,) = free_ports(1)
     config.write_text(
-        f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = 100\nstate_partitions = 1\nsession_s = 4\nmetrics_port = {port}\n'
-        f'driver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\nbatch_records_max = {records_max}\n'
+        f'data_dir = "{folder}/data"\njars_dir = "{jars}"\ntrigger_ms = {trigger_ms}\nstate_partitions = 1\nsession_s = 4\n'
+        f'metrics_port = {port}\ndriver_memory = "512m"\nsummary_interval_s = {summary_interval_s}\nbatch_records_max = {records_max}\n'
         f'[kafka]\nbootstrap = "{kafka.bootstrap}"\n'
     )
     return part("analysis", config, folder / "analysis.log")
@@ -76,7 +78,7 @@ def process(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iter
 @pytest.fixture
 def pair(kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path) -> Iterator[list[Process]]:
     """Two that sum up, with folders of their own."""
-    more = {"summary_interval_s": 1, "records_max": FEW_AT_ONCE}
+    more = {"summary_interval_s": 2, "trigger_ms": 1000, "records_max": FEW_AT_ONCE}
     found = [analysis_in(tmp_path / name, kafka_config, spark_jars, **more) for name in ("leader", "standby")]
     yield found
     for each in found:

@@ -22,8 +22,8 @@ from edgewake.cloud.analysis.shed_marks import marks
 from edgewake.cloud.analysis.shed_report import left_out
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0
-from tests.analysis.test_late import frame_of, records
+from tests.analysis.support import T0, records
+from tests.analysis.test_late import frame_of
 
 HEAD = "-- name: q\n-- shed: {}\nSELECT device, {} FROM s GROUP BY {}"
 SUMS = "count(*) AS n, sum(speed) AS total"

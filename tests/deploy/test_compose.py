@@ -186,7 +186,10 @@ def test_kafka_runs_with_the_settings_that_all_tests_run_with() -> None:
     shipped = {name: str(value) for name, value in SERVICES["kafka-1"]["environment"].items()}
     of_one_machine = re.compile(r".*(FACTOR|MIN_ISR|VOTERS|LISTENERS|LISTENER_NAME|LOG_DIRS|NODE_ID|NUM_PARTITIONS)$")
     sizes = {"KAFKA_LOG_CLEANER_DEDUPE_BUFFER_SIZE", "KAFKA_NUM_NETWORK_THREADS", "KAFKA_NUM_IO_THREADS", "KAFKA_BACKGROUND_THREADS"}
-    single = {"KAFKA_BROKER_SESSION_TIMEOUT_MS", "KAFKA_BROKER_HEARTBEAT_INTERVAL_MS", "KAFKA_DELETE_TOPIC_ENABLE"}
+    single = {
+        f"KAFKA_{name}"
+        for name in ("BROKER_SESSION_TIMEOUT_MS", "BROKER_HEARTBEAT_INTERVAL_MS", "METADATA_MAX_IDLE_INTERVAL_MS", "DELETE_TOPIC_ENABLE")
+    }
     common = {name: value for name, value in tested.items() if not of_one_machine.match(name) and name not in sizes | single}
     assert {name: shipped.get(name) for name in common} == common
 
