@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_counts, topic_configs_of
+from edgewake.cloud.kafka.offsets import LEADER_S
 from edgewake.cloud.kafka.topic_check import broken_promises, foreign_installation
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
@@ -21,8 +23,8 @@ log = logging.getLogger("edgewake.kafka")
 def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
     """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
 
-    Those that exist are checked, once in a process: see `topic_check`. Raises Unavailable where the broker is away, LocalError where it
-    refuses or a topic breaks a promise.
+    Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see `topic_check`. Raises Unavailable where
+    the broker is away, LocalError where it refuses or a topic breaks a promise.
     """
     client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
     try:
@@ -39,16 +41,35 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
     missing = [_new_topic(config, name) for name in names if name not in existing]
     if not missing:
         return
+    made_by_others = []
     for name, future in client.create_topics(missing, request_timeout=METADATA_TIMEOUT_S).items():
         try:
             future.result()
         except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue
-            raise _refused_or_away(name, error.args[0]) from error
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _refused_or_away(name, error.args[0]) from error
+            made_by_others.append(name)
+    _check_made_by_others(config, client, made_by_others)
     if topics.INSTALLATION_PREFIX + config.installation not in existing:
         _check_installation(config, partition_counts(client))  # somebody else may have come at the same time
+
+
+def _check_made_by_others(config: KafkaConfig, client: AdminClient, names: Collection[str]) -> None:
+    """Check topics that somebody made a moment ago. The broker that we ask may hear of them later than the one that refused us."""
+    deadline = time.monotonic() + METADATA_TIMEOUT_S
+    while names:
+        found = partition_counts(client)
+        known = [name for name in names if name in found]
+        for name in known:
+            _check_partitions(name, found[name])
+        _check_settings(config, client, known)
+        names = [name for name in names if name not in found]
+        if names and time.monotonic() > deadline:
+            raise Unavailable(
+                f"topic {names[0]}: Kafka says that it exists, and does not list it after {METADATA_TIMEOUT_S:g} s; try again"
+            )
+        if names:
+            time.sleep(LEADER_S)
 
 
 _checked: set[tuple[str, str]] = set()

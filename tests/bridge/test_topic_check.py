@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
@@ -13,6 +14,7 @@ from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.topic_check import broken_partitions, broken_promises, foreign_installation
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
+from tests.services import wait_until
 
 STREAM = "ew.s.some"
 SOUND = {
@@ -91,6 +93,29 @@ def test_a_topic_made_by_somebody_else_is_refused_on_a_real_kafka_and_one_of_our
     )
     with pytest.raises(LocalError, match=r"min\.insync\.replicas is 1, expected 2"):
         topic_admin.ensure_topics(asks_for_more, [ours])
+
+
+class LookedTooEarly(AdminClient):
+    """Its first look at Kafka's topics was before somebody made `hidden`."""
+
+    hidden = ""
+
+    def list_topics(self, *arguments: Any, **options: Any) -> Any:
+        found = super().list_topics(*arguments, **options)
+        found.topics.pop(self.hidden, None)
+        self.hidden = ""
+        return found
+
+
+def test_a_topic_that_somebody_else_makes_while_we_look_is_checked_too(kafka_config: KafkaConfig) -> None:
+    other = f"ew.s.check_{uuid.uuid4().hex}"
+    client = LookedTooEarly({"bootstrap.servers": kafka_config.bootstrap})
+    client.create_topics([NewTopic(other, num_partitions=1, config={"cleanup.policy": "compact"})])[other].result(20)
+    wait_until(lambda: other in client.list_topics(timeout=5).topics, "the broker lists the topic")
+    client.hidden = other
+    with pytest.raises(LocalError, match=f"topic {other}: cleanup.policy is compact, expected delete"):
+        topic_admin.ensure_topics(kafka_config, [other], client=client)
+    assert not client.hidden
 
 
 def test_a_kafka_serves_one_installation() -> None:
