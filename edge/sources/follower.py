@@ -281,4 +281,4 @@ def _line_end(fd: int, size: int) -> int:
     """The end of the last whole line of a file that is begun at its end: half a line would be a bad one when it is complete."""
     begin = max(0, size - CHUNK_BYTES)
     found = os.pread(fd, size - begin, begin).rfind(b"\n")
-    return size if found < 0 else begin + found + 1
+    return size if found < 0 and begin else begin + found + 1

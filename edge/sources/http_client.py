@@ -137,7 +137,7 @@ async def answer(request: Request, tls: ssl.SSLContext | None) -> AsyncIterator[
             got = await ask(request, reader, writer)
             location = got.headers.get("location")
             if got.status not in REDIRECT or location is None:
-                if got.headers.get("content-encoding", "identity") != "identity":
+                if got.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
                     raise RemoteError(f"{url.geturl()}: an answer in a coding that was not asked for")
                 yield got
                 return

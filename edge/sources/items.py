@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ SLICE: Final = 500
 
 def found(document: bytes, path: str = "") -> Sequence[Any]:
     """What may be readings in it, in order. `path`: names of objects, joined by dots, that lead to them. Raises Rejected."""
+    document = document.removeprefix(BOM_UTF8)  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
     try:
         body = orjson.loads(document)
     except orjson.JSONDecodeError as error:

@@ -84,6 +84,11 @@ def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
     return found
 
 
+def without_gaps(block: Block) -> list[Block]:
+    """Questions for the same points that ask for nothing else: a device may not have what stands between them."""
+    return blocks(block.points, gap_max=0)
+
+
 def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | int | None:
     """A point's value from its block's registers; None where it is no number (NaN, infinite). Raises ValueError where they are too few."""
     at = point.address - block.address
@@ -97,4 +102,5 @@ def value_of(point: Point, block: Block, registers: Sequence[int]) -> float | in
         return None
     if point.scale == 1 and point.offset == 0:
         return value
-    return round(value * point.scale + point.offset, 9)
+    scaled = value * point.scale + point.offset
+    return round(scaled, 9) if math.isfinite(scaled) else None

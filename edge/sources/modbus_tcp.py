@@ -13,12 +13,14 @@ from pymodbus.exceptions import ModbusException
 
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
-from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of
+from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of, without_gaps
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frame import Scalar
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
 
+ADDRESSES: Final = 65_536
+"""Registers, or bits, of each table."""
 POINTS_MAX: Final = 200
 """Values of one device; a reading may have as many fields."""
 
@@ -46,6 +48,10 @@ class PointConfig(ConfigTable):
     """What is then added."""
     low_word_first: bool = False
     """The first register of several is the lowest; the standard says nothing, makers differ."""
+
+    def __post_init__(self) -> None:
+        if self.address + self.point().count > ADDRESSES:
+            raise ValueError(f"address: a {self.type} at {self.address} ends behind the last register, {ADDRESSES - 1}")
 
     def point(self) -> Point:
         """As a value."""
@@ -81,6 +87,13 @@ class ModbusTcpConfig(SourceConfig):
             raise ValueError("point: two have one name")
 
 
+class NoSuchAddress(Unavailable):
+    """The device says that it has not all of these registers. It may be one that nobody asked for and that was read over."""
+
+    CODE: Final = 2
+    """ILLEGAL DATA ADDRESS (Modbus Application Protocol V1.1b3, section 7)."""
+
+
 class ModbusTcp:
     """The source."""
 
@@ -109,8 +122,16 @@ class ModbusTcp:
 
     async def _measure(self, client: AsyncModbusTcpClient) -> dict[str, Scalar]:
         fields: dict[str, Scalar] = {}
-        for block in self._blocks:
-            fields |= await self._ask(client, block)
+        for block in tuple(self._blocks):
+            try:
+                fields |= await self._ask(client, block)
+            except NoSuchAddress:
+                at = self._blocks.index(block)
+                self._blocks[at : at + 1] = parts = without_gaps(block)
+                if len(parts) == 1:
+                    raise
+                for part in parts:
+                    fields |= await self._ask(client, part)
         return fields
 
     async def _ask(self, client: AsyncModbusTcpClient, block: Block) -> dict[str, Scalar]:
@@ -126,7 +147,8 @@ class ModbusTcp:
         except ModbusException as error:
             raise Unavailable(f"{block.table} {block.address}: {error}") from error
         if answer.isError():
-            raise Unavailable(f"{block.table} {block.address}, {block.count} of them: {answer}")
+            kind = NoSuchAddress if answer.exception_code == NoSuchAddress.CODE else Unavailable
+            raise kind(f"{block.table} {block.address}, {block.count} of them: {answer}")
         try:
             if block.table in (Table.COIL, Table.DISCRETE):
                 return {point.name: bool(answer.bits[point.address - block.address]) for point in block.points}

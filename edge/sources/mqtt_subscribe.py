@@ -23,7 +23,7 @@ from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.edge.sources.topic_template import TopicTemplate
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
-from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
 
@@ -112,17 +112,21 @@ class MqttSubscribe:
                 link.send(mqtt5.PubAckPacket(packet_id))
             await link.drained()
 
-    async def _take(self, intake: Intake, packets: list[mqtt5.PublishPacket]) -> None:
+    async def _take(self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]) -> None:
         readings: list[Reading] = []
-        remembered = False
+        recent, remembered = self._recent.copy(), False
         for packet in packets:
+            if isinstance(packet, Unreadable):  # acknowledged as any other: the broker would send it again for ever
+                intake.refuse(RejectReason.OVERSIZE if packet.size > PACKET_BYTES_MAX else RejectReason.ENCODING, packet.why)
+                continue
             if packet.packet_id is not None:
-                if packet.duplicate and self._recent.is_repeat(packet.packet_id, packet.topic, packet.payload):
+                if packet.duplicate and recent.is_repeat(packet.packet_id, packet.topic, packet.payload):
                     continue
-                self._recent.add(packet.packet_id, packet.topic, packet.payload)
+                recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
             readings += await self._readings(intake, packet.topic, packet.payload)
-        await intake.put(readings, position=(self._name, self._recent.encode()) if remembered else None)
+        await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+        self._recent = recent  # not before: what could not be passed on is taken when it is sent again
 
     async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:
         if not payload:
@@ -156,7 +160,7 @@ class Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._packets = PacketReader()
+        self._packets = PacketReader(keep_unreadable=True)
         self._early: list[Packet | Unreadable] = []
         """What came in one piece with the CONNACK: the messages that the broker kept."""
 
@@ -200,11 +204,11 @@ class Link:
             raise Unavailable("no MQTT 5 broker")
         return first
 
-    async def publishes(self) -> list[mqtt5.PublishPacket]:
-        """The next messages. Raises Unavailable, RemoteError."""
-        found: list[mqtt5.PublishPacket] = []
+    async def publishes(self) -> list[mqtt5.PublishPacket | Unreadable]:
+        """The next messages, and what was none. Raises Unavailable, RemoteError."""
+        found: list[mqtt5.PublishPacket | Unreadable] = []
         for packet in await self._some():
-            if isinstance(packet, mqtt5.PublishPacket):
+            if isinstance(packet, mqtt5.PublishPacket | Unreadable):
                 found.append(packet)
             elif isinstance(packet, mqtt5.SubAckPacket) and any(int(code) >= 0x80 for code in packet.reason_codes):
                 raise Unavailable(f"the broker refused the subscription: {packet.reason_codes[0].name.lower()}")

@@ -28,6 +28,10 @@ class RecentPackets:
         except ValueError:
             return cls()
 
+    def copy(self) -> RecentPackets:
+        """One that changes for itself."""
+        return RecentPackets(dict(self._known))
+
     def encode(self) -> str:
         """As the log keeps it."""
         return " ".join(f"{packet_id}:{crc:x}" for packet_id, crc in self._known.items())

@@ -15,10 +15,10 @@ from edgewake.edge.client.sse import Event, Parser
 from edgewake.edge.intake import Intake
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.config import Policy, SourceContext
-from edgewake.edge.sources.http_client import answer, not_as_wanted
+from edgewake.edge.sources.http_client import Answer, answer, not_as_wanted
 from edgewake.edge.sources.items import checked, found
 from edgewake.edge.sources.web import WebConfig
-from edgewake.protocol.errors import Rejected
+from edgewake.protocol.errors import Rejected, Unavailable
 from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
@@ -61,11 +61,12 @@ class SsePull:
         self._tls = config.tls()
         self._id = context.position(config.position_name()) or ""
         self._committed_s = context.clock.monotonic_s()
-        self._retry_ms = RETRY_MS
+        self._asked_ms: int | None = None
+        """The wait that the server asked for last; it holds over connections, as the standard says (9.2.4)."""
 
     async def run(self, intake: Intake) -> None:
         while await self._follow(intake):
-            await self._clock.sleep(self._retry_ms / 1000)
+            await self._clock.sleep(wait_ms(self._asked_ms) / 1000)
 
     async def _follow(self, intake: Intake) -> bool:
         """One connection; False where the server has nothing more. Raises Unavailable, RemoteError."""
@@ -77,12 +78,20 @@ class SsePull:
             kind = got.headers.get("content-type", "").partition(";")[0].strip().lower()
             if got.status != 200 or kind != "text/event-stream":
                 raise not_as_wanted(request, got, self._clock.now_ms(), f", {kind or 'no content type'}")
-            parser = Parser(self._id)
+            await self._take_all(intake, got)
+        return True
+
+    async def _take_all(self, intake: Intake, got: Answer) -> None:
+        """Until the server ends the stream. Raises Unavailable, with the wait that it asked for, where it is cut off; RemoteError."""
+        parser = Parser(self._id)
+        try:
             async for piece in got.pieces(silence_s=self._config.silence_s):
                 events = parser.feed(piece)
-                self._retry_ms = wait_ms(parser.retry_ms)
+                self._asked_ms = self._asked_ms if parser.retry_ms is None else parser.retry_ms
                 await self._take(intake, events, parser.last_event_id)
-        return True
+        except Unavailable as error:
+            error.retry_after_s = 0.0 if self._asked_ms is None else wait_ms(self._asked_ms) / 1000
+            raise
 
     async def _take(self, intake: Intake, events: list[Event], last_id: str) -> None:
         readings: list[Reading] = []

@@ -6,15 +6,17 @@ What was sent while nobody was connected is not there: such servers keep nothing
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.gpsd import WATCH
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import LineSplitter
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import RejectReason, Unavailable
 from edgewake.protocol.plain import key
 
 
@@ -61,5 +63,16 @@ class TcpLines:
                 except TimeoutError as error:
                     raise Unavailable(f"{where}: nothing heard for {config.silence_s:.0f} s") from error
                 if not data:
+                    await intake.put(_last(intake, config.format, splitter))
                     raise Unavailable(f"{where}: closed by the server")
                 await intake.put(readings_of(intake, config.format, splitter.feed(data)))
+
+
+def _last(intake: Intake, line_format: LineFormat, splitter: LineSplitter) -> Sequence[Reading]:
+    """The reading in what stood without an end when the server closed. Half a text looks like a whole one, so it is refused."""
+    lines = splitter.last()
+    if line_format is LineFormat.TEXT:
+        for _ in lines:
+            intake.refuse(RejectReason.SHAPE, "the server closed in the middle of a line")
+        return []
+    return readings_of(intake, line_format, lines)

@@ -29,11 +29,13 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import Policy, SourceContext
-from edgewake.edge.sources.http_client import ANSWER_S, USER_AGENT, host_of, port_of, target_of
+from edgewake.edge.sources.http_client import ANSWER_S, RETRY_AFTER_MAX_S, USER_AGENT, host_of, port_of, target_of
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebSocketAddress
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RemoteError, Unavailable
 from edgewake.protocol.plain import key
 
@@ -47,7 +49,8 @@ class WebSocketPullConfig(WebSocketAddress):
 
     type: Literal["websocket_pull"]
     hello: str = key(default="", max_length=8192)
-    """Text that is sent first, such as a subscription. `{resume}` in it, or in `url`, becomes the last value of `resume_field`."""
+    """Text that is sent first, such as a subscription. `{resume}` in it, or in `url`, becomes the last value of `resume_field`,
+    written as inside a JSON string and as in an address."""
     resume_field: str | None = None
     """Field of a reading from whose last value the server goes on; none: the server begins where it likes."""
     silence_s: float = key(default=60.0, gt=0, le=3600)
@@ -67,6 +70,7 @@ class WebSocketPull:
     def __init__(self, config: WebSocketPullConfig, context: SourceContext) -> None:
         """Raises ConfigError."""
         self._config = config
+        self._clock = context.clock
         self._tls = config.tls()
         self._resume = context.position(config.position_name()) or ""
 
@@ -78,10 +82,10 @@ class WebSocketPull:
             headers = [(name.encode(), value.encode()) for name, value in (("User-Agent", USER_AGENT), *request.secret)]
             protocol = WSConnection(ConnectionType.CLIENT)
             writer.write(protocol.send(Request(host=host_of(url), target=target_of(url), extra_headers=headers)))
-            link = Link(protocol, reader, writer, self._config)
+            link = Link(protocol, reader, writer, self._config, self._clock)
             await link.accepted()
             if self._config.hello:
-                link.send(TextMessage(self._config.hello.replace(RESUME, self._resume)))
+                link.send(TextMessage(hello_of(self._config.hello, self._resume)))
             while True:
                 await self._take(intake, await link.message())
 
@@ -95,6 +99,11 @@ class WebSocketPull:
         changed = resume != self._resume
         await intake.put(await checked(intake, items), position=(self._config.position_name(), resume) if changed else None)
         self._resume = resume
+
+
+def hello_of(hello: str, resume: str) -> str:
+    """What is said first. The value stands in it as in a JSON string: what a server wrote into its messages says nothing else. Pure."""
+    return hello.replace(RESUME, orjson.dumps(resume).decode()[1:-1])
 
 
 def last_value(items: Sequence[Any], field: str, before: str) -> str:
@@ -120,9 +129,15 @@ class Link:
     """A connection: messages out of bytes, bounded, and pings while nothing comes."""
 
     def __init__(
-        self, protocol: WSConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, config: WebSocketPullConfig
+        self,
+        protocol: WSConnection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        config: WebSocketPullConfig,
+        clock: Clock,
     ) -> None:
         self._protocol = protocol
+        self._clock = clock
         self._reader = reader
         self._writer = writer
         self._config = config
@@ -141,7 +156,9 @@ class Link:
         except TimeoutError as error:
             raise Unavailable(f"{self._config.url}: no answer within {ANSWER_S:.0f} s") from error
         if isinstance(event, RejectConnection):
-            raise Unavailable(f"{self._config.url}: HTTP {event.status_code}")
+            said = {bytes(name).lower(): bytes(value) for name, value in event.headers}.get(b"retry-after", b"").decode("latin-1")
+            wait_s = retry_after_s(said, self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
+            raise Unavailable(f"{self._config.url}: HTTP {event.status_code}", retry_after_s=wait_s)
         if not isinstance(event, AcceptConnection):
             raise RemoteError(f"{self._config.url}: no WebSocket")
 
@@ -158,7 +175,8 @@ class Link:
                 self.send(event.response())
                 await self._drain()
             elif isinstance(event, CloseConnection):
-                raise Unavailable(f"{self._config.url}: over, code {event.code}")
+                why = f" ({event.reason!r})" if event.reason else ""  # the server's, or what wsproto found wrong with what it sent
+                raise Unavailable(f"{self._config.url}: over, code {event.code}{why}")
 
     def _collect(self, event: Message[Any]) -> bool:
         if isinstance(event, TextMessage):

@@ -354,7 +354,9 @@ class Uplink:
             log.info("lanes that wait for their hours: %s", ", ".join(sorted(closed)) or "none", extra={"event": "uplink.hours"})
 
     def _refuse(self, frame: OutFrame, reason: RejectReason, why: str) -> None:
+        paused = self.session.paused_streams
         if self.refused.add(frame, reason, why):
+            self._pauses_changed(paused)
             self._wake.set()
 
     def _ask_feed(self, payload: bytes) -> bool:

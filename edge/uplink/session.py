@@ -9,8 +9,8 @@ overtaken is sent again sooner. Frames of a stream are sent, and sent again afte
 more urgent lanes go first.
 
 The cloud's answer `later` frees nothing: the stream waits for as long as the cloud asks, then its oldest frame alone is tried, and the
-rest follows when the cloud has accepted or refused that one. Other streams go on meanwhile. A PUBACK that refuses for now
-(edgewake.edge.uplink.puback) means the same, with a wait of our own. What can never get through is taken out by `refuse`.
+rest follows when the cloud has accepted or refused that one, or when none is left to try. Other streams go on meanwhile. A PUBACK that
+refuses for now (edgewake.edge.uplink.puback) means the same, with a wait of our own. What can never get through is taken out by `refuse`.
 """
 
 from __future__ import annotations
@@ -417,8 +417,11 @@ class UplinkSession:
     def _remove(self, key: FrameKey) -> _InFlight | None:
         flying = self._flying.pop(key, None)
         if flying is not None:
-            del self._streams[key.stream].frames[key]
+            stream = self._streams[key.stream]
+            del stream.frames[key]
             self._by_attempt.pop(key, None)
+            if not stream.frames:  # none is left to try, and the log forms no more of a stream that waits: it would wait for ever
+                stream.pause = None
         return flying
 
     def _hurry_overtaken(self, acked: _InFlight, now_s: float) -> None:
