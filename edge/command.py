@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,14 +48,23 @@ def exits(function: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*arguments: P.args, **named: P.kwargs) -> None:
         from edgewake.protocol.errors import ConfigError, EdgewakeError
 
+        _say_what_a_terminal_can_show()
         try:
             function(*arguments, **named)
+        except BrokenPipeError:
+            raise  # who read us has enough, e.g. `head`: click ends quietly
         except ConfigError as error:
             fail(error, 2)
         except (EdgewakeError, OSError) as error:
             fail(error, 1)
 
     return wrapped
+
+
+def _say_what_a_terminal_can_show() -> None:
+    """What a terminal or file of another encoding than UTF-8 has no character for is said by its number, and not by a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def fail(error: Exception, code: int) -> NoReturn:

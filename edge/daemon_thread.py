@@ -7,13 +7,19 @@ stop of the agent. The threads here are daemons: what they do is forgotten when 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from edgewake.edge.error_text import error_text
+
 T = TypeVar("T")
+
+log = logging.getLogger("edgewake.agent")
 
 
 class DaemonThread:
@@ -49,20 +55,37 @@ class DaemonThread:
                 result.set_result(value)
 
         def run() -> None:
-            value, error = None, None
+            value: Any = None
+            error: Exception | None = None
             try:
                 value = function()
-            except Exception as raised:
-                error = raised
-            if not loop.is_closed():
+            except BaseException as raised:
+                error = _for_a_future(raised)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(settle, value, error)
 
         self._calls.put(run)
         return await result
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Call `function` in the thread after all calls before; nobody waits for it."""
-        self._calls.put(function)
+        """Call `function` in the thread after all calls before; nobody waits for it, so what it raises is logged."""
+
+        def run() -> None:
+            try:
+                function()
+            except Exception:
+                log.exception("a call in the thread %s failed", self._thread.name, extra={"event": "thread.call_failed"})
+
+        self._calls.put(run)
+
+
+def _for_a_future(raised: BaseException) -> Exception:
+    """As whoever waits can get it: a future takes no StopIteration, and what asks the program to end is no answer to a call."""
+    if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
+        return raised
+    error = RuntimeError(error_text(raised))
+    error.__cause__ = raised
+    return error
 
 
 async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:

@@ -63,7 +63,7 @@ def _directory(config: AgentConfig) -> str:
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise LocalError(f"{nearest} cannot be written by this user")
     free = os.statvfs(nearest).f_bavail * os.statvfs(nearest).f_frsize
-    needed = config.log.quota_bytes + config.log.wal_bytes_max + config.log.reserve_bytes
+    needed = config.log.quota_bytes + config.log.consumer_bytes + config.log.wal_bytes_max + config.log.reserve_bytes
     if free < needed and not (path / LOG_NAME).exists():
         raise LocalError(f"{free >> 20} MiB are free at {nearest}, the log may take {needed >> 20}: lower log.quota_bytes")
     if config.log.reserve_bytes > free and (path / LOG_NAME).exists() and not (path / RESERVE_NAME).exists():

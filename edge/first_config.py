@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from edgewake.edge import durable_file
 from edgewake.protocol.errors import LocalError
 
 SOURCES: Final[Mapping[str, str]] = {
@@ -26,16 +27,21 @@ SOURCES: Final[Mapping[str, str]] = {
     "subscription": 'stream = "of_others"\nfollow = ["vehicle_position"]',
 }
 """Kind → what its table begins with."""
+PORT_DIGITS_MAX: Final = 9
+"""Digits of a port as it is asked for. More are no port."""
 
 
 def configuration_text(device: str, broker: str, data_dir: str, sources: Sequence[str]) -> str:
     """A commented configuration. Raises LocalError for an address or a kind that is none."""
     host, _, port = broker.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdecimal()):
+    if not host or not (port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX):
         raise LocalError(f"broker {broker!r}: expected host:port")
     if not data_dir:
         raise LocalError("data-dir: expected a directory")
+    for name, said in (("device", device), ("broker", broker), ("data-dir", data_dir)):
+        if not said.isprintable():
+            raise LocalError(f"{name} {said!r}: expected characters that can be seen")
     unknown = [kind for kind in sources if kind not in SOURCES]
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
@@ -47,7 +53,7 @@ data_dir = {_quoted(data_dir)}  # the log; for this agent alone
 
 [mqtt]
 host = {_quoted(host)}
-port = {port}
+port = {int(port)}
 # With TLS and a certificate of its own:
 # ca_file = "/etc/edgewake/ca.pem"
 # cert_file = "/etc/edgewake/device.pem"
@@ -70,21 +76,14 @@ def _quoted(text: str) -> str:
 
 
 def write_new(path: Path, text: str, *, replace: bool) -> None:
-    """Write it, mode 0600, when it can be used. Raises ConfigError, LocalError where a file is there."""
-    import tomllib
-
+    """Write it durably, mode 0600, when it can be used. Raises ConfigError, LocalError where a file is there or cannot be written."""
     from edgewake.edge.config import AgentConfig
-    from edgewake.protocol.config import parse
+    from edgewake.protocol.config import parse, values_of
 
-    if path.exists() and not replace:
-        raise LocalError(f"{path} is there already; --force writes over it")
-    parse(AgentConfig, tomllib.loads(text), str(path))
-    fresh = path.with_name(path.name + ".new")
+    parse(AgentConfig, values_of(text, str(path)), str(path))
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        fresh.replace(path)
+        if os.path.lexists(path) and not replace:
+            raise LocalError(f"{path} is there already; --force writes over it")
+        durable_file.replace(path, text.encode())
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error
-    finally:
-        fresh.unlink(missing_ok=True)

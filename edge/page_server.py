@@ -20,6 +20,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 
 HOST: Final = "127.0.0.1"
+HTTP_PORT: Final = 80
 REQUEST_S: Final = 5.0
 """Seconds that a request may take to come, and an answer to go."""
 REQUESTS_MAX: Final = 8
@@ -44,7 +45,7 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((HOST, port), Handler)
         except OSError as error:
             raise LocalError(f"{HOST}:{port}: {error.strerror}") from error
-        self.names = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+        self.names = _names(self.server_port)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
@@ -70,6 +71,12 @@ class PageServer(ThreadingHTTPServer):
                 text = ANSWERS[path][1](self._directory, self._clock.now_ms())
                 self._kept[path] = (now_s, text)
             return text
+
+
+def _names(port: int) -> frozenset[str]:
+    """What a browser calls us; the port of http goes without saying (RFC 9110, 7.2)."""
+    hosts = (HOST, "localhost")
+    return frozenset({f"{host}:{port}" for host in hosts} | (set(hosts) if port == HTTP_PORT else set()))
 
 
 def _page(directory: Path, now_ms: int) -> str:

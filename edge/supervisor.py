@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from edgewake.edge.backoff import Backoff
+from edgewake.edge.error_text import error_text
 from edgewake.edge.intake import Intake
 from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.source import Source
@@ -68,14 +69,14 @@ class Supervisor:
                     self._intake.policy = self._policy or self._source.policy
                 await _lived(self._source.run(self._intake))
                 self.state = SourceState.ENDED
-            except Exception as error:  # whatever a source raises is its own affair
+            except (Exception, SystemExit) as error:  # whatever a source raises is its own affair
                 self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
                 await self._wait_after(error)
 
-    async def _wait_after(self, error: Exception) -> None:
+    async def _wait_after(self, error: BaseException) -> None:
         self.state = SourceState.WAITING
         self.failures += 1
-        self.error = f"{type(error).__name__}: {error}"
+        self.error = error_text(error)
         wait_s = self._backoff.next_s()
         if isinstance(error, Unavailable):
             wait_s = max(wait_s, error.retry_after_s)
@@ -94,7 +95,7 @@ async def _lived(life: Coroutine[Any, Any, None]) -> None:
     """Await a source's life. Cancelled, cancel it until it ends: a library may lose a cancellation that comes together with an answer, as
     `asyncio.wait_for` does before Python 3.12.
     """
-    living = asyncio.create_task(life)
+    living = asyncio.create_task(_in_its_cage(life))
     try:
         await asyncio.wait({living})
     except asyncio.CancelledError:
@@ -104,4 +105,14 @@ async def _lived(life: Coroutine[Any, Any, None]) -> None:
         if not living.cancelled():
             living.exception()  # looked at: it failed while it was to end, which concerns nobody any more
         raise
+    if living.cancelled():
+        raise RuntimeError("it cancelled itself")  # a CancelledError would end its supervisor, and nobody would hear of it
     living.result()
+
+
+async def _in_its_cage(life: Coroutine[Any, Any, None]) -> None:
+    """What asks the program to end, out of a task, would end it."""
+    try:
+        await life
+    except SystemExit as error:
+        raise RuntimeError(f"it asked the program to exit: {error.code}") from error

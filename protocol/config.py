@@ -6,18 +6,23 @@ An error names the file, the key, the value and what was expected, for every wro
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgewake.protocol.errors import ConfigError
-from edgewake.protocol.expectation import expectation
+from edgewake.protocol.expectation import VALUE_CHARS_MAX, expectation
 from edgewake.protocol.plain import ConfigTable, checker
+from edgewake.protocol.printable import printable
+
+INTEGER_MAX: Final = 2**63 - 1
+"""The largest integer of a configuration, as of TOML itself: what takes it, a disk or a database, knows no larger one."""
 
 
 class Config(BaseModel):
@@ -37,25 +42,54 @@ def load(model: type[C], path: Path) -> C:
 def read(path: Path) -> dict[str, Any]:
     """The values in a TOML file; raises ConfigError."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # some editors begin a file by a mark of its encoding, which TOML does not know
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
+    return values_of(text, str(path))
+
+
+def values_of(text: str, where: str) -> dict[str, Any]:
+    """The values in a text of TOML; raises ConfigError, which begins with `where`."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+    except ValueError as error:  # of TOML, or of a number with thousands of digits
+        raise ConfigError(f"{where}: not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where}: nested too deep") from error
 
 
 def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
     """Check values; raises ConfigError, whose lines begin with `where`."""
     try:
+        lines = [f"{where}: {_key(loc)}{said}" for loc, said in _impossible(values, ())]
+        if lines:
+            raise ConfigError("\n".join(lines))
         # As JSON, because strict validation of Python objects takes no text for a path and no list for a tuple.
         return checker(model).validate_json(json.dumps(values, default=str), strict=True)
+    except RecursionError as error:
+        raise ConfigError(f"{where}: nested too deep") from error
     except ValidationError as error:
         lines = [f"{where}: {_sentence(model, one)}" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from error
+
+
+def _impossible(value: object, loc: tuple[int | str, ...]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What TOML can say and no key of ours means, with its place: it would fail where it is used, long after it was called good."""
+    match value:
+        case Mapping():
+            for name, inner in value.items():
+                yield from _impossible(inner, (*loc, name))
+        case list():
+            for number, inner in enumerate(value):
+                yield from _impossible(inner, (*loc, number))
+        case str() if "\0" in value:
+            yield loc, f" = {value[:VALUE_CHARS_MAX]!r}: expected no NUL"
+        case float() if not math.isfinite(value):
+            yield loc, f" = {value}: expected a finite number"
+        case int() if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            yield loc, f": expected an integer of at most {INTEGER_MAX:,}"
 
 
 def _sentence(model: type, error: ErrorDetails) -> str:
@@ -71,13 +105,13 @@ def _sentence(model: type, error: ErrorDetails) -> str:
 
 
 def _key(loc: tuple[int | str, ...]) -> str:
-    """As people count: the first of several tables `[[source]]` is source 1."""
+    """As people count: the first of several tables `[[source]]` is source 1. A key may hold anything, and is shown on terminals."""
     words: list[str] = []
     for part in loc:
         if isinstance(part, int) and words:
             words[-1] += f" {part + 1}"
         else:
-            words.append(str(part))
+            words.append(printable(str(part)))
     return ".".join(words)
 
 

@@ -8,6 +8,7 @@ On a terminal: time, level in colour, part, sentence. Otherwise one JSON object 
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -38,7 +39,10 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # a text that UTF-8 cannot carry
+            return json.dumps(line, default=str)
 
 
 class Coloured(logging.Formatter):

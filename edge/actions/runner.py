@@ -20,6 +20,7 @@ from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.actions.progress import Outcome
 from edgewake.edge.backoff import Backoff
+from edgewake.edge.error_text import error_text
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
 from edgewake.edge.log.event_log import EventLog
@@ -121,7 +122,7 @@ class ActionRunner:
                 async with asyncio.timeout(self._config.timeout_s):
                     act = await left.enter_async_context(self._action.prepared())
             except Exception as error:  # whatever an action raises is its own affair
-                self._error = f"{type(error).__name__}: {error}"
+                self._error = error_text(error)
                 self._say("waiting", f"the way there: {self._error}")
                 self._next_s = self._clock.monotonic_s() + self._backoff.next_s()
             else:
@@ -136,7 +137,7 @@ class ActionRunner:
         except TimeoutError:
             return f"not done within {self._config.timeout_s:g} s"
         except Exception as error:  # whatever an action raises is its own affair
-            return f"{type(error).__name__}: {error}"
+            return error_text(error)
         return None
 
     def _end(self, outcome: Outcome, error: str | None) -> None:

@@ -43,7 +43,7 @@ class Feeds:
     async def ask(self, ask: FeedAsk) -> Got | None:
         """The chunk and its confirmation; None: it did not come, ask again."""
         got: asyncio.Future[Got | None] = asyncio.get_running_loop().create_future()
-        self._waiting[ask.feed] = ask.after, got
+        waiting = self._waiting[ask.feed] = ask.after, got
         is_sent = self.send(ask.to_json())
         try:
             async with asyncio.timeout(ANSWER_S if is_sent else OFFLINE_S):
@@ -51,7 +51,8 @@ class Feeds:
         except TimeoutError:
             return None
         finally:
-            self._waiting.pop(ask.feed, None)
+            if self._waiting.get(ask.feed) is waiting:  # else it was asked again meanwhile, and that one still waits
+                del self._waiting[ask.feed]
 
     def take(self, payload: bytes, acknowledge: Acknowledge) -> None:
         """A chunk came."""

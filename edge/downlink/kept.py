@@ -1,8 +1,9 @@
 """A message from the cloud as the device's log keeps it. Pure.
 
 Its life is counted by two clocks of the device, and the one that says more holds: the wall clock, which also counts while the machine is
-off but may be set, and, within one start of the machine, the monotonic one. Where neither can tell (the wall clock stands before the
-moment at which it came), it is over: what is not done can be asked again.
+off but may be set, and, within one start of the machine, the monotonic one. The wall clock tells nothing where it was not set yet when the
+message came (CLOCK_FLOOR_MS): then it begins anew with each start of the machine, or is set meanwhile. Where neither can tell (that, in
+another start, or a wall clock that stands before the moment at which it came), it is over: what is not done can be asked again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewake.edge.log.codec import Reading
+from edgewake.protocol.clock import CLOCK_FLOOR_MS
+from edgewake.protocol.downlink import DownKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,16 @@ class Kept:
 
     @classmethod
     def from_reading(cls, reading: Reading) -> Kept:
-        """The reverse of `reading`. Raises KeyError, TypeError, ValueError."""
+        """The reverse of `reading`. Raises KeyError, TypeError, ValueError, also for a kind that only a later version knows."""
         t, fields = reading
         at = Now(t, float(fields["monotonic_s"] or 0.0), str(fields.get("boot") or ""))
-        return cls(str(fields["id"]), str(fields["kind"]), str(fields["body"]), int(fields["expires_s"] or 0), at)
+        return cls(str(fields["id"]), DownKind(fields["kind"]).value, str(fields["body"]), int(fields["expires_s"] or 0), at)
 
     def is_over(self, now: Now) -> bool:
         """Is it too late to begin?"""
-        ages_s = [(now.wall_ms - self.at.wall_ms) / 1000]
+        ages_s = []
+        if self.at.wall_ms >= CLOCK_FLOOR_MS:
+            ages_s.append((now.wall_ms - self.at.wall_ms) / 1000)
         if now.boot and now.boot == self.at.boot:
             ages_s.append(now.monotonic_s - self.at.monotonic_s)
-        return max(ages_s) < 0 or max(ages_s) > self.expires_s
+        return not ages_s or max(ages_s) < 0 or max(ages_s) > self.expires_s

@@ -90,14 +90,9 @@ class SettingsState:
 
 def merged(own: Mapping[str, Any], text: str, where: str) -> AgentConfig:
     """The device's own values with what was set. Raises ConfigError, which names what may not be set and what is wrong."""
-    import tomllib
+    from edgewake.protocol.config import parse, values_of  # with pydantic: for the first stage of a life, and settings_check
 
-    from edgewake.protocol.config import parse  # with pydantic: for the first stage of a life, and settings_check
-
-    try:
-        wanted = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not TOML: {error}") from error
+    wanted = values_of(text, where)
     forbidden = [name for name in wanted if name not in SETTABLE]
     for table, keys in KEPT.items():
         inside = wanted.get(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from edgewake.edge.downlink.settings import SettingsFile, SettingsState, Version
 from edgewake.edge.downlink.settings_check import fault_in
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from edgewake.protocol.down_message import Settings
 
 log = logging.getLogger("edgewake.downlink")
+
+NOTE_AGAIN_S: Final = 5.0
+"""Seconds until the file is tried again where the disk did not take it."""
 
 
 class Trial:
@@ -42,6 +45,7 @@ class Trial:
         self._restart = restart
         self._say = say
         self._ended = asyncio.Event()
+        self._gave_up = False
         self._state: SettingsState = file.read()
 
     @property
@@ -65,37 +69,57 @@ class Trial:
     async def apply(self, settings: Settings) -> Answer | None:
         """Refuse them or restart with them, or, in the life that tries them, say what became of them. None: this life ends.
 
-        Raises OSError.
+        Others than those on trial (whose message the log may have lost) have their turn when that is over.
         """
-        if self._state.trial is None:
-            fault = await fault_in(self._file.own, settings.text, f"version {settings.version}")
-            if fault is not None:
-                return self._answer(settings, AnswerState.REFUSED, fault)
-            log.info("settings of version %d are tried", settings.version, extra={"event": "settings.tried", "version": settings.version})
+        if self._state.trial is not None:
+            await self._ended.wait()
+            if self._gave_up:
+                return None
+            answer = self.check(settings)
+            if answer is not None:
+                return answer
+        fault = await fault_in(self._file.own, settings.text, f"version {settings.version}")
+        if fault is not None:
+            return self._answer(settings, AnswerState.REFUSED, fault)
+        try:
             await self._write(self._state.pushed(Version(settings.id, settings.version, settings.text)))
-            self._restart()
-            return None
-        await self._ended.wait()
-        return self.check(settings) if self._state.good is not None and self._state.good.id == settings.id else None
+        except OSError as error:  # a full disk must not end the agent, again and again
+            return self._answer(settings, AnswerState.FAILED, f"version {settings.version} cannot be kept: {error}")
+        log.info("settings of version %d are tried", settings.version, extra={"event": "settings.tried", "version": settings.version})
+        self._restart()
+        return None
 
     async def watch(self) -> None:
-        """In a life that tries settings: until they are good, or given up. Raises OSError."""
+        """In a life that tries settings: until they are good, or given up."""
         trial = self._state.trial
         if trial is None:
             return
         self._say(Answer(id=trial.id, kind=DownKind.SETTINGS, state=AnswerState.TRYING, version=trial.version))
         if await self._proves_good():
-            await self._write(self._state.proven())
+            await self._note(self._state.proven())
             log.info("settings of version %d are good", trial.version, extra={"event": "settings.good", "version": trial.version})
         else:
             await self.give_up(f"the cloud acknowledged nothing within {self._health_s:g} s")
         self._ended.set()
 
     async def give_up(self, why: str) -> None:
-        """Back to the last good ones. Raises OSError."""
+        """Back to the last good ones."""
         log.error("settings of version %d are given up: %s", self.version, why, extra={"event": "settings.given_up", "why": why})
-        await self._write(self._state.given_up(why))
+        self._gave_up = True
+        await self._note(self._state.given_up(why))
         self._restart()
+
+    async def _note(self, state: SettingsState) -> None:
+        """Write it, as soon as the disk takes it: an agent that ended here would find the same disk after its next start."""
+        is_said = False
+        while True:
+            try:
+                return await self._write(state)
+            except OSError as error:
+                if not is_said:
+                    log.error("what became of settings cannot be kept yet: %s", error, extra={"event": "settings.not_kept"})
+                is_said = True
+            await self._clock.sleep(NOTE_AGAIN_S)
 
     async def _write(self, state: SettingsState) -> None:
         await asyncio.to_thread(self._file.write, state)

@@ -1,0 +1,19 @@
+"""What an error says, in words that can be kept, sent and shown: an error of somebody else's code may say anything, or fail to. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CHARS_MAX: Final = 1000
+"""Characters that are kept. It goes into the status every few seconds, and some libraries put whole documents into their errors."""
+
+
+def error_text(error: BaseException) -> str:
+    """Its kind and what it says, at most CHARS_MAX characters, all of which UTF-8 can carry."""
+    kind = type(error).__name__
+    try:
+        text = f"{kind}: {error}"
+    except Exception:  # it cannot even say what it is
+        text = f"{kind}: it cannot be shown"
+    shown = text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + "…"
+    return shown.encode("utf-8", "backslashreplace").decode()[:CHARS_MAX]
