@@ -6,7 +6,12 @@ another page's DNS makes of this address is refused (Host).
 
 from __future__ import annotations
 
+import io
+import logging
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +24,12 @@ from edgewake.edge.log.audit import latest
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 
+log = logging.getLogger("edgewake.agent")
+
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 80
 REQUEST_S: Final = 5.0
-"""Seconds that a request may take to come, and an answer to go."""
+"""Seconds that a whole request may take to come, and an answer to go: who sends a byte now and then is cut like who sends nothing."""
 REQUESTS_MAX: Final = 8
 """Requests at once; one more is closed."""
 KEPT_S: Final = 1.0
@@ -59,8 +66,10 @@ class PageServer(ThreadingHTTPServer):
         finally:
             self._room.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asked is gone: nothing to say."""
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Who asked is gone: nothing to say. Anything else is a fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("a request could not be answered", extra={"event": "page.failed"})
 
     def text(self, path: str) -> str:
         """The page or the metrics, at most KEPT_S old. Raises LocalError."""
@@ -94,6 +103,26 @@ ANSWERS: Final[dict[str, tuple[str, Callable[[Path, int], str]]]] = {
 """Path → content type, and who makes it."""
 
 
+class _Until(io.RawIOBase):
+    """What comes in on a connection, until its time is over."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        super().__init__()
+        self._connection = connection
+        self._until_s = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises TimeoutError."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the request did not come in time")
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
@@ -101,6 +130,12 @@ class Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_S
     server_version = "edgewake-agent"
     sys_version = ""
+
+    def setup(self) -> None:
+        """Bound the time of the whole request."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Until(self.connection, self.timeout))
 
     def do_GET(self) -> None:
         """Answer."""
@@ -115,8 +150,13 @@ class Handler(BaseHTTPRequestHandler):
             except LocalError as error:
                 self._say(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", str(error))
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """What the base class refuses: in our form, without a word of what was asked."""
+        self._say(HTTPStatus(code), "text/plain", HTTPStatus(code).phrase)
+
     def _say(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()
+        self.connection.settimeout(self.timeout)
         self.send_response(status)
         headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", "Connection": "close"}
         safe = {"Content-Security-Policy": page.POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}

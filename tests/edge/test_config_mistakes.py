@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ def mistake(tmp_path: Path, content: str | bytes) -> str:
         pytest.param(GOOD + "a = " + "[" * 3000, "nested too deep", id="nested without end"),
         pytest.param(GOOD + "[" + ".".join(["a"] * 3000) + "]", "nested too deep", id="tables in tables in tables"),
         pytest.param(GOOD + "x = " + "9" * 5000, "not TOML: Exceeds the limit", id="a number of thousands of digits"),
-        pytest.param(GOOD + "[log]\nquota_bytes = 0x" + "f" * 5000, "log.quota_bytes: expected an integer of at most", id="the same in hex"),
+        pytest.param(
+            GOOD + "[log]\nquota_bytes = 0x" + "f" * 5000, "log.quota_bytes: expected an integer of at most", id="the same in hex"
+        ),
         pytest.param(GOOD + "[log]\nreserve_bytes = 9223372036854775808", "log.reserve_bytes: expected an integer", id="one byte too many"),
         pytest.param(GOOD + "[uplink]\nstatus_interval_s = inf", "uplink.status_interval_s = inf: expected a finite number", id="infinity"),
         pytest.param(GOOD + "[uplink]\nack_timeout_s = nan", "uplink.ack_timeout_s = nan: expected a finite number", id="not a number"),
@@ -127,20 +130,25 @@ JUNK = st.recursive(
 )
 
 
+def sentence(read: Callable[[], object]) -> str:
+    """What is wrong; empty where nothing is."""
+    try:
+        read()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 @given(st.dictionaries(st.sampled_from([field.name for field in dataclasses.fields(AgentConfig)]), JUNK))
 def test_whatever_a_file_holds_it_is_a_configuration_or_a_sentence(values: dict[str, object]) -> None:
-    try:
-        assert parse(AgentConfig, values, "agent.toml").device
-    except ConfigError as error:
-        assert all(line.startswith("agent.toml: ") for line in str(error).splitlines())
+    said = sentence(lambda: parse(AgentConfig, values, "agent.toml"))
+    assert all(line.startswith("agent.toml: ") for line in said.splitlines())
 
 
 @given(st.text(max_size=60))
 def test_whatever_a_text_is_it_is_toml_or_said_to_be_none(text: str) -> None:
-    try:
-        assert isinstance(values_of(text, "here"), dict)
-    except ConfigError as error:
-        assert str(error).startswith("here: ")
+    said = sentence(lambda: values_of(text, "here"))
+    assert not said or said.startswith("here: not TOML: ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,11 +87,11 @@ async def test_what_nobody_waits_for_is_logged_and_the_thread_lives_on(caplog: p
 
 
 @pytest.fixture
-def unhandled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+def unhandled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What threads died of."""
     found: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: found.append(args.exc_value))
-    yield found
+    return found
 
 
 def test_an_answer_after_the_loop_has_ended_is_for_nobody(unhandled: list[object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,9 @@ from edgewake.protocol.errors import ConfigError, LocalError
 
 
 def init(path: Path, **given: str) -> Result:
-    said = {"device": "shed", "broker": "broker.example:1883", "data-dir": "/var/lib/x"} | {k.replace("_", "-"): v for k, v in given.items()}
+    said = {"device": "shed", "broker": "broker.example:1883", "data-dir": "/var/lib/x"} | {
+        k.replace("_", "-"): v for k, v in given.items()
+    }
     return CliRunner().invoke(agent, ["init", str(path), *(word for name, value in said.items() for word in (f"--{name}", value))])
 
 
@@ -101,7 +102,7 @@ def test_what_replaces_a_file_is_for_its_owner_alone_and_leaves_nothing_beside_i
     path.chmod(0o644)
     write_new(path, configuration_text("d", "h:1", "/x", []), replace=True)
     assert (load(AgentConfig, path).device, path.stat().st_mode & 0o777) == ("d", 0o600)
-    assert os.listdir(tmp_path) == ["agent.toml"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_text_that_cannot_be_used_replaces_nothing(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_text_that_cannot_be_used_replaces_nothing(tmp_path: Path) -> None:
     path.write_text("mine")
     with pytest.raises(ConfigError, match=f"{path}: device: missing"):
         write_new(path, 'data_dir = "/x"', replace=True)
-    assert (path.read_text(), os.listdir(tmp_path)) == ("mine", ["agent.toml"])
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("mine", [path])
 
 
 @pytest.mark.parametrize("where", ["no/agent.toml", "file/agent.toml"], ids=["a folder that is not there", "a folder that is a file"])

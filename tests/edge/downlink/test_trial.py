@@ -137,7 +137,9 @@ KNOWN = SettingsState(good=ONE, failed=TWO, why="it died")
     [
         pytest.param(SettingsState(), Version("n", 1, ""), None, "", id="the first"),
         pytest.param(KNOWN, Version("n", 3, ""), None, "", id="a newer one"),
-        pytest.param(KNOWN, Version("n", 2, ""), AnswerState.REFUSED, "version 2: expected one after 2", id="the number of one that failed"),
+        pytest.param(
+            KNOWN, Version("n", 2, ""), AnswerState.REFUSED, "version 2: expected one after 2", id="the number of one that failed"
+        ),
         pytest.param(KNOWN, Version("n", 1, ""), AnswerState.REFUSED, "version 1: expected one after 2", id="an older one"),
         pytest.param(KNOWN, ONE, AnswerState.DONE, "", id="the good one again"),
         pytest.param(KNOWN, TWO, AnswerState.ROLLED_BACK, "it died", id="the failed one again"),
