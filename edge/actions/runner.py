@@ -111,11 +111,12 @@ class ActionRunner:
 
     async def _way(self, alert: Alert, left: contextlib.AsyncExitStack) -> Callable[[Alert], Awaitable[None]] | None:
         """The way to where the action acts, tried until it is there; None where the alert is too old before that."""
+        age_s = self._aging(alert)
         while True:
             wait_s = self._next_s - self._clock.monotonic_s()
-            if wait_s > 0 and alert.age_s(self._clock.now_ms()) <= self._config.expire_s:
+            if wait_s > 0 and age_s() <= self._config.expire_s:
                 await self._clock.sleep(wait_s)
-            if alert.age_s(self._clock.now_ms()) > self._config.expire_s:
+            if age_s() > self._config.expire_s:
                 return None
             began_s = self._clock.monotonic_s()
             try:
@@ -128,6 +129,11 @@ class ActionRunner:
             else:
                 self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
                 return act
+
+    def _aging(self, alert: Alert) -> Callable[[], float]:
+        """Its age from now on, by the clock that says more: one that is set back meanwhile makes no alert younger."""
+        seen_s, seen_age_s = self._clock.monotonic_s(), alert.age_s(self._clock.now_ms())
+        return lambda: max(alert.age_s(self._clock.now_ms()), seen_age_s + self._clock.monotonic_s() - seen_s)
 
     async def _act(self, act: Callable[[Alert], Awaitable[None]], alert: Alert) -> str | None:
         """Once; what went wrong."""
