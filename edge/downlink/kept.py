@@ -54,7 +54,7 @@ class Kept:
         """The reverse of `reading`. Raises KeyError, TypeError, ValueError, also for a kind that only a later version knows."""
         t, fields = reading
         at = Now(t, float(fields["monotonic_s"] or 0.0), str(fields.get("boot") or ""))
-        return cls(str(fields["id"]), DownKind(fields["kind"]).value, str(fields["body"]), int(fields["expires_s"] or 0), at)
+        return cls(str(fields["id"]), DownKind(str(fields["kind"])).value, str(fields["body"]), int(fields["expires_s"] or 0), at)
 
     def is_over(self, now: Now) -> bool:
         """Is it too late to begin?"""
