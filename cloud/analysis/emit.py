@@ -19,7 +19,7 @@ from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import RejectReason
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
-"""Bytes of a record's value: half of what Kafka takes. A larger one goes to the dead letters, and the others of its batch go on."""
+"""Bytes of a record's key and value: half of what Kafka takes. A larger one goes to the dead letters, and the others of its batch go on."""
 DEAD_BYTES_MAX: Final = 1 << 16
 """Bytes that the dead letter keeps of it."""
 Broken: TypeAlias = dict[str, str]
@@ -56,6 +56,9 @@ class Batch:
     """Query (label) → windows that begin before it (ms) were perhaps told by a process before this one."""
     emitted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → first offset whose results were not emitted before the batch."""
+    lacks_before: dict[str, int] = field(default_factory=dict)
+    """Query (label) → a time, ms, before which windows begin that were forgotten in this batch, because more was open than is kept; their
+    next rows may lack readings."""
     states: object = None
     """What a lane of sessions and windows by count has open (sequence_queries.States)."""
 
@@ -116,14 +119,16 @@ def own_reading(topic: str, query: Query, at_ms: int, fields: Mapping[str, str |
 
 def bounded(output: Output, *, now_ms: int) -> Output:
     """The record, or the dead letter that it becomes when it is too large."""
-    if output.value is None or len(output.value) <= OUTPUT_BYTES_MAX:
+    value = output.value or b""
+    size = len(output.key) + len(value)
+    if size <= OUTPUT_BYTES_MAX:
         return output
     letter = DeadLetter(
         reason=RejectReason.OVERSIZE,
-        detail=f"a record of {len(output.value)} bytes, at most {OUTPUT_BYTES_MAX} are kept; these are its first {DEAD_BYTES_MAX}",
+        detail=f"a record of {size} bytes, at most {OUTPUT_BYTES_MAX} are kept; these are its first {DEAD_BYTES_MAX}",
         topic=output.topic,
         part="analysis",
         received_at=now_ms,
         content_type="application/json",
     )
-    return Output(topics.DEAD, output.key[:DEAD_BYTES_MAX], output.value[:DEAD_BYTES_MAX], dict(letter.headers()))
+    return Output(topics.DEAD, output.key[:DEAD_BYTES_MAX], value[:DEAD_BYTES_MAX], dict(letter.headers()))

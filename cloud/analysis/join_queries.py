@@ -26,7 +26,6 @@ from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import PLACE, Fold, States, new_in_order
-from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.table_follower import Place, TableFollower
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -68,11 +67,6 @@ def new_states(queries: Sequence[Registered]) -> JoinStates:
     return JoinStates({label: {} for label in histories}, [], tables, histories)
 
 
-def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered]) -> JoinStates:
-    """What was known after the last committed batch. Call after `Transactions` is made. Raises Unavailable."""
-    return restored(queries, kept_rows(config, place(stream)))
-
-
 def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinStates:
     """The states that these rows of `ew.windows` hold."""
     found = new_states(queries)
@@ -81,7 +75,7 @@ def restored(queries: Sequence[Registered], rows: Mapping[str, bytes]) -> JoinSt
         if label not in found.of:  # paused, or failed
             continue
         if rest.startswith("{"):
-            found.of[label][rest] = sequences.load(orjson.loads(value))
+            found.of[label][rest] = sequences.load(orjson.loads(value), len(value))
         elif rest.startswith(HISTORY):
             found.histories[label].load(rest, orjson.loads(value))
         else:

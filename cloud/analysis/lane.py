@@ -19,16 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from edgewake.cloud.analysis import (
+    driven,
     emit,
     event_progress,
     failpoint,
-    join_queries,
     late,
     pace,
-    pair_queries,
     shed_policy,
     shed_report,
     shedder,
+    state_parts,
     unfinished,
 )
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
@@ -37,17 +37,19 @@ from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
-from edgewake.cloud.analysis.lane_record import LaneRecord, begin, without_other
+from edgewake.cloud.analysis.driven import DrivenJob
+from edgewake.cloud.analysis.join_queries import JoinStates
+from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
 from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.repair_log import LogReader, kept_from
-from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences, read_states
+from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences
 from edgewake.cloud.analysis.sequenced import nothing_holds
 from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.spark_settings import is_local
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.supervise import Failure
 from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.told import Told
@@ -103,6 +105,8 @@ class Counters:
     results: int = 0
     late: int = 0
     flagged: int = 0
+    forgotten: int = 0
+    """Batches after which more was open than is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ class Lane:
         self._received_at: dict[int, int] = {}
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
+        self._parts = state_parts.Parts({})
         self._tables: TableFollower | None = None
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
@@ -180,13 +185,12 @@ class Lane:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         records_max = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
         self._record = self._begin(record)
-        if isinstance(self.job, JoinJob):
-            self._states = join_states = join_queries.read_states(self.config.kafka, self.job.stream, self.job.queries)
-            self._tables = join_states.follower(self.config.kafka) if join_states.tables else None
-        elif isinstance(self.job, PairJob):
-            self._states = pair_queries.read_states(self.config.kafka, self._place, self.job.queries, self._record.top)
-        elif isinstance(self.job, SequenceJob):
-            self._states = read_states(self.config.kafka, self.job.stream, self.job.queries, record.asked_from)
+        if isinstance(self.job, DrivenJob):
+            rows = kept_rows(self.config.kafka, driven.place_of(self.job))
+            self._states = driven.restored(self.job, state_parts.joined(rows), record)
+            self._parts = state_parts.Parts(rows)
+        if isinstance(self._states, JoinStates):
+            self._tables = self._states.follower(self.config.kafka) if self._states.tables else None
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
@@ -439,12 +443,13 @@ class Lane:
         results = 0
 
         def outputs() -> Iterator[emit.Output]:
-            nonlocal results
+            nonlocal results, after
             broken: emit.Broken = {}
             for output in self.job.outputs(rows, step, broken):
                 results += 1
-                yield emit.bounded(output, now_ms=now_ms)
+                yield from self._cut(output, now_ms)
             yield from emit.late_outputs(late_windows, queries, step)
+            after = self._with_lacking(after, step)
             names = {label.rpartition("@")[0].encode() for label in broken}
             yield from (output for output in progress if output.key not in names)
             yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
@@ -457,6 +462,24 @@ class Lane:
             self._shedder.turn(after)
         self._record, self._has_said_running = after, True
         self._count(observed, results, sum(late_readings.values()))
+
+    def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
+        """With what was forgotten because more was open than is kept."""
+        if step.lacks_before:
+            log.warning(
+                "lane %s: more is open than is kept; what had no reading for longest was forgotten of %s", self.name,
+                ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
+            )  # fmt: skip
+            self.counters.forgotten += 1
+        return lacking(after, step.lacks_before)
+
+    def _cut(self, output: emit.Output, now_ms: int) -> Iterator[emit.Output]:
+        """Its records, each as large as one may be."""
+        if output.topic != topics.WINDOWS:
+            yield emit.bounded(output, now_ms=now_ms)
+            return
+        for key, value in self._parts.cut(output.key, output.value):
+            yield emit.bounded(emit.Output(topics.WINDOWS, key, value), now_ms=now_ms)
 
     def _progress_of_time(self, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
         """Where Kafka does not say what is left, something is. A partition that was added to the topic counts as another one."""
@@ -522,7 +545,10 @@ class Lane:
         after = record.model_copy(update={"revision": step.revision, "top": top})
         broken: emit.Broken = {}
         absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
-        outputs = [*absences, *emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
+        now_ms = self.clock.now_ms()
+        outputs = [record for output in absences for record in self._cut(output, now_ms)]
+        after = self._with_lacking(after, step)
+        outputs += [*emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
         self.broken |= {label: f"what it tells in silence cannot be made: {why}" for label, why in broken.items()}

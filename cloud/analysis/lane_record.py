@@ -72,6 +72,14 @@ def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, 
     )
 
 
+def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
+    """The record after windows were forgotten that begin before these times (ms), by query (label)."""
+    if not lacks_before:
+        return record
+    complete_from = {label: max(at, record.complete_from.get(label, at)) for label, at in lacks_before.items()}
+    return record.model_copy(update={"complete_from": record.complete_from | complete_from})
+
+
 def without_other(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
     """The record without what it says of a topic that ends before it: the topic was deleted and made anew, and none of it was computed."""
     if all(offset <= ends.get(partition, offset) for partition, offset in record.offsets.get(topic, {}).items()):

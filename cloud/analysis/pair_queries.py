@@ -30,10 +30,8 @@ from edgewake.cloud.analysis.partners import LEFT, RIGHT, Kept, Partners, Place,
 from edgewake.cloud.analysis.query_plan import Join, Query, Registered
 from edgewake.cloud.analysis.sequence_queries import Fold, States, new_in_order
 from edgewake.cloud.analysis.sources import Sources
-from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.table_rows import rows_of, typed
 from edgewake.cloud.analysis.table_versions import key_text
-from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 
@@ -53,13 +51,8 @@ def new_states(queries: Sequence[Registered]) -> PairStates:
     return PairStates({one.label: {} for one in queries}, [], {one.label: Partners(_join(one.query)[1]) for one in queries})
 
 
-def read_states(config: KafkaConfig, place: str, queries: Sequence[Registered], top: int | None) -> PairStates:
-    """What was known after the last committed batch, with event time at `top`. Call after `Transactions` is made. Raises Unavailable."""
-    return restored(queries, kept_rows(config, place), top)
-
-
 def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], top: int | None) -> PairStates:
-    """The states that these rows of `ew.windows` hold."""
+    """The states that these rows of `ew.windows` hold, with event time at `top`."""
     found = new_states(queries)
     kept: dict[str, dict[str, bytes]] = {label: {} for label in found.of}
     for key, value in rows.items():
@@ -69,7 +62,7 @@ def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], top: int 
         if rest.startswith(KEPT):
             kept[label][rest.removeprefix(KEPT)] = value
         else:
-            found.of[label][rest] = sequences.load(orjson.loads(value))
+            found.of[label][rest] = sequences.load(orjson.loads(value), len(value))
     for registered in queries:
         found.partners[registered.label].load(kept[registered.label], passed(registered.query, top))
     return found

@@ -24,7 +24,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis import emit, state_parts
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
@@ -198,9 +198,11 @@ class Rebuilder:
             before = told(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
             news = changes(registered, before, made.rows.values(), {}, revision=plan.record.revision + 1, is_whole=is_whole)
-        gone = [key for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label and key not in made.states]
-        rows = [emit.Output(topics.WINDOWS, key.encode(), value) for key, value in made.states.items()]
-        return news, [*rows, *(emit.Output(topics.WINDOWS, key.encode(), None) for key in gone)]
+        parts = state_parts.Parts({})
+        rows = {key: value for whole, state in made.states.items() for key, value in parts.cut(whole.encode(), state)}
+        kept = [key.encode() for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label]
+        rows |= {key: None for key in kept if key not in rows}
+        return news, [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
 
 
 def _results(outputs: Callable[[emit.Broken], Iterator[emit.Output]]) -> list[emit.Output]:

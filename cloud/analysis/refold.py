@@ -13,25 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, join_queries, pair_queries, sequences
+from edgewake.cloud.analysis import emit, sequences
 from edgewake.cloud.analysis.batch_commit import Offsets
 from edgewake.cloud.analysis.batch_range import ranges, records
 from edgewake.cloud.analysis.clock_correction import corrected
 from edgewake.cloud.analysis.decode import decode
-from edgewake.cloud.analysis.join_queries import JoinJob, JoinStates
+from edgewake.cloud.analysis.driven import DrivenJob, new_states, place_of
+from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.pair_queries import KEPT, PairJob, PairStates
 from edgewake.cloud.analysis.pipeline import jobs_of, sources_of
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.repair import reads_from, reads_to
-from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
+from edgewake.cloud.analysis.sequence_queries import States
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.table_versions import VERSIONS_MAX
 from edgewake.cloud.analysis.told import Told
@@ -46,8 +47,6 @@ ROWS_MAX: Final = 50_000
 TABLE_ROWS_MAX: Final = 200_000
 """Rows of a joined table that are read once more, some 300 bytes each. A lane keeps fewer of a key: it needs those of now."""
 FOREVER_MS: Final = 1 << 62
-DrivenJob: TypeAlias = SequenceJob | JoinJob | PairJob
-"""Jobs whose rows the driver makes."""
 
 
 class Impossible(ValueError):
@@ -143,13 +142,6 @@ class Refold:
         return found
 
 
-def place_of(job: DrivenJob) -> str:
-    """Where its lane keeps what it keeps on `ew.windows`."""
-    if isinstance(job, PairJob):
-        return pair_queries.place_of(job.sources)
-    return join_queries.place(job.stream) if isinstance(job, JoinJob) else job.stream
-
-
 def final(output: emit.Output, passed: int | None) -> emit.Output:
     """The row of a window that event time has `passed`."""
     value = orjson.loads(output.value or b"{}")
@@ -180,7 +172,7 @@ def refolded(
     query = registered.query
     (job,) = jobs_of([registered], {query.stream: types}).values()
     assert isinstance(job, DrivenJob)
-    states = _states(job)
+    states = new_states(job)
     if isinstance(states, JoinStates) and states.tables:
         _read_tables(kafka, states)
     sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
@@ -196,14 +188,6 @@ def refolded(
     for one, top in zip(frames(), tops(query, earliest, record.top), strict=True):
         fold.add(job.graph(one, len(sources.flat(span.end))).toArrow(), top)
     return fold.end()
-
-
-def _states(job: DrivenJob) -> States:
-    if isinstance(job, PairJob):
-        return pair_queries.new_states(job.queries)
-    if isinstance(job, JoinJob):
-        return join_queries.new_states(job.queries)
-    return States({registered.label: {} for registered in job.queries})
 
 
 def _read_tables(kafka: KafkaConfig, states: JoinStates) -> None:

@@ -457,6 +457,7 @@ class Analysis:
             "results": "records of results written",
             "late": "readings that came after their window was final",
             "flagged": "frames whose event times were corrected",
+            "forgotten": "micro-batches after which more was open than is kept",
         }
         places = list(self._lanes.items())
         counters = [(stream, str(kind), place.counters) for (stream, kind), place in places]

@@ -23,14 +23,13 @@ from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.expressions import substitute
 from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.open_keys import OpenKeys
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
 from edgewake.cloud.analysis.slots import At, Distinct, Ends, Slot
-from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.tags import extreme_of, key_json, substituted, text_of, variants, where_of
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.windows import Rule, Window
-from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 
@@ -47,13 +46,8 @@ class States:
     """Keys on `ew.windows` that hold nothing any more; removed with the next batch."""
 
 
-def read_states(config: KafkaConfig, stream: str, queries: Sequence[Registered], heard: Container[str]) -> States:
-    """What was open after the last committed batch (restored). Call after `Transactions` is made. Raises Unavailable."""
-    return restored(queries, kept_rows(config, stream), heard)
-
-
 def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], heard: Container[str]) -> States:
-    """The states that these rows of `ew.windows` hold.
+    """The states that these rows of `ew.windows` hold (state_parts.joined).
 
     `heard`: queries (label) that the lane had in that batch. Another one was paused meanwhile: it goes on with what it had open, but for
     absences that it was waiting for, since it did not hear who was there.
@@ -64,7 +58,7 @@ def restored(queries: Sequence[Registered], rows: Mapping[str, bytes], heard: Co
         _, label, group = key.split("|", 2)
         if label not in found.of:  # paused, or failed
             continue
-        state = sequences.load(orjson.loads(value))
+        state = sequences.load(orjson.loads(value), len(value))
         if label in deaf and not patterns.is_told(state):
             found.gone.append(key)
         else:
@@ -142,7 +136,7 @@ class Fold:
         self._window = registered.query.window
         self._changed: dict[str, Changed] = {}
         self._new: set[str] = set()
-        self._forgotten: set[str] = set()
+        self._room = OpenKeys(states)
 
     def outputs(self, values: Iterable[tuple[int, str, sequences.Values]], broken: emit.Broken) -> Iterator[emit.Output]:
         """Results and states. `values`: time, group (JSON) and numbers of each reading, in the order of the log."""
@@ -160,15 +154,19 @@ class Fold:
         gone = [key for key, state in self._states.items() if not sequences.close(state, self._window, after)]
         for key in gone:
             del self._states[key]
-        for key in dict.fromkeys((*self._changed, *gone, *self._forgotten)):
-            kept = self._states.get(key)
-            if kept is None and key in self._new:  # it came and went within the batch: nothing is written of it
+        texts = {key: self._room.record(key) for key in self._changed if key in self._states}
+        if texts:
+            self._room.forget_beyond_bytes()
+        for key in dict.fromkeys((*self._changed, *gone, *self._room.forgotten)):
+            if key not in self._states and key in self._new:  # it came and went within the batch: nothing is written of it
                 continue
-            value = None if kept is None else sequences.record(kept, self._window)
+            value = texts[key] if key in self._states else None
             yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
+        if self._room.lacks_before:
+            self._batch.lacks_before[self._registered.label] = self._room.lacks_before
 
     def _add(self, t: int, key: str, x: sequences.Values) -> None:
-        if key not in self._states:
+        if key not in self._states and key not in self._room.forgotten:  # what was forgotten may be written down
             self._new.add(key)
         state = self._states.pop(key, None) or KeyState()
         self._states[key] = state
@@ -179,10 +177,7 @@ class Fold:
             conditions = len(self._registered.query.conditions)
             met = [None if value is None else value == 1 for value in x[:conditions]]
             patterns.add(state, self._window, t, met, x[conditions:], changed)
-        if len(self._states) > sequences.KEYS_MAX:
-            oldest = next(iter(self._states))
-            del self._states[oldest]
-            self._forgotten.add(oldest)
+        self._room.forget_beyond_count()
 
     def _group(self, key: str, one: Open) -> str:
         """The group columns as JSON; of a window by count with its number."""

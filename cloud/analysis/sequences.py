@@ -21,12 +21,9 @@ from edgewake.cloud.analysis import slots
 from edgewake.cloud.analysis.slots import AnySlot, Value, slots_for
 from edgewake.cloud.analysis.windows import Window
 
-STATE_BYTES_MAX: Final = 900 << 10
-"""Bytes of what is written down of a key: a record takes a megabyte, and one that is too large would be missed at the next start. Beyond it
-the earliest sessions are closed: a reading that comes for one of them later begins another."""
-KEYS_MAX: Final = 200_000
-"""Keys of a query whose state is kept, some 500 bytes each. Beyond it the one without a reading for longest is forgotten: its next one
-begins a new window."""
+STATE_BYTES_MAX: Final = 16 << 20
+"""Bytes of what is written down of a key, each time that it changes. Beyond it its earliest windows are forgotten: a reading that comes for
+one of them later begins another, and rows of windows that begin before it say that they may lack readings."""
 
 Values = Sequence[Value]
 """What the query's aggregates take of one reading."""
@@ -65,6 +62,13 @@ class KeyState:
     """Readings of the key so far; of windows by count."""
     rule: Any = None
     """What a pattern knows of the key beside its windows (patterns.py), as JSON; None: nothing."""
+    written: int = 0
+    """Bytes of it when it was written down last."""
+
+    @property
+    def begins_before(self) -> int:
+        """A time, ms, before which all its windows begin."""
+        return max((one.start for one in self.windows), default=-1) + 1
 
 
 @dataclass(slots=True)
@@ -140,13 +144,16 @@ def close(state: KeyState, window: Window, closed: int | None) -> bool:
     return bool(state.windows) or state.count > 0
 
 
-def record(state: KeyState, window: Window) -> bytes:
-    """What is written down; see STATE_BYTES_MAX."""
-    text = orjson.dumps(dump(state))
-    while window.gap_ms and len(text) > STATE_BYTES_MAX and len(state.windows) > 1:
-        del state.windows[: 1 + len(state.windows) // 8]
+def record(state: KeyState) -> tuple[bytes, int]:
+    """What is written down, and a time, ms, before which windows begin that were forgotten for it (STATE_BYTES_MAX); 0: none was."""
+    text, forgotten = orjson.dumps(dump(state)), 0
+    while len(text) > STATE_BYTES_MAX and state.windows:
+        many = 1 + len(state.windows) // 8
+        forgotten = max(forgotten, *(one.start + 1 for one in state.windows[:many]))
+        del state.windows[:many]
         text = orjson.dumps(dump(state))
-    return text
+    state.written = len(text)
+    return text, forgotten
 
 
 def dump(state: KeyState) -> list[Any]:
@@ -155,11 +162,13 @@ def dump(state: KeyState) -> list[Any]:
     return [state.count, windows, state.rule]
 
 
-def load(value: Iterable[Any]) -> KeyState:
-    """The reverse of `dump`; ValueError or TypeError where it is none."""
+def load(value: Iterable[Any], written: int = 0) -> KeyState:
+    """The reverse of `dump`; ValueError or TypeError where it is none. It was `written` in so many bytes."""
     count, windows, *rule = value
     made = [_opened(*one) for one in windows]
-    return KeyState(sorted(made, key=lambda one: (one.number, one.start)), count, *rule)
+    state = KeyState(sorted(made, key=lambda one: (one.number, one.start)), count, *rule)
+    state.written = written
+    return state
 
 
 def _opened(start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True) -> Open:

@@ -23,14 +23,16 @@ FLUSH_S: Final = 10.0
 
 
 def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
-    """The rows whose keys begin with `place|`, or all. Raises Unavailable."""
+    """The rows whose keys begin with `place|`, or all, as they stand (state_parts); what was written longest ago is the first.
+
+    Call after `Transactions` is made: it ends what a dead predecessor left open. Raises Unavailable.
+    """
     rows: dict[str, bytes] = {}
     start = f"{place}|" if place else ""
 
     def keep(key: str, value: bytes | None) -> None:
-        if value is None:
-            rows.pop(key, None)
-        elif key.startswith(start):
+        rows.pop(key, None)
+        if value is not None and key.startswith(start):
             rows[key] = value
 
     reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep, wait_ms=ONCE_WAIT_MS)

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis import emit, partners
-from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, new_states, read_states, restored
+from edgewake.cloud.analysis import emit, partners, state_parts
+from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, new_states, restored
 from edgewake.cloud.analysis.partners import LEFT, RIGHT, Kept, Partners
 from edgewake.cloud.analysis.pipeline import jobs_of
 from edgewake.cloud.analysis.preview import preview
 from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query, Registered, Within
+from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.told import Told
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
@@ -435,7 +436,10 @@ def in_duckdb(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, An
         return database.execute(f"{select.format(join=join)} ORDER BY ALL").fetchall()
 
 
-def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(analysis: Analysis, new_feed: NewFeed) -> None:
+def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
+    analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_parts, "PART_BYTES_MAX", 100)  # as if all that is kept were too large for a record
     orders, clicks = (new_feed({"id": FieldType.STRING, "v": FieldType.NUMBER}) for _ in range(2))
     rows, control, counts, soon = unique("rows"), unique("control"), unique("counts"), unique("soon")
     join = f"FROM {orders.name} o LEFT JOIN {clicks.name} c ON o.id = c.id AND {BOUND}"
@@ -510,7 +514,9 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(analysis: Analy
     latest = truth(results(orders.config, counts), "id")
     windows = {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()}
     assert windows == {(start, key): (n, total) for start, key, n, total in in_duckdb(orders_over, clicks.sent, grouped)}
-    states = read_states(orders.config, lane.name.removesuffix("-pair"), queries[:2], lane.record.top)
+    kept = kept_rows(orders.config, lane.name.removesuffix("-pair"))
+    assert max(map(len, kept.values())) == 100
+    states = restored(queries[:2], state_parts.joined(kept), lane.record.top)
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, "it goes on as one that forgot nothing"
     again = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)

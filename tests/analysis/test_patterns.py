@@ -213,7 +213,7 @@ def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
         feed.send([T0 + 600_000, T0 + 603_000], speed=[95.0, 96.0], on=[False, False])
         catch_up(lane, feed)
     with monkeypatch.context() as control:
-        control.setattr("edgewake.cloud.analysis.lane.read_states", lambda _, __, queries, ___: States({one.label: {} for one in queries}))
+        control.setattr("edgewake.cloud.analysis.driven.restored", lambda job, *_: States({one.label: {} for one in job.queries}))
         feed.send([T0 + 604_000], speed=[50.0], on=[False])
         analysis.run(queries, feed)
     row = truth(results(feed.config, hot), "device")[T0 + 600_000, "d1"]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis import emit, sequences
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
-from edgewake.cloud.analysis.sequences import STATE_BYTES_MAX, Changed, KeyState, Open, add, close, dump, load, record
+from edgewake.cloud.analysis.sequences import Changed, KeyState, Open, add, close, dump, load, record
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
@@ -94,16 +94,17 @@ def test_sessions_that_take_nothing_any_more_are_forgotten() -> None:
     assert not close(state, SESSION, 40)
 
 
-def test_what_is_written_of_sessions_fits_into_a_record_and_the_earliest_go_first() -> None:
+def test_what_is_written_of_a_key_is_bounded_and_the_earliest_windows_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A week that a device sends at once may be ten thousand of them, which all stay open where a query says `reopen`."""
     state, many = KeyState(), 20_000
     for t in range(0, 20 * many, 20):
         add(state, SESSION, t, [float(t), None], Changed())
     assert len(state.windows) == many
-    assert len(orjson.dumps(dump(state))) > emit.OUTPUT_BYTES_MAX, "the control: it would be a dead letter, and missed at the next start"
-    text = record(state, SESSION)
-    assert len(text) <= STATE_BYTES_MAX < emit.OUTPUT_BYTES_MAX
+    monkeypatch.setattr(sequences, "STATE_BYTES_MAX", emit.OUTPUT_BYTES_MAX)
+    text, forgotten = record(state)
+    assert len(text) == state.written <= emit.OUTPUT_BYTES_MAX
     assert dump(load(orjson.loads(text))) == dump(state)
+    assert forgotten == 20 * (many - len(state.windows) - 1) + 1, "rows of windows that begin before may lack readings"
     assert [one.start for one in state.windows] == list(range(20 * (many - len(state.windows)), 20 * many, 20))
     assert len(state.windows) > many // 2
 
