@@ -41,6 +41,15 @@ def is_ahead(one: Offsets, other: Offsets) -> bool:
     )
 
 
+def between(before: Offsets, to: Offsets) -> int:
+    """How many offsets there are from one place to the other."""
+    return sum(
+        max(0, offset - before.get(topic, {}).get(partition, 0))
+        for topic, partitions in to.items()
+        for partition, offset in partitions.items()
+    )
+
+
 def furthest(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
     """Each partition at the further of two places."""
     found = {topic: dict(partitions) for topic, partitions in one.items()}

@@ -46,7 +46,8 @@ class AnalysisConfig(Config):
     """The same for a stream with fewer than 1000 readings a second, and 5000 at most where no window ends; a window that ended is told at
     once all the same. 0: always `trigger_ms`, so that rows of open windows are as fresh with few readings as with many."""
     batch_records_max: int = Field(default=20_000, ge=1)
-    """Records (frames) of a micro-batch when the analysis has fallen behind. One that does not fit into memory is tried with fewer."""
+    """Records (frames) of a micro-batch at most when the analysis has fallen behind. It has fewer where they take longer than two seconds,
+    as far as those before tell; one that does not fit into memory is tried with fewer."""
     state_partitions: int = Field(default=1, ge=1, le=64)
     """Partitions of the state, fixed by the first start on data_dir. With 1 a batch is one task without a shuffle, the cheapest for a small
     stream costs least with; more let one stream use as many cores."""

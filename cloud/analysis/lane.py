@@ -31,7 +31,8 @@ from edgewake.cloud.analysis import (
     state_parts,
     unfinished,
 )
-from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, furthest, novelty
+from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, between, furthest, novelty
+from edgewake.cloud.analysis.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.batch_range import as_text
 from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
@@ -79,8 +80,11 @@ class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
 
 
-def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int | None = None) -> DataFrame:
-    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet."""
+def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int) -> DataFrame:
+    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet.
+
+    `records_max`: of a batch, until set_limit says another number.
+    """
     return (
         session.readStream.format("kafka")
         .options(**spark_options(config.kafka.security))
@@ -90,7 +94,7 @@ def source(session: SparkSession, config: AnalysisConfig, *names: str, records_m
         .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(records_max or config.batch_records_max))
+        .option("maxOffsetsPerTrigger", str(records_max))
         .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
         .load()
     )
@@ -164,6 +168,7 @@ class Lane:
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
+        self._limit: BatchLimit
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -183,7 +188,8 @@ class Lane:
             log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
-        records_max = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
+        most = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
+        self._limit = BatchLimit(most, is_driven=isinstance(self.job, DrivenJob))
         self._record = self._begin(record)
         if isinstance(self.job, DrivenJob):
             rows = kept_rows(self.config.kafka, driven.place_of(self.job))
@@ -196,7 +202,7 @@ class Lane:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
         self._partitions = max(1, self._ends.partitions())
-        changed = self._graph(source(self.session, self.config, *self._sources.topics, records_max=records_max))
+        changed = self._graph(source(self.session, self.config, *self._sources.topics, records_max=self._limit.records))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -327,7 +333,7 @@ class Lane:
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
         self._batch, self._next_ms = batch, 0
-        began_ms = self.clock.now_ms()
+        began_ms, began_s = self.clock.now_ms(), self.clock.monotonic_s()
         rows = changed.toArrow()  # runs the batch
         self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
@@ -336,10 +342,21 @@ class Lane:
             sync_offsets(self.checkpoint, batch)
             observed = self._observed()
             rate, left = self._rate(observed), self._left(reached)
+            read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
-            self._next_ms = self._next_look(began_ms, observed, rate, left)
+            next_ms = self._next_look(began_ms, observed, rate, left)
+            self._next_ms = 0 if self._is_cut_off(read, self.clock.monotonic_s() - began_s, left) else next_ms
         self._tell_spark()
         self.counters.batches += 1
+
+    def _is_cut_off(self, read: int, took_s: float, left: Mapping[int, int] | None) -> bool:
+        """Had the batch as many records as it might, and are there more? Sets how many the next one may have."""
+        assert self._query is not None
+        before = self._limit.records
+        is_cut_off = self._limit.learn(read, took_s, left=sum((left or {}).values()))
+        if self._limit.records != before:
+            set_limit(self.session, self._query, self._limit.records)
+        return is_cut_off
 
     def _with_shedding(
         self, after: LaneRecord, rows: pa.Table, step: emit.Batch, new: Novelty, left: Mapping[int, int] | None

@@ -1,8 +1,8 @@
-"""How many records of a log are summed up at once, so that what comes of them fits into memory. Pure.
+"""How many records of a log are computed at once, so that it fits into memory and into a time. Pure.
 
-A frame of a busy device falls into one minute; one of a device that measures each minute, and was silent for a week, into a thousand. How
-many summaries a record gives is learned from the records before, from a few at first: after a restart, too, which may have come about
-because they did not fit. A piece that could not be computed may have been too large, and makes the next one smaller.
+A frame of a busy device falls into one minute; one of a device that measures each minute, and was silent for a week, into a thousand. What
+a record costs is learned from the records before, from a few at first: after a restart, too, which may have come about because they did
+not fit. A piece that could not be computed may have been too large, and makes the next one smaller.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Final
 
 FIRST: Final = 100
 """Records, while nothing is known."""
-ROWS: Final = 5_000
-"""Summaries that one job may give, of 1 KiB (few readings) to 100 KiB each, and each half a millisecond of a processor."""
 GROWTH: Final = 8
 """How much larger the next piece is at most: the records after these may be of other devices."""
 SHRINK: Final = 32
@@ -26,13 +24,13 @@ class PieceSize:
 
     records: int = FIRST
 
-    def after(self, read: int, rows: int) -> PieceSize:
-        """What is right after a job of `read` records that gave `rows` summaries."""
+    def after(self, read: int, share: float) -> PieceSize:
+        """What is right after a piece of `read` records that cost so much of what a piece may cost: 2 is twice as much."""
         if not read:
             return self
-        fitting = max(1, ROWS * read // max(1, rows))
-        return PieceSize(min(fitting, max(self.records, read) * GROWTH))
+        largest = max(self.records, read) * GROWTH
+        return PieceSize(max(1, int(read / share)) if read < share * largest else largest)
 
     def after_failure(self, records: int) -> PieceSize:
-        """What is tried after a job of `records` records that failed."""
+        """What is tried after a piece of `records` records that failed."""
         return PieceSize(max(1, records // SHRINK))

@@ -271,7 +271,7 @@ class Analysis:
     def _find_refused(self, job: Job) -> bool:
         """Try each query of a lane that Spark refuses alone, and take out those that fail alone; were there any?"""
         before = len(self._failed)
-        records = source(self._session, self._config, *map(topics.stream_topic, sources_of(job)))
+        records = source(self._session, self._config, *map(topics.stream_topic, sources_of(job)), records_max=1)
         for registered in job.queries:
             (alone,) = jobs_of([registered], self._types()).values()
             try:

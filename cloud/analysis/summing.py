@@ -66,6 +66,8 @@ log = logging.getLogger("edgewake.analysis")
 GROUP: Final = "edgewake-summaries"
 """Spark keeps the consumers of one job for the next under this name; it joins no group."""
 POOL: Final = "summaries"
+ROWS: Final = 5_000
+"""Summaries that one job may give, of 1 KiB (few readings) to 100 KiB each, and each half a millisecond of a processor (piece_size)."""
 Keep: TypeAlias = Callable[[str, pa.Table, int], None]
 """Puts (stream, rows, revision) into the lake; the same revision again replaces what it wrote before."""
 _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError)
@@ -233,7 +235,7 @@ class _Turns:
         frames = records(self._owner.session, self._config.kafka, start, end, group=GROUP)
         self._tried = sum(high - low for one in ranges.values() for low, high in one.values())
         found = summaries.found_in(summaries.graph(frames, wanted, since).toArrow())
-        self._size = self._size.after(self._tried, len(found.records))
+        self._size = self._size.after(self._tried, len(found.records) / ROWS)
         return found
 
     def _restore(self, batch: _Batch, wanted: Wanted) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.cloud.analysis import checkpoint as checkpoints
-from edgewake.cloud.analysis.batch_commit import Offsets
+from edgewake.cloud.analysis.batch_commit import Offsets, between
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -40,7 +40,7 @@ def records_max(checkpoint: Path, firsts: Callable[[], Offsets], most: int) -> i
     if tries <= TRIES:
         return most
     before = checkpoints.offsets_of(checkpoint, batch - 1) if batch else firsts()
-    records = _between(before, checkpoints.offsets_of(checkpoint, batch))
+    records = between(before, checkpoints.offsets_of(checkpoint, batch))
     fewer = min(most, max(LEAST, records // SHRINK))
     if fewer < records:
         checkpoints.forget_plan(checkpoint, batch)
@@ -57,11 +57,3 @@ def _tries(note: Path, batch: int) -> int:
     except (OSError, ValueError):  # a kill may have torn it
         return 0
     return tries if of == batch else 0
-
-
-def _between(before: Offsets, to: Offsets) -> int:
-    return sum(
-        max(0, offset - before.get(topic, {}).get(partition, 0))
-        for topic, partitions in to.items()
-        for partition, offset in partitions.items()
-    )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.piece_size import FIRST, GROWTH, ROWS, SHRINK, PieceSize
+from edgewake.cloud.analysis.piece_size import FIRST, GROWTH, SHRINK, PieceSize
+
+ROWS = 5_000
 
 
 def test_a_stream_of_few_minutes_is_soon_read_in_large_pieces() -> None:
     size, pieces = PieceSize(), []
     while size.records < 20_000:
         pieces.append(size.records)
-        size = size.after(size.records, 12)
+        size = size.after(size.records, 12 / ROWS)
     assert pieces == [100, 800, 6400]
 
 
@@ -26,7 +28,7 @@ def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: lis
     size = PieceSize(FIRST)
     for ratio in rows_per_record:
         rows = round(size.records * ratio)
-        after = size.after(size.records, rows)
+        after = size.after(size.records, rows / ROWS)
         assert 1 <= after.records <= size.records * GROWTH
         assert after.records == 1 or after.records * rows <= ROWS * size.records
         size = after
@@ -38,4 +40,4 @@ def test_a_piece_that_failed_makes_the_next_ones_small_down_to_one_record_and_th
         tried.append(size.records)
         size = size.after_failure(size.records)
     assert tried == [20_000, 20_000 // SHRINK, 19, 1]
-    assert size.after(1, 3) == PieceSize(GROWTH)
+    assert size.after(1, 3 / ROWS) == PieceSize(GROWTH)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import piece_size, set_aside, summaries
+from edgewake.cloud.analysis import set_aside, summaries
 from edgewake.cloud.analysis.lake import latest
 from edgewake.cloud.analysis.open_minutes import LATENESS_MS
 from edgewake.cloud.summaries import gather
@@ -136,7 +136,7 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
         return found_in(rows)
 
     monkeypatch.setattr(summaries, "found_in", counted)
-    monkeypatch.setattr(piece_size, "ROWS", 400)
+    monkeypatch.setattr("edgewake.cloud.analysis.summing.ROWS", 400)
     with summing(analysis, feed) as made:
         feed.send(day[::10], device="live", received_at=now, speed=[1.0] * len(day[::10]))
         feed.send([now], device="live", speed=[1.0])
