@@ -99,7 +99,7 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         return Refuse(why)
     if repair.kind is RepairKind.REBUILD and repair.removed_at is None:
         return Replace()
-    if query.window.is_all or needs_all(query):
+    if query.window.is_all or (needs_all(query) and repair.kind is RepairKind.REBUILD):
         return Done()
     bound = first_open(query, record)
     if (end := _end(repair, record, standing.registered.label, bound)) is None:
@@ -123,12 +123,10 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
         )
     if kind is RepairKind.REBUILD:
         return None
-    if needs_all(query):
-        what = "what was there before" if query.is_completed else "what came before them"
-        subject = "rows with JOIN or a look-back" if query.is_completed else "sessions and windows by count"
-        return f"{subject} depend on {what}: `query rebuild` computes all of them again"
+    if query.window.is_sequence:
+        return "sessions and windows by count depend on what came before them: `query rebuild` computes all of them again"
     if query.window.is_all:
-        if query.is_paired:
+        if query.is_completed:
             return "a query without a window has one that is never closed: `query rebuild` computes it again"
         return "a query without a window takes each reading, however late it comes, so there is nothing to repair"
     return None
@@ -140,8 +138,8 @@ def needs_all(query: Query) -> bool:
 
 
 def first_open(query: Query, record: LaneRecord) -> int:
-    """Windows that begin before it (ms) are closed. Those of pairs without GROUP BY are the millisecond of the reading of FROM."""
-    if query.is_paired and query.is_rows and record.top is not None:
+    """Windows that begin before it (ms) are closed. Those of completed readings without GROUP BY are the millisecond of the reading."""
+    if query.is_completed and query.is_rows and record.top is not None:
         return begin_of_the_next(query.window, query.window.over(record.top - query.kept_ms))
     closed = emit.closed(query, record.top)
     return 0 if closed is None else begin_of_the_next(query.window, closed)

@@ -28,9 +28,23 @@ from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of, streams_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
 from edgewake.cloud.analysis.refold import Impossible, Span, TooMany, refolded
-from edgewake.cloud.analysis.repair import Changes, Compute, Done, Refuse, Replace, Standing, Step, Wait, changes, reads_from, step
-from edgewake.cloud.analysis.repair_log import Overtaken, log_range, told
+from edgewake.cloud.analysis.repair import (
+    Changes,
+    Compute,
+    Done,
+    Refuse,
+    Replace,
+    Standing,
+    Step,
+    Wait,
+    changes,
+    needs_all,
+    reads_from,
+    step,
+)
+from edgewake.cloud.analysis.repair_log import Overtaken, iso, kept_from, log_range, told
 from edgewake.cloud.analysis.supervise import Fault
+from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.transaction import Transactions
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -209,11 +223,11 @@ class Repairs:
     def _compute(self, repair: Repair, what: Compute, standing: Standing) -> None:
         registered = standing.registered
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        made = self._paired if registered.query.is_paired else self._windowed
+        made = self._folded if registered.query.is_completed else self._windowed
         computed, readings, stop = self._halved(repair.id, what, partial(made, standing))
         before = told(self._kafka, registered.topic, what.start, stop)
         revision = standing.record.revision + 1
-        found = changes(registered, before, computed, readings, revision=revision, is_whole=registered.query.is_paired)
+        found = changes(registered, before, computed, readings, revision=revision, is_whole=registered.query.is_completed)
         self._write(
             repair,
             found,
@@ -261,12 +275,13 @@ class Repairs:
             raise ValueError(why)
         return computed, _readings(rows)
 
-    def _paired(self, standing: Standing, start: int, stop: int) -> Made | None:
-        """Of two streams that are joined within a time; None where they are too many."""
+    def _folded(self, standing: Standing, start: int, stop: int) -> Made | None:
+        """Of readings that the driver completes: with partners, with a table's rows, with those before; None where they are too many."""
         query = standing.registered.query
-        logs = {
-            topic: log_range(self._kafka, topic, reads_from(query, start)) for topic in map(topics.stream_topic, streams_of(query))
-        }  # fmt: skip
+        read = list(map(topics.stream_topic, streams_of(query)))
+        if query.join is not None and not query.is_paired:
+            self._check_whole(topic_of(query.join.table, dict(query.join.columns)))
+        logs = {topic: log_range(self._kafka, topic, 0 if needs_all(query) else reads_from(query, start)) for topic in read}
         if not any(one.end for one in logs.values()):
             raise Overtaken(f"{', '.join(logs)} have no records of that time")
         starts, ends = {topic: one.start for topic, one in logs.items()}, {topic: one.end for topic, one in logs.items()}
@@ -276,6 +291,13 @@ class Repairs:
         except TooMany:
             return None
         return list(made.rows.values()), {}
+
+    def _check_whole(self, table: str) -> None:
+        """Raises Overtaken where rows are gone that readings were joined with."""
+        if (at := kept_from(self._kafka, table, now_ms=self._clock.now_ms())) is not None:
+            raise Overtaken(
+                f"retention took rows of {table} from before {iso(at)}, so it is not known any more what readings were joined with"
+            )
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
         frames, partitions = self._frames(topics.stream_topic(job.stream), dict(job.fields), start)

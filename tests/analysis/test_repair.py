@@ -103,15 +103,22 @@ def test_of_two_joined_streams_what_no_partner_can_change_any_more_is_closed() -
     assert step(asked(kind=RepairKind.REBUILD), 7, rows) == Replace()
     assert step(asked(kind=RepairKind.REBUILD, removed_at=9, done_to=end, end=end), 7, rows) == Done()
     query = rows.registered.query
+    (look_back, join) = (
+        joined(f"SELECT {text}") for text in ("robust_zscore(speed, 5) AS z FROM s", "o.speed FROM s JOIN o ON s.device = o.device")
+    )
+    for one in (look_back, join):
+        bound = T0 + 3 * MINUTE
+        assert step(asked(begin=T0), 7, one) == Compute(T0, bound, bound)
     assert (reads_from(query, T0), reads_to(query, T0)) == (T0 - 20_000, T0 + MINUTE + 1)
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "sentence"),
     [
-        ("SELECT robust_zscore(speed, 5) AS z FROM s", RepairKind.REPAIR, "`query rebuild` computes all of them again"),
+        ("SELECT count(*) AS n FROM s GROUP BY count_window(5)", RepairKind.REPAIR, "`query rebuild` computes all of them again"),
+        ("SELECT count(*) AS n FROM s JOIN o ON s.device = o.device", RepairKind.REPAIR, "`query rebuild` computes it again"),
         ("SELECT robust_zscore(speed, 5) AS z FROM s", RepairKind.REBUILD, None),
-        ("SELECT o.speed FROM s JOIN o ON s.device = o.device", RepairKind.BACKFILL, "`query rebuild` computes all of them again"),
+        ("SELECT state FROM s JOIN devices d ON s.device = d.device", RepairKind.REPAIR, "add it under a new name"),
         ("SELECT o.speed FROM s JOIN o ON s.device = o.device", RepairKind.REBUILD, None),
         ("SELECT state FROM s JOIN devices d ON s.device = d.device", RepairKind.REBUILD, "add it under a new name"),
         (f"SELECT count(*) AS n {PAIRED}", RepairKind.REPAIR, "`query rebuild` computes it again"),
