@@ -23,6 +23,7 @@ from edgewake.cloud.analysis import (
     emit,
     event_progress,
     failpoint,
+    lane_progress,
     late,
     pace,
     shed_policy,
@@ -41,13 +42,13 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
+from edgewake.cloud.analysis.observed import Observed, observed_in
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
 from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.repair_log import LogReader, kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences
 from edgewake.cloud.analysis.sequenced import nothing_holds
-from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.state_rows import kept_rows
@@ -59,7 +60,6 @@ from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.query import Progress, QueryState
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -111,18 +111,6 @@ class Counters:
     flagged: int = 0
     forgotten: int = 0
     """Batches after which more was open than is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What the plan measured of a batch (late.observe)."""
-
-    frames: int
-    readings: int
-    oldest: int | None
-    flagged: int
-    tops: Mapping[int, int]
-    received_at: Mapping[int, int]
 
 
 @dataclass
@@ -398,11 +386,7 @@ class Lane:
         # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
         assert self._query is not None
         observed: Any = self._query._jsq.streamingQuery().lastExecution().observedMetrics()
-        row = json.loads(observed.get(late.OBSERVED).get().json())
-        tops, received_at = (
-            {i: row[f"{name}_{i}"] for i in range(self._partitions) if row.get(f"{name}_{i}") is not None} for name in ("top", "read")
-        )
-        return Observed(row["frames"], row.get("readings") or 0, row.get("oldest"), row["flagged"], tops, received_at)
+        return observed_in(json.loads(observed.get(late.OBSERVED).get().json()), self._partitions)
 
     def _left(self, reached: Offsets) -> dict[int, int] | None:
         assert self._ends is not None
@@ -592,42 +576,13 @@ class Lane:
         return round(rate, 1)
 
     def _progress(self, record: LaneRecord, rate: float | None = None, left: Mapping[int, int] | None = None) -> list[emit.Output]:
-        offsets = record.offsets.get(self.topic, {})
         if left is None and self._ends is not None:
             left = self._left(record.offsets)
-        return [
-            progress_output(
-                Progress(
-                    query=registered.query.name,
-                    stream=registered.query.stream,
-                    registered_at=registered.registered_at,
-                    state=QueryState.RUNNING,
-                    keys=registered.query.key_names,
-                    batch=record.revision,
-                    watermark=emit.watermark(registered.query, record.top),
-                    offsets=offsets,
-                    asked_from=record.asked_from.get(registered.label, {}).get(self.topic, {}),
-                    lag=None if left is None else sum(left.values()),
-                    readings_per_s=rate,
-                    late=record.late.get(registered.label, 0),
-                    detail=shedding.detail,
-                    kept=shedding.kept,
-                    shed=shedding.total,
-                    updated_at=self.clock.now_ms(),
-                )
-            )
-            for registered in self.job.queries
-            for shedding in (record.shedding.get(registered.label, Shedding()),)
-            if registered.label not in self.broken
-        ]
+        queries = [registered for registered in self.job.queries if registered.label not in self.broken]
+        return lane_progress.outputs(queries, record, self.topic, rate=rate, left=left, now_ms=self.clock.now_ms())
 
     def _count(self, observed: Observed, results: int, late_readings: int) -> None:
         self.counters.readings += observed.readings
         self.counters.results += results
         self.counters.late += late_readings
         self.counters.flagged += observed.flagged
-
-
-def progress_output(progress: Progress) -> emit.Output:
-    """A query's progress as a record."""
-    return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())

@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from edgewake.cloud.analysis.lane import progress_output
+from edgewake.cloud.analysis.lane_progress import progress_output
 from edgewake.cloud.analysis.registry import QueryStatus
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock

@@ -7,7 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.cloud.analysis.lane import Lane, Observed
+from edgewake.cloud.analysis.lane import Lane
+from edgewake.cloud.analysis.observed import Observed
 from edgewake.cloud.analysis.unfinished import LEAST, SHRINK, TRIES, records_max
 from edgewake.protocol import topics
 from tests.analysis.support import T0, Analysis, Feed, registered, results, truth, unique

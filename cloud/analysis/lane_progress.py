@@ -1,0 +1,47 @@
+"""What is said of a lane's queries on `ew.progress`: how far each has come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edgewake.cloud.analysis import emit
+from edgewake.cloud.analysis.lane_record import LaneRecord
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.shed_policy import Shedding
+from edgewake.protocol import topics
+from edgewake.protocol.query import Progress, QueryState
+
+
+def outputs(
+    queries: Sequence[Registered], record: LaneRecord, topic: str, *, rate: float | None, left: Mapping[int, int] | None, now_ms: int
+) -> list[emit.Output]:
+    """Of queries that run. `topic`: of the lane's first stream; `rate`: readings a second; `left`: partition → records that wait."""
+    return [
+        progress_output(
+            Progress(
+                query=registered.query.name,
+                stream=registered.query.stream,
+                registered_at=registered.registered_at,
+                state=QueryState.RUNNING,
+                keys=registered.query.key_names,
+                batch=record.revision,
+                watermark=emit.watermark(registered.query, record.top),
+                offsets=record.offsets.get(topic, {}),
+                asked_from=record.asked_from.get(registered.label, {}).get(topic, {}),
+                lag=None if left is None else sum(left.values()),
+                readings_per_s=rate,
+                late=record.late.get(registered.label, 0),
+                detail=shedding.detail,
+                kept=shedding.kept,
+                shed=shedding.total,
+                updated_at=now_ms,
+            )
+        )
+        for registered in queries
+        for shedding in (record.shedding.get(registered.label, Shedding()),)
+    ]
+
+
+def progress_output(progress: Progress) -> emit.Output:
+    """A query's progress as a record."""
+    return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())
