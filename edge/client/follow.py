@@ -12,6 +12,7 @@ again, and one that was not is. A cursor is also given without an event when `ch
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from edgewake.edge.backoff import Backoff
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.edge.retry_after import retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
+from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.lease import Subscription
 
@@ -36,6 +38,8 @@ HEARTBEATS: Final = 3
 """A connection that is silent for so many of the server's heartbeats (its header Edgewake-Heartbeat) is taken for dead."""
 SILENCE_S: Final = 45.0
 """The same where the server does not say how often its heart beats; some proxies drop its header."""
+SILENCE_MAX_S: Final = 600.0
+"""A heart that a server says to beat more seldom is not waited for: a dead connection is noticed by then."""
 BACKOFF_MIN_S: Final = 0.2
 BACKOFF_MAX_S: Final = 15.0
 RETRY_AFTER_MAX_S: Final = 300.0
@@ -55,6 +59,10 @@ class FollowError(RemoteError):
     def __init__(self, detail: str, *, wrong_address: bool = False) -> None:
         super().__init__(detail)
         self.wrong_address = wrong_address
+
+
+class NoStreamError(SseError):
+    """An answer 200 that is no event stream: another program, or a network's page that asks to log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +171,15 @@ class Follower:
                 return
             if response.status_code != 200:
                 await self._refuse(server, response)
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if kind != "text/event-stream":
+                raise NoStreamError(f"no stream of events but {kind or 'no type of content'}: is it an access server?")
             start = response.headers.get("Edgewake-Start", "")
             if start != "later":
                 attempt.opened = self._was_connected = True
                 self._attempts, self._refused = 0, {}
                 self._on_notice(Connected(server, start))
-            silence_s = _silence_s(response.headers.get("Edgewake-Heartbeat", ""))
+            silence_s = silence_of(response.headers.get("Edgewake-Heartbeat", ""))
             async for received in self._received(response, silence_s, attempt):
                 yield received
         finally:
@@ -186,17 +197,17 @@ class Follower:
             except TimeoutError:
                 raise SseError(f"silent for {silence_s:.0f} s") from None
             for event in parser.feed(piece):
-                self._cursor = event.id
+                self._cursor = _checked_cursor(event.id)
                 if event.type != "checkpoint" or self._checkpoints:
                     yield _received(event)
-            self._cursor = parser.last_event_id
+            self._cursor = _checked_cursor(parser.last_event_id)
             attempt.retry_s = None if parser.retry_ms is None else min(RETRY_MAX_S, parser.retry_ms / 1000)
 
     async def _refuse(self, server: str, response: httpx.Response) -> None:
         """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may pass."""
         body = b""
         async with asyncio.timeout(HEAD_S):
-            async for piece in response.aiter_bytes():
+            async for piece in response.aiter_raw():
                 body += piece
                 if len(body) > PROBLEM_BYTES_MAX:
                     break
@@ -216,6 +227,8 @@ class Follower:
             return
         if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
             raise FollowError(f"{server}: no such host", wrong_address=True) from error
+        if isinstance(error, NoStreamError):
+            raise FollowError(f"{server}: {error}", wrong_address=True) from error
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             raise FollowError(f"{server}: what answers there does not speak HTTP; is it the right port?", wrong_address=True) from error
 
@@ -229,10 +242,9 @@ class Follower:
 
     async def _pause(self, server: str, attempt: _Attempt) -> None:
         """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so that not all come back at once)."""
-        wait_s = self._backoff.next_s()
         if attempt.opened:
             self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
-        wait_s = max(wait_s, attempt.retry_s or 0.0, self._next_server()[1])
+        wait_s = max(self._backoff.next_s(), attempt.retry_s or 0.0, self._next_server()[1])
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)
 
@@ -284,11 +296,20 @@ def _detail(body: bytes) -> str:
         return ""
 
 
-def _silence_s(heartbeat: str) -> float:
+def silence_of(heartbeat: str) -> float:
+    """Seconds of silence after which a connection is dead, from the seconds between two beats as the server says them. Pure."""
     try:
-        return max(1.0, HEARTBEATS * float(heartbeat))
+        beat_s = float(heartbeat)
     except ValueError:
         return SILENCE_S
+    return min(SILENCE_MAX_S, max(1.0, HEARTBEATS * beat_s)) if math.isfinite(beat_s) else SILENCE_S
+
+
+def _checked_cursor(cursor: str) -> str:
+    """A cursor as our servers make them, which a header can carry. Raises SseError: the connection ends, the cursor before it stays."""
+    if len(cursor) > TEXT_MAX or not cursor.isascii() or not cursor.isprintable() or " " in cursor:
+        raise SseError(f"what is sent as an id is no cursor: {cursor[:80]!r}")
+    return cursor
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -42,14 +42,20 @@ def wanted(method: str, path: str, headers: Mapping[str, str], token: str | None
         return Refusal(405, "readings are posted")
     if "origin" in headers:
         return Refusal(403, "no page of a browser sends here")
-    if token is not None and not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {token}".encode()):
+    if token is not None and not _shows(headers.get("authorization", ""), token):
         return Refusal(401, "a bearer token is asked for")
     if headers.get("content-type", "").partition(";")[0].strip().lower() not in KINDS:
         return Refusal(415, f"expected one of {', '.join(sorted(KINDS))}")
-    if headers.get("content-encoding", "identity") != "identity":
+    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
         return Refusal(415, "expected no content coding")
     key = headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_CHARS_MAX:
         return Refusal(400, f"Idempotency-Key: expected 1 to {KEY_CHARS_MAX} characters")
     preferred = {each.partition(";")[0].strip().lower() for each in headers.get("prefer", "").split(",")}  # RFC 7240, section 2
     return Wanted("respond-async" in preferred, key)
+
+
+def _shows(authorization: str, token: str) -> bool:
+    """The scheme in any letters, the token as it is (RFC 9110, section 11.1)."""
+    scheme, _, shown = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(shown.encode(), token.encode())

@@ -1,7 +1,8 @@
 """Sentences of NMEA 0183 to fields. Pure. The forms are those of the standard as receivers use it; the talker (GP, GN, …) is left out.
 
 `$GPRMC,123519,A,4807.038,N,01131.000,E,022.4,084.4,230394,003.1,W*6A` gives event time, position_lat, position_lon, speed_m_s, course_deg.
-A sentence of a kind that is not known gives none; one whose checksum is wrong, or missing, is Rejected: serial lines drop bytes.
+A sentence of a kind that is not known gives none, nor does a maker's own (`$P…`) or one that carries another format (`!AIVDM…`); one whose
+checksum is wrong, or missing, is Rejected: serial lines drop bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from edgewake.protocol.frame import Scalar
 SENTENCE_BYTES_MAX: Final = 120
 """Bytes of a sentence. The standard says 82; receivers with many satellites write a few more."""
 KNOT_M_S: Final = 1852 / 3600
+MILE_M_S: Final = 1609.344 / 3600
+PROPRIETARY: Final = "P"
+"""First letter of a maker's own sentences, whatever follows: Garmin's PGRMC tells how a sensor is set and is no RMC."""
+_CHECKSUM: Final = re.compile(rb"[0-9A-Fa-f]{2}")
 _NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)", re.ASCII)
 _DATE: Final = re.compile(r"\d{6}", re.ASCII)
 _TIME: Final = re.compile(r"\d{6}(\.\d*)?", re.ASCII)
@@ -28,9 +33,9 @@ CENTURY_PIVOT: Final = 80
 
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     """The fields of a sentence, `t` among them where it says date and time; None where nothing is known of its kind. Raises Rejected."""
-    words = _words(line)
+    mark, words = _words(line)
     parse = SENTENCES.get(words[0][-3:])
-    if parse is None or len(words[0]) != 5:
+    if parse is None or len(words[0]) != 5 or mark != "$" or words[0].startswith(PROPRIETARY):
         return None
     try:
         found = parse(words)
@@ -39,20 +44,20 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     return {"sentence": words[0][-3:], **found} if found else None
 
 
-def _words(line: bytes) -> list[str]:
-    """The words between `$` and `*`, the checksum being right. Raises Rejected."""
-    start = line.rfind(b"$")  # what stands before is the rest of a sentence that was cut
+def _words(line: bytes) -> tuple[str, list[str]]:
+    """What it begins with, `$` or `!`, and the words between that and `*`, the checksum being right. Raises Rejected."""
+    start = max(line.rfind(b"$"), line.rfind(b"!"))  # what stands before is the rest of a sentence that was cut
     if start < 0 or len(line) - start > SENTENCE_BYTES_MAX:
         raise Rejected(RejectReason.SHAPE, "no sentence of NMEA 0183")
     body, star, said = line[start + 1 :].strip().partition(b"*")
     try:
-        right = star and len(said) == 2 and int(said, 16) == reduce(xor, body, 0)
+        right = star and _CHECKSUM.fullmatch(said) is not None and int(said, 16) == reduce(xor, body, 0)
         text = body.decode("ascii")
     except ValueError as error:
         raise Rejected(RejectReason.ENCODING, "a sentence with bytes that are no ASCII") from error
     if not right:
         raise Rejected(RejectReason.SHAPE, "a sentence whose checksum is wrong")
-    return text.split(",")
+    return chr(line[start]), text.split(",")
 
 
 def _rmc(words: Sequence[str]) -> Mapping[str, Scalar]:
@@ -95,9 +100,9 @@ def _hdt(words: Sequence[str]) -> Mapping[str, Scalar]:
 
 def _mwv(words: Sequence[str]) -> Mapping[str, Scalar]:
     """Wind."""
-    factor = {"N": KNOT_M_S, "M": 1.0, "K": 1 / 3.6}[words[4]]
     if words[5] != "A":
         return {}
+    factor = {"N": KNOT_M_S, "M": 1.0, "K": 1 / 3.6, "S": MILE_M_S}[words[4]]
     return _without_none({"wind_angle_deg": _number(words[1]), "wind_true": words[2] == "T", "wind_m_s": _scaled(words[3], factor)})
 
 

@@ -7,6 +7,7 @@ says what it is and why it is here, then the payload as it was sent.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -46,10 +47,18 @@ class Quarantine:
         durable_file.replace(self._directory / f"{key.stream}.{key.epoch}.{key.frame}", data)
 
     def _make_room(self, size: int) -> None:
-        found = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(self._directory))
+        """Of files alone: a folder or a link there is somebody else's. One that goes meanwhile was taken away by hand."""
+        found: list[tuple[int, int, str]] = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        found.append((status.st_mtime_ns, status.st_size, entry.path))
+        found.sort()
         total = sum(each[1] for each in found)
         for _, used, path in found:
             if total + size <= self._bytes_max:
                 return
-            Path(path).unlink()
+            Path(path).unlink(missing_ok=True)
             total -= used
