@@ -34,7 +34,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from edgewake.edge.log.codec import Reading
@@ -233,7 +233,11 @@ class Consumer:
             self._renewed = False
             for tail in self._tails.values():
                 tail.clear()
-            self._begin(self._writer.store.consumer(self.name) or ConsumerState(self.name, dict.fromkeys(self._tails, 0)))
+            found = self._writer.consumer(self.name) or ConsumerState(self.name, {})
+            if not self._tails.keys() <= found.cursor.keys():  # nobody told the new log of it
+                streams = tuple(self._tails)
+                self._writer.ask(lambda store: store.register(self.name, streams, at_end=False))
+            self._begin(replace(found, cursor=dict.fromkeys(self._tails, 0) | dict(found.cursor)))
             raise LogRenewedError(f"{self.name}: the event log was damaged and begun anew")
 
     def _has_more(self) -> bool:

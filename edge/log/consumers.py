@@ -84,7 +84,8 @@ class Passed:
 
     def then(self, later: Passed) -> Passed:
         """Two commits in one."""
-        return Passed({**self.cursor, **later.cursor}, self.state if later.state is None else later.state, self.missed + later.missed)
+        further = {stream: max(at, self.cursor.get(stream, at)) for stream, at in later.cursor.items()}
+        return Passed({**self.cursor, **further}, self.state if later.state is None else later.state, self.missed + later.missed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class LogDisk:
         else:
             self._damages = 0
             return done
-        return Done((), 0) if self.store.commit > before and not self._damages else None  # it may have been stored after all
+        return Done((), 0) if self.store.commit_found > before else None  # it may have been stored after all
 
     def make_room(self, work: Work | None) -> Done | None:
         """On a full disk: use the reserve to shrink the write-ahead log and do what makes room. None: that did not go either."""
@@ -199,8 +199,7 @@ class LogDisk:
             if self._damages > DAMAGE_MAX:
                 raise error
             try:
-                self.store = self._opener(why)
-                self.store.checkpoint()
+                self.store = self._opened(why)
             except LOG_ERRORS as again:
                 log.error("the event log cannot be opened yet: %s", again, extra={"event": "log.io_error"})
                 if self._stopping.is_set():
@@ -211,3 +210,13 @@ class LogDisk:
                 if self.store.log_id != log_id:
                     self._on_renewed()
                 return
+
+    def _opened(self, why: BaseException | None) -> LogStore:
+        store = self._opener(why)
+        try:
+            store.checkpoint()
+        except BaseException:
+            with contextlib.suppress(*LOG_ERRORS):
+                store.close()
+            raise
+        return store

@@ -91,6 +91,7 @@ class StreamLog:
 
         Raises as `append`.
         """
+        check_text(*(position or ()))
         before = self._queue.appended
         ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost)
         if position is not None:
@@ -254,6 +255,7 @@ class EventLog:
 
         Raises LogBusyError where one of the queues has no room, LogClosedError.
         """
+        check_text(*commit.positions.keys(), *commit.positions.values())
         return self._writer.commit(commit)
 
     async def consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
@@ -262,10 +264,12 @@ class EventLog:
         A stream that is new to it begins with the oldest reading that is still there, or (`at_end`) with the next one to come.
         Raises LogClosedError, sqlite3.Error.
         """
+        check_text(name)
         return self._consumer(await asyncio.wrap_future(self._writer.ask(_registration(name, streams, at_end))))
 
     def open_consumer(self, name: str, streams: Sequence[str], *, at_end: bool = False) -> Consumer:
         """`consumer` for threads: blocks."""
+        check_text(name)
         return self._consumer(self._ask(_registration(name, streams, at_end)))
 
     def _consumer(self, found: ConsumerState) -> Consumer:
@@ -412,6 +416,14 @@ class EventLog:
             function()
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
+
+
+def check_text(*texts: str) -> None:
+    """Raises ValueError of a text that no file can hold: half of a pair of surrogates. In the log it would be taken for damage of the disk,
+    or end the writer, again at each start.
+    """
+    for text in texts:
+        text.encode()
 
 
 def _registration(name: str, streams: Sequence[str], at_end: bool) -> Callable[[LogStore], ConsumerState]:

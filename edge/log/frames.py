@@ -39,7 +39,9 @@ class LogFrames:
 
     def free(self, draft: Draft, key: FrameKey, rejected: RejectReason | None) -> None:
         """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or everything after it would wait for it."""
-        stream = draft.streams[key.stream]
+        stream = draft.streams.get(key.stream)
+        if stream is None:
+            return  # of a log that is gone, with all that it knew
         place = (stream.id, key.epoch, key.frame)
         query = "SELECT seq, first, count, gap, coalesce(length(payload), 0) FROM frames WHERE stream = ? AND epoch = ? AND frame = ?"
         found = self._db.execute(query, place).fetchone()

@@ -42,11 +42,15 @@ class Pages:
             header = self._file.read(100)
             self.page_size = _page_size(header) or page_size
             self._in_wal = _committed_frames(self._wal, self.page_size) if self._wal else {}
-            size = self._file.seek(0, 2)
-            self.count = max(-(-size // self.page_size), *self._in_wal, 0)
+            self._in_file = -(-self._file.seek(0, 2) // self.page_size)
         except BaseException:
             self.close()
             raise
+
+    def numbers(self) -> Iterator[int]:
+        """Of the pages that are there. A damaged number in the write-ahead log is one page more, not all that would come before it."""
+        yield from range(1, self._in_file + 1)
+        yield from sorted(number for number in self._in_wal if number > self._in_file)
 
     def read(self, number: int) -> bytes:
         """Page `number`, from 1; shorter, or empty, where the file ends or the disk does not give it."""

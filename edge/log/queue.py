@@ -101,9 +101,9 @@ class Queues:
                 queue.add(part)
                 count, size = len(part), part.size
             else:
-                before = len(queue.pending)
-                queue.pending.extend(part)
-                count, size = len(queue.pending) - before, sum(map(size_of, queue.pending[before:]))
+                come = part if isinstance(part, list) else list(part)  # it may raise: then none of it has come
+                count, size = len(come), sum(map(size_of, come))
+                queue.pending += come
             queue.appended += count
             queue.size += size
             self.size += size

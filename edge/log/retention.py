@@ -105,18 +105,16 @@ class Retention:
             oldest = min((row for row in found if row is not None), default=None)
             if oldest is None:
                 return
-            _, stream_id, first, count, size = oldest
-            self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream_id, first))
-            self._rows.give_up(stream_id, first, count, LAGGED)
+            _, stream_id, first, size = oldest
+            if count := self._rows.take_out(stream_id, first):
+                self._rows.give_up(stream_id, first, count, LAGGED)
             draft.stored_bytes -= size + ROW_BYTES
             draft.retained_bytes -= size + ROW_BYTES
 
-    def _first_retained(self, stream: StreamState) -> tuple[int, int, int, int, int] | None:
+    def _first_retained(self, stream: StreamState) -> tuple[int, int, int, int] | None:
         for first, last in outside(frame_ranges(self._db, stream.id), 0, stream.framed):
-            query = "SELECT commit_number, stream, first, count, length(body) FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
-            row: tuple[int, int, int, int, int] | None = self._db.execute(
-                query + " ORDER BY first LIMIT 1", (stream.id, first, last)
-            ).fetchone()
+            query = "SELECT commit_number, stream, first, length(body) FROM batches WHERE stream = ? AND first BETWEEN ? AND ?"
+            row: tuple[int, int, int, int] | None = self._db.execute(query + " ORDER BY first LIMIT 1", (stream.id, first, last)).fetchone()
             if row is not None:
                 return row
         return None
@@ -178,7 +176,7 @@ class Retention:
         if len(last) < 3:
             return self._drop_oldest(draft, lane, size)
         while (left := size - before + draft.waiting_bytes) > 0 and len(last) == 3:
-            thinning = self._thinnings.get(stream.name, Thinning(hole_max=last[0].count))
+            thinning = self._thinnings.get(stream.name, Thinning(hole_max=max(1, last[0].count)))  # a damaged row may say 0
             begins = max(stream.framed + 1, thinning.stands_at)
             query = "SELECT first, count, length(body) FROM batches WHERE stream = ? AND first >= ? ORDER BY first"
             kept = (Kept(first, count, length + ROW_BYTES) for first, count, length in self._db.execute(query, (stream.id, begins)))
@@ -189,12 +187,12 @@ class Retention:
         return True
 
     def _give_up(self, draft: Draft, stream: StreamState, row: _Row | Kept, reason: str) -> None:
-        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", (stream.id, row.first))
-        self._rows.give_up(stream.id, row.first, row.count, reason, after=stream.framed)
         draft.stored_bytes -= row.size
         draft.wait_more(stream.name, -row.size)
-        draft.add(f"lost_{reason}", row.count)
-        draft.dropped += row.count
+        if count := self._rows.take_out(stream.id, row.first):
+            self._rows.give_up(stream.id, row.first, count, reason, after=stream.framed)
+            draft.add(f"lost_{reason}", count)
+            draft.dropped += count
 
     def _next_batches(self, stream: StreamState, after: int, limit: int) -> list[_Row]:
         columns = f"commit_number, first, count, length(body) + {ROW_BYTES}, accepted_at"

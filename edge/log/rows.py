@@ -55,6 +55,16 @@ class LogRows:
         draft.wait_more(stream.name, -size - ROW_BYTES)
         self.insert_batches(draft, stream, first, [batch], commit, accepted_at)
 
+    def take_out(self, stream: int, first: int) -> int:
+        """Delete a batch that is to be given up; how many readings it had.
+
+        0 where the row is damaged: its count may say anything, and who comes to its place finds out how much is missing there.
+        """
+        where = (stream, first)
+        row = self._db.execute("SELECT count, crc, body FROM batches WHERE stream = ? AND first = ?", where).fetchone()
+        self._db.execute("DELETE FROM batches WHERE stream = ? AND first = ?", where)
+        return int(row[0]) if row is not None and is_sound_batch(stream, first, *row) else 0
+
     def give_up(self, stream_id: int, first: int, count: int, reason: str, *, after: int = 0) -> None:
         """A gap from `first`, joined to the one behind it, and to the one before it where that begins after position `after`.
 

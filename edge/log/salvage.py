@@ -128,7 +128,7 @@ def what_it_knew(path: Path, known: Known | None) -> Known | None:
     """The sidecar's knowledge and what the damaged log still says itself, of each stream the newer; None where neither says anything."""
     found = known
     with contextlib.suppress(sqlite3.Error, ValueError, TypeError, KeyError, OverflowError):
-        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         try:
             found = _with_tables(db, known)
         finally:
@@ -347,7 +347,7 @@ class Salvage:
         for path in self._paths:
             pages = Pages(path, page_size=self._page_bytes)
             try:
-                for number in range(1, pages.count + 1):
+                for number in pages.numbers():
                     yield [found for row in rows(pages, number) if (found := row_of(row)) is not None]
             finally:
                 pages.close()

@@ -171,7 +171,7 @@ def open_in_memory() -> sqlite3.Connection:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. Keep its transactions short: they hold the write-ahead log. Raises sqlite3.Error."""
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2.0)
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
     db.execute("PRAGMA query_only = ON")
     return db
 

@@ -18,6 +18,7 @@ import errno
 import logging
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -116,16 +117,23 @@ def _line(value: dict[str, Any]) -> bytes:
 def decode(data: bytes) -> Known | None:
     """None where the first line is not ours."""
     known: Known | None = None
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
         for line in data.split(b"\n"):
             crc, _, text = line.partition(b" ")
             if int(crc, 16) != zlib.crc32(text):
                 break
             value = orjson.loads(text)
             if known is None:
-                known = Known(value["log"], value["epoch"], value["commit"], value["version"], value["page_size"])
+                known = _begun(value)
             known.apply(value)
     return known or _decode_mark(data)
+
+
+def _begun(line: Mapping[str, Any]) -> Known:
+    log_id, *numbers = (line[name] for name in ("log", "epoch", "commit", "version", "page_size"))
+    if not isinstance(log_id, str) or not all(type(number) is int for number in numbers):
+        raise ValueError(f"not a sidecar's first line: {line!r}")
+    return Known(log_id, *numbers)
 
 
 def _decode_mark(data: bytes) -> Known | None:
@@ -199,8 +207,10 @@ class Sidecar:
 
     def close(self) -> None:
         """Sync and close."""
-        self.sync()
-        self._let_go()
+        try:
+            self.sync()
+        finally:
+            self._let_go()
 
     def _let_go(self) -> None:
         if self._fd is not None:

@@ -126,7 +126,9 @@ class LogStore:
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
         self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else os.urandom(16).hex()
         self.epoch = identity.epoch if identity else 0
-        self.commit = max(identity.commit if identity else 0, known.commit if known else 0)
+        self.commit_found = identity.commit if identity else 0
+        """Number of the last commit that was in the file when it was opened; 0: it was made. An epoch that began then has one more."""
+        self.commit = max(self.commit_found, known.commit if known else 0)
         if self.epoch_began is not None:
             ended = identity.epoch if identity else known.epoch if known else 0
             self.epoch = new_epoch(max(self.epoch, known.epoch if known else 0), self._clock.now_ms())

@@ -117,6 +117,10 @@ class Waiting:
         """Freed frames whose deletion failed."""
         self._freed = [*freed, *self._freed]
 
+    def passed(self, consumer: str) -> Passed | None:
+        """What a consumer committed and no turn has taken yet."""
+        return self._passed.get(consumer)
+
     # when
 
     def is_due(self, store: LogStore, now_s: float) -> bool:

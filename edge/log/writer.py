@@ -24,7 +24,7 @@ from typing import Any
 
 from edgewake.edge.config import LogConfig
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import Received
+from edgewake.edge.log.consumers import ConsumerState, Received
 from edgewake.edge.log.disk import RETRY_S, LogDisk, Question
 from edgewake.edge.log.queue import Queue, size_of
 from edgewake.edge.log.salvage import LOG_ERRORS
@@ -72,6 +72,7 @@ class LogWriter:
         self._calls: list[tuple[Question, Future[Any]]] = []
         self._idle = False
         self._held: Work | None = None
+        """What was taken and is not durable yet."""
         self._answers_of_work: list[Future[None]] = []
         self._over = threading.Event()
         self._disk = LogDisk(opener, directory, config, stopping=self._over, on_renewed=on_renewed)
@@ -187,6 +188,17 @@ class LogWriter:
             self._calls.append((question, answer))
             self._wake.notify_all()
         return answer
+
+    def consumer(self, name: str) -> ConsumerState | None:
+        """A consumer as it will be when all that it has committed is durable; None where the log does not know it. What was left here is
+        done in any case, also in a log that had to be begun anew.
+        """
+        with self._lock:
+            found = self.store.consumer(name)
+            for passed in (self._held.passed.get(name) if self._held is not None else None, self._waiting.passed(name)):
+                if found is not None and passed is not None:
+                    found = found.moved(passed, found.commit)
+            return found
 
     def wait_for_room(self, queue: Queue, timeout_s: float) -> bool:
         """Block until the queue has room; for threads that are not asyncio's."""
@@ -325,8 +337,8 @@ class LogWriter:
             return self._held
         if self._disk.is_held_by_reader() and not self._waiting.stopping:
             return None
-        work, self._answers_of_work = self._waiting.take(self.store, self._clock.monotonic_s())
-        return work
+        self._held, self._answers_of_work = self._waiting.take(self.store, self._clock.monotonic_s())
+        return self._held
 
     def _accepted(self, work: Work) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from edgewake.edge.processors.aggregates import AGGREGATES
 from edgewake.edge.uplink.lanes import Lane
-from edgewake.protocol.names import is_field, is_stream
+from edgewake.protocol.names import FIELD_CHARS_MAX, is_field, is_stream
 from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 
 FIELDS_MAX: Final = 32
@@ -142,6 +142,10 @@ class RateConfig(StatefulConfig):
     counter: bool = False
     """It only grows: where it falls it has begun anew, and the rate is null."""
 
+    def __post_init__(self) -> None:
+        if self.name is None:
+            _check_made(f"{self.field}_rate")
+
 
 class SmoothConfig(StatefulConfig):
     """Noise taken out, under the same name."""
@@ -204,6 +208,9 @@ class WindowConfig(StatefulConfig):
     """Seconds of event time that a window waits for readings that come out of order; later ones are left out, counted."""
 
     def __post_init__(self) -> None:
+        for field in self.fields:
+            for aggregate in self.aggregates:
+                _check_made(f"{field}_{aggregate}")
         if (self.size_s is None) == (self.size_count is None):
             raise ValueError("expected either size_s or size_count")
         if self.size_s is not None:
@@ -215,6 +222,12 @@ class WindowConfig(StatefulConfig):
             if self.every_s is not None or self.grace_s:
                 raise ValueError("every_s and grace_s belong to size_s")
             _check_panes(self.size_count, self.every_count or self.size_count, "count")
+
+
+def _check_made(name: str) -> None:
+    """The bridge refuses a frame with such a name, and all that is in it."""
+    if not is_field(name):
+        raise ValueError(f"it would make a field {name!r}: expected at most {FIELD_CHARS_MAX} characters")
 
 
 def _check_panes(size: int, every: int, unit: str) -> None:

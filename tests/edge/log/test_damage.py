@@ -228,7 +228,7 @@ def test_every_record_is_found_without_sqlite_also_in_the_write_ahead_log(tmp_pa
     db.close()
     (tmp_path / f"copy-{LOG_NAME}-wal").rename(tmp_path / f"copy-{LOG_NAME}-wal")
     pages = Pages(tmp_path / f"copy-{LOG_NAME}", page_size=PAGE)
-    found = {row for number in range(1, pages.count + 1) for row in rows(pages, number) if len(row) == 7}
+    found = {row for number in pages.numbers() for row in rows(pages, number) if len(row) == 7}
     pages.close()
     assert found == set(values)
 

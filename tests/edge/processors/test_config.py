@@ -7,7 +7,8 @@ import re
 import pytest
 
 from edgewake.edge.config import AgentConfig
-from tests.edge.processors.helpers import chain
+from edgewake.protocol.names import is_field
+from tests.edge.processors.helpers import chain, made
 
 
 @pytest.mark.parametrize(
@@ -29,11 +30,29 @@ from tests.edge.processors.helpers import chain
         ({"type": "pattern", "name": "p", "sequence": ["x = 1"], "within_s": 1}, "at least 2 items"),
         ({"type": "rule", "name": "r", "when": "x = 1", "unknown": 1}, "Unexpected keyword"),
         ({"type": "spline"}, "expected tags"),
+        ({"type": "rate", "field": "f" * 60}, "expected at most 64 characters"),
+        ({"type": "window", "fields": ["x", "f" * 60], "size_s": 1, "aggregates": ["sum", "count"]}, "expected at most 64 characters"),
     ],
 )
 def test_errors_say_what_was_expected(processor: dict[str, object], said: str):
     with pytest.raises(ValueError, match=re.escape(said)):
         chain(processor)
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        {"type": "rate", "field": "f" * 59},
+        {"type": "rate", "field": "f" * 64, "name": "rate"},
+        {"type": "window", "fields": ["f" * 60], "size_s": 1, "aggregates": ["sum"]},
+        {"type": "downsample", "fields": ["f" * 64], "every_s": 1},
+    ],
+)
+def test_what_it_makes_has_names_that_the_bridge_takes(processor: dict[str, object]):
+    field = str(processor.get("field") or processor["fields"][0])  # type: ignore[index]
+    found = made(chain(processor), [(t, {field: float(t)}) for t in (1, 2_001, 4_001)])
+    assert found
+    assert all(is_field(name) for _, fields in found for name in fields)
 
 
 def agent(**keys: object) -> AgentConfig:
