@@ -39,7 +39,8 @@ def decode_any(records: DataFrame) -> DataFrame:
 def _frames(records: DataFrame, fields: str, *kept: str) -> DataFrame:
     schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields {fields}"
     body = F.from_json(F.col("value").cast("string"), schema)
-    frames = records.select(*kept, body.alias("body")).select(*kept, "body.*").where(F.col("t").isNotNull() & (F.size("t") > 0))
+    # Of a plain column Spark would make two, below the condition and behind it, and parse each record twice.
+    frames = records.select(*kept, F.inline(F.array(body))).where(F.col("t").isNotNull() & (F.size("t") > 0))
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
     return frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
 

@@ -148,7 +148,7 @@ def tagged(
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
     rows = [_tag(tag, names[tag.keys], sketches=sketches, takings=takings, forgotten=forgotten) for tag in tags]
-    each = keyed.select(F.explode(F.array(*rows)).alias("tag"))
+    each = keyed.select((rows[0] if len(rows) == 1 else F.explode(F.array(*rows))).alias("tag"))
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
