@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.edge.log.sidecar import Known
+from edgewake.protocol.clock import CLOCK_FLOOR_MS
 
 EPOCH_START_MS: Final = 1_577_836_800_000
 """2020-01-01 UTC, where epochs begin to count."""
 EPOCHS_PER_S: Final = 10_000
 """An epoch is seconds since 2020 times this, and a random rest: two copies that wake in the same second differ."""
+UNSET_EPOCHS: Final = (CLOCK_FLOOR_MS - EPOCH_START_MS) // 1000 * EPOCHS_PER_S - EPOCHS_PER_S
+"""Epochs that no clock which is right gives: 1.9 million millions."""
 COUNTED_ANEW: Final = frozenset({"copied", "without its sidecar"})
 """After these what waits gets new numbers: another log may go on with the old ones."""
 _MACHINE_ID: Final = Path("/etc/machine-id")
@@ -69,8 +72,12 @@ def new_epoch_reason(log: LogIdentity | None, known: Known | None, here: LogLoca
 
 
 def next_epoch(previous: int, *, now_ms: int, rng: random.Random) -> int:
-    """A number above `previous`, and above that of any log made earlier by a clock that was right."""
-    by_clock = max(0, now_ms - EPOCH_START_MS) // 1000 * EPOCHS_PER_S
+    """A number above `previous`, and above that of any log made earlier by a clock that was right.
+
+    Where the clock was never set, nothing but chance tells a new log from those that were made and lost in the same 1970, as on a device
+    that keeps its log in memory: so there is a wide choice, all of it below what a clock that is right gives.
+    """
+    by_clock = (now_ms - EPOCH_START_MS) // 1000 * EPOCHS_PER_S if now_ms >= CLOCK_FLOOR_MS else rng.randrange(UNSET_EPOCHS)
     return max(previous + 1, by_clock) + rng.randrange(EPOCHS_PER_S)
 
 
