@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -71,7 +71,7 @@ def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deep") from error
     except ValidationError as error:
-        lines = [f"{where}: {_sentence(model, one)}" for one in error.errors()]
+        lines = [f"{where}: {_sentence(model, one)}" for one in _told(error.errors())]
         raise ConfigError("\n".join(lines)) from error
 
 
@@ -90,6 +90,12 @@ def _impossible(value: object, loc: tuple[int | str, ...]) -> Iterator[tuple[tup
             yield loc, f" = {value}: expected a finite number"
         case int() if not -INTEGER_MAX <= value <= INTEGER_MAX:
             yield loc, f": expected an integer of at most {INTEGER_MAX:,}"
+
+
+def _told(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without those that only follow from others: a list is said to be too short where what stands in it is wrong."""
+    wrong = {one["loc"][:length] for one in errors for length in range(len(one["loc"]))}
+    return [one for one in errors if not (one["type"] == "too_short" and one["loc"] in wrong)]
 
 
 def _sentence(model: type, error: ErrorDetails) -> str:
@@ -118,14 +124,22 @@ def _key(loc: tuple[int | str, ...]) -> str:
 def _did_you_mean(model: type, loc: tuple[int | str, ...]) -> str:
     from difflib import get_close_matches
 
-    known: type | None = model
+    known = [model]
     for part in loc[:-1]:
-        inner = _keys(known).get(str(part)) if known else None
-        known = inner if isinstance(inner, type) and _keys(inner) else known if isinstance(part, int) else None
-    if known is None:
-        return ""
-    close = get_close_matches(str(loc[-1]), _keys(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(sorted(_keys(known)))}"
+        inner = [table for one in known if part in _keys(one) for table in _tables_in(_keys(one)[str(part)])]
+        known = inner or [one for one in known if part in get_args(_keys(one).get("type"))] or known
+    tables = {table for one in known for table in (one, *one.__subclasses__())}
+    close = get_close_matches(str(loc[-1]), {name for table in tables for name in _keys(table)}, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known keys: {', '.join(sorted(_keys(known[0])))}" if len(tables) == 1 else ""
+
+
+def _tables_in(kind: Any) -> list[type]:
+    """The kinds of tables that a key may hold: itself, or in a list, by name, one of several kinds."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel | ConfigTable):
+        return [kind]
+    return [table for arg in get_args(kind) for table in _tables_in(arg)]
 
 
 def _keys(model: type) -> Mapping[str, Any]:

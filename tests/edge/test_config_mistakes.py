@@ -175,3 +175,41 @@ def test_what_is_pushed_from_afar_is_named_in_the_same_words(text: str, says: st
 def test_the_devices_own_logging_mode_stays_whatever_is_pushed(mode: str | None, pushed: str) -> None:
     own = OWN if mode is None else OWN | {"log": {"mode": mode}}
     assert merged(own, pushed, "v1").log.mode == (mode or "hml")
+
+
+SOURCE = '[[source]]\ntype = "host_metrics"\nstream = "s"\n'
+CHAIN = '[[chain]]\nstream = "s"\ninto = "t"\nprocessor = [{{ type = "filter", {} }}]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("devise = 1", "devise: unknown key; did you mean 'device'?"),
+        ("[mqtt]\nhots = 'h'", "mqtt.hots: unknown key; did you mean 'host'?"),
+        ("[mqtt]\nzzz = 'h'", "mqtt.zzz: unknown key; known keys: ca_file, cert_file, host, key_file, password_file, port, username"),
+        ("[log.bulk]\nages = 1", "log.bulk.ages: unknown key; did you mean 'age_s'?"),
+        ("[[fallback]]\nprot = 1", "fallback 1.prot: unknown key; did you mean 'port'?"),
+        ('[downlink.command.go]\nargv = ["/x"]\nargsmax = 1', "downlink.command.go.argsmax: unknown key; did you mean 'args_max'?"),
+        (SOURCE + "intervall_s = 1", "source 1.intervall_s: unknown key; did you mean 'interval_s'?"),
+        (SOURCE + "lanes = 'bulk'", "source 1.lanes: unknown key; did you mean 'lane'?"),
+        (SOURCE + "zzz = 1", "source 1.zzz: unknown key"),
+        (
+            SOURCE + CHAIN.format("wher = 'x > 1'"),
+            "chain 1.processor 1.filter.where: missing\nchain 1.processor 1.filter.wher: unknown key; did you mean 'where'?",
+        ),
+        (SOURCE + CHAIN.format("where = 'x > 1', zzz = 1"), "chain 1.processor 1.filter.zzz: unknown key; known keys: type, where"),
+        (
+            '[[action]]\ntype = "webhook"\nname = "s"\nstream = "t"\nulr = "x"',
+            "action 1.webhook.url: missing\naction 1.webhook.ulr: unknown key; did you mean 'url'?",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest_that_its_table_has(tmp_path: Path, text: str, says: str) -> None:
+    """Wherever the table stands: by itself, in a list, by a name, as one of several kinds. And nothing else is said that is not wrong."""
+    assert mistake(tmp_path, GOOD + text) == says
+
+
+def test_an_empty_list_is_too_short_and_a_wrong_one_is_only_wrong(tmp_path: Path) -> None:
+    empty = '[[chain]]\nstream = "s"\ninto = "t"\nprocessor = []\n'
+    assert mistake(tmp_path, GOOD + SOURCE + empty) == "chain 1.processor: expected at least 1 item"
+    assert "at least" not in mistake(tmp_path, GOOD + SOURCE + CHAIN.format("where = 5"))
