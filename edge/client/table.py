@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 ROWS_MAX: Final = 200
 COLUMNS_MAX: Final = 12
@@ -69,10 +70,10 @@ def table_of(rows: Sequence[Mapping[str, Any]], *, title: str, width: int, sever
     """Rows as a table of at most `width` characters."""
     if several:
         rows = [merged(row) for row in rows]
-    table = Table(title=title)
+    table = Table(title=Text(title))
     names = columns_of(rows, width)
     for name in names:
-        table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=None if name == "fields" else CELL_MAX)
+        table.add_column(Text(printable(name)), overflow="ellipsis", no_wrap=True, max_width=None if name == "fields" else CELL_MAX)
     for row in rows:
         table.add_row(*(shown(name, row.get(name)) for name in names))
     return table
@@ -106,8 +107,13 @@ def shown(name: str, value: object) -> str:
     """A value for people: times as clock times, floats short, NULL empty, control characters made visible."""
     if value is None:
         return ""
-    if name in _TIMES and isinstance(value, int) and 0 <= value < 253_402_300_800_000:
-        return datetime.fromtimestamp(value / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    if name in _TIMES and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 253_402_300_800_000:
+        return f"{datetime.fromtimestamp(value // 1000, UTC):%H:%M:%S}.{value % 1000:03d}"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "".join(c if c.isprintable() else "�" for c in str(value)).replace("[", "\\[")
+    return printable(str(value)).replace("[", "\\[")
+
+
+def printable(text: str) -> str:
+    """A text in one line that moves no terminal, whoever wrote it."""
+    return "".join(char if char.isprintable() else "�" for char in text)

@@ -7,16 +7,16 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 
 from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
-from edgewake.edge.client.table import LiveTable
+from edgewake.edge.client.table import LiveTable, printable
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.lease import Subscription
 
@@ -140,7 +140,7 @@ class Lines:
     def show(self, received: Received) -> None:
         """Print an event."""
         if received.kind == "":
-            self._out.write(received.text + "\n")
+            self._out.write(received.text.replace("\n", " ") + "\n")  # between two words of JSON, where it stands alone, both are the same
         elif received.kind in ASIDE:
             _to_stderr(_beside(received))
 
@@ -169,14 +169,15 @@ class Screen:
 
     def show(self, received: Received) -> None:
         """Show an event."""
-        if received.kind == "":
-            self._table.add(received.fields)
-        elif received.kind in ASIDE:
-            self._errors.print(_beside(received), markup=False)
+        fields = _object(received)
+        if received.kind == "" and fields is not None:
+            self._table.add(fields)
+        elif received.kind in ASIDE or received.kind == "":
+            self._errors.print(printable(_beside(received)), markup=False)
 
     def notice(self, notice: Connected | Lost) -> None:
         """Show how the connection is."""
-        self._table.show_state(_sentence(notice))
+        self._table.show_state(printable(_sentence(notice)))
 
     def flush(self) -> None:
         """Nothing waits here."""
@@ -184,7 +185,17 @@ class Screen:
 
 def _beside(received: Received) -> str:
     """A gap as it came, a warning as its sentence."""
-    return f"warning: {received.fields.get('detail')}" if received.kind == "warning" else f"{received.kind}: {received.text}"
+    detail = (_object(received) or {}).get("detail")
+    return f"warning: {detail}" if received.kind == "warning" and detail else f"{received.kind or 'no object'}: {received.text}"
+
+
+def _object(received: Received) -> Mapping[str, Any] | None:
+    """What it says; None where the server wrote something else."""
+    try:
+        found = received.fields
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _sentence(notice: Connected | Lost) -> str:
@@ -196,4 +207,4 @@ def _sentence(notice: Connected | Lost) -> str:
 
 
 def _to_stderr(text: str) -> None:
-    print(f"edgewake tail: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"edgewake tail: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201

@@ -36,8 +36,9 @@ class Goodput:
         self._last: tuple[float, Outgoing] | None = None
 
     def connected(self) -> None:
-        """A new connection: its counters begin anew."""
+        """A new connection: its counters begin anew. It may be another network: what was proven holds no more; that it is slow does."""
         self._last = None
+        self._proven = 0.0
 
     def sample(self, now_s: float, outgoing: Outgoing) -> None:
         """The counters now."""
