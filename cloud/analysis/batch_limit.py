@@ -21,6 +21,11 @@ COMPILE_S: Final = 3.0
 FIRST: Final = 1_000
 """Records of the first batch of a lane that computes in Spark, a million readings at most in a second; where the driver makes the rows, it
 is what PieceSize begins with."""
+LEAST_READINGS: Final = 20_000
+"""Readings that a batch may always have, in as many records as the first one at most: on a busy machine what a batch costs beside its
+records takes longer than BATCH_S, and ever smaller batches would take ever less."""
+LEAST_DRIVEN: Final = 1_000
+"""The same where the driver makes the rows, some ten to a thousand microseconds each."""
 _FULL: Final = 0.9
 """Of the records that a batch may have: one with more is full. Spark divides them among partitions, and rounds."""
 
@@ -31,7 +36,8 @@ class BatchLimit:
     def __init__(self, most: int, *, is_driven: bool) -> None:
         """`most`: records of a batch however fast it is. `is_driven`: does the driver make the rows?"""
         self._most = most
-        self._size = PieceSize() if is_driven else PieceSize(FIRST)
+        self._least = LEAST_DRIVEN if is_driven else LEAST_READINGS
+        self._size = self._first = PieceSize() if is_driven else PieceSize(FIRST)
         self._has_compiled = False
 
     @property
@@ -39,12 +45,16 @@ class BatchLimit:
         """Of the next batch."""
         return min(self._most, self._size.records)
 
-    def learn(self, read: int, took_s: float, *, left: int) -> bool:
-        """After a batch of `read` records, with so many `left`: was it cut off? Then the next one is to be at once."""
+    def learn(self, read: int, readings: int, took_s: float, *, left: int) -> bool:
+        """After a batch of `read` records with `readings`, and with so many records `left`: was it cut off? Then the next one is to be at
+        once.
+        """
         is_cut_off = left > 0 and read >= _FULL * self.records
         took_s -= 0.0 if self._has_compiled else COMPILE_S
         self._has_compiled = True
-        self._size = self._size.after(read, max(0.0, took_s) / BATCH_S)
+        fitting = self._size.after(read, max(0.0, took_s) / BATCH_S)
+        always = min(self._first.records, self._least * read // max(1, readings))
+        self._size = PieceSize(max(fitting.records, always))
         return is_cut_off
 
 

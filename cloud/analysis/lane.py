@@ -333,15 +333,15 @@ class Lane:
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
             next_ms = self._next_look(began_ms, observed, rate, left)
-            self._next_ms = 0 if self._is_cut_off(read, self.clock.monotonic_s() - began_s, left) else next_ms
+            self._next_ms = 0 if self._is_cut_off(read, observed.readings, self.clock.monotonic_s() - began_s, left) else next_ms
         self._tell_spark()
         self.counters.batches += 1
 
-    def _is_cut_off(self, read: int, took_s: float, left: Mapping[int, int] | None) -> bool:
+    def _is_cut_off(self, read: int, readings: int, took_s: float, left: Mapping[int, int] | None) -> bool:
         """Had the batch as many records as it might, and are there more? Sets how many the next one may have."""
         assert self._query is not None
         before = self._limit.records
-        is_cut_off = self._limit.learn(read, took_s, left=sum((left or {}).values()))
+        is_cut_off = self._limit.learn(read, readings, took_s, left=sum((left or {}).values()))
         if self._limit.records != before:
             set_limit(self.session, self._query, self._limit.records)
         return is_cut_off
