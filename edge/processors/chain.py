@@ -51,6 +51,8 @@ def decode_state(body: bytes) -> ChainState | None:
     """A state from its bytes; None where they are none: the chain begins anew."""
     try:
         found: Any = orjson.loads(body)
+        if not (isinstance(found["states"], list) and isinstance(found["remarks"], list)):
+            return None
         return ChainState(found["digest"], found["states"], found["remarks"], found["in"], found["out"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
@@ -81,7 +83,9 @@ class Chain:
     def resume(self, kept: bytes | None) -> ChainState:
         """A kept state, or the first one where there is none, or where it is another configuration's."""
         state = None if kept is None else decode_state(kept)
-        return self.begin() if state is None or state.digest != self._digest else state
+        if state is None or state.digest != self._digest or not len(state.states) == len(state.remarks) == len(self._processors):
+            return self.begin()
+        return state
 
     def apply(self, state: ChainState, readings: Sequence[Reading]) -> ChainApplied:
         """The state after these readings, and what was made of them."""
