@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import mqtt5
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
@@ -21,6 +21,7 @@ from edgewake.protocol import record, topics
 from edgewake.protocol.ack import Ack, Later, decode_answer, decode_joined
 from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.mqtt import PacketReader
+from tests.bridge.topic_reader import TopicReader
 from tests.services import PATIENCE_S, Kafka, Mosquitto, Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'
@@ -242,34 +243,25 @@ class Device(asyncio.Protocol):
 
 def read(config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> list[Message]:
     """All records of a topic as it is now, partition by partition."""
-    isolation = "read_committed" if committed else "read_uncommitted"
-    more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    reader = clients.consumer(config, "test-reader", **more)
-    found: list[Message] = []
-    try:
-        partitions = metadata.partition_count(reader, topic)
-        reader.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
-        open_partitions = set(range(partitions))
-        while open_partitions:
-            message = reader.poll(30)
-            assert message is not None, f"{topic}: no end of partition within 30 s"
-            if message.error() is None:
-                found.append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(message.partition())
-            else:
-                raise AssertionError(message.error())
-    finally:
-        reader.close()
-    return [one for one in found if device is None or one.key() == device.encode()]
+    with TopicReader(config, topic, committed=committed, device=device) as reader:
+        return reader.read()
 
 
-async def read_some(config: KafkaConfig, topic: str, device: str) -> list[Message]:
-    """All records of a device on a topic once there are any: of two topics that are written together one may show it later."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not (found := await asyncio.to_thread(read, config, topic, device=device)):
-            await asyncio.sleep(0.05)
-    return found
+async def read_some(config: KafkaConfig, topic: str, device: str, count: int = 1) -> list[Message]:
+    """All records of a device on a topic once there are so many: of two topics that are written together one may show it later."""
+    return await asyncio.to_thread(_read_some, config, topic, device, count)
+
+
+def _read_some(config: KafkaConfig, topic: str, device: str, count: int) -> list[Message]:
+    with TopicReader(config, topic, device=device) as reader:
+        found: list[Message] = []
+
+        def are_there() -> bool:
+            found[:] = reader.read()
+            return len(found) >= count
+
+        wait_until(are_there, f"{count} records of {device} on {topic}")
+        return found
 
 
 def numbers(messages: Sequence[Message]) -> list[int]:
@@ -279,12 +271,7 @@ def numbers(messages: Sequence[Message]) -> list[int]:
 
 async def sequenced(world: World, stream: str, device: str, count: int) -> list[int]:
     """Frame numbers of a device on `ew.s.<stream>` once `count` are there."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            found = await asyncio.to_thread(read, world.config, topics.stream_topic(stream), device=device)
-            if len(found) >= count:
-                return numbers(found)
-            await asyncio.sleep(0.2)
+    return numbers(await read_some(world.config, topics.stream_topic(stream), device, count))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.sketch import SketchKind
 from tests.ops.conftest import Writer
 from tests.ops.test_summaries import HOUR, minutes
-from tests.services import PATIENCE_S
+from tests.services import wait_until
 
 NEXT_DAY = HOUR + 30 * HOUR_MS
 
@@ -37,18 +37,13 @@ async def following(config: KafkaConfig, path: Path, clock: FakeClock) -> AsyncI
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.05)
-    assert holds(), what
+    await asyncio.to_thread(wait_until, holds, what)
 
 
 def kept(path: Path, series: Series, step: Step) -> list[Summary]:
-    """Rows of a step in the store; none while it is not there."""
+    """Rows of a step in the store, without their sketches; none while it is not there."""
     try:
-        return Reads(path).with_view(
-            lambda view: [row.summary for row in view.rows(series, step, HOUR - 24 * HOUR_MS, NEXT_DAY, tuple(SketchKind))]
-        )
+        return Reads(path).with_view(lambda view: [row.summary for row in view.rows(series, step, HOUR - 24 * HOUR_MS, NEXT_DAY, ())])
     except Unavailable:
         return []
 

@@ -174,10 +174,10 @@ async def test_held_frames_survive_a_kill(here: World) -> None:
 
 async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing(here: World) -> None:
     """Control: some kill left an open transaction, and a reader of uncommitted records does see repeats."""
-    count, more, stream = 60_000, 30_000, "txn"  # many transactions more than kills, and long ones
+    count, more, stream = 30_000, 15_000, "txn"  # many transactions more than kills, and long ones
     up = Up(here, "txn-1", stream)
     up.put(*range(1, count + 1))
-    process = here.sequencer(batch_records=5000)
+    process = here.sequencer(batch_records=3000)
     kills = torn = 0
     with ends(here, stream) as end:
         while torn < 2:
