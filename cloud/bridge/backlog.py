@@ -55,7 +55,7 @@ class BacklogCheck:
     def look(self, now_ms: int) -> bool:
         """Ask and judge. Raises Unavailable; then the last verdict stands."""
         try:
-            retention_ms = int(metadata.topic_configs(self._client, topics.UP)["retention.ms"])
+            retention_ms = self._retention_ms()
             if retention_ms < 0:
                 self.is_behind = False
             else:
@@ -64,6 +64,12 @@ class BacklogCheck:
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
         return self.is_behind
+
+    def _retention_ms(self) -> int:
+        found = metadata.topic_configs(self._client, topics.UP)
+        if "retention.ms" not in found:  # the broker that we ask has not heard of it yet, or may not tell us
+            raise Unavailable(f"topic {topics.UP}: its settings are not known")
+        return int(found["retention.ms"])
 
     def _young_from(self, time_ms: int) -> Mapping[int, int]:
         found = self._places.from_time(time_ms)

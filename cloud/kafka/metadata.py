@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
 from edgewake.protocol.errors import Unavailable
@@ -16,11 +16,24 @@ log = logging.getLogger("edgewake.kafka")
 
 def partition_counts(client: AdminClient | Consumer) -> dict[str, int]:
     """Partitions of every topic there is. Raises Unavailable."""
+    return {name: len(topic.partitions) for name, topic in _all_topics(client).items()}
+
+
+def partitions_with_leader(client: AdminClient | Consumer) -> dict[str, int]:
+    """Partitions of every topic of which each can be read and written: of one that is being made some may have no leader yet.
+
+    Raises Unavailable.
+    """
+    found = _all_topics(client)
+    return {name: len(topic.partitions) for name, topic in found.items() if all(one.leader >= 0 for one in topic.partitions.values())}
+
+
+def _all_topics(client: AdminClient | Consumer) -> dict[str, TopicMetadata]:
     try:
-        found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        found: dict[str, TopicMetadata] = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
         raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-    return {name: len(topic.partitions) for name, topic in found.items()}
+    return found
 
 
 def partition_count(client: AdminClient | Consumer, topic: str) -> int:

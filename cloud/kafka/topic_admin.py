@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
-from edgewake.cloud.kafka.metadata import partition_counts, topic_configs_of
+from edgewake.cloud.kafka.metadata import partition_counts, partitions_with_leader, topic_configs_of
 from edgewake.cloud.kafka.offsets import LEADER_S
 from edgewake.cloud.kafka.topic_check import broken_promises, foreign_installation
 from edgewake.protocol import topics
@@ -23,8 +23,9 @@ log = logging.getLogger("edgewake.kafka")
 def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
     """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
 
-    Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see `topic_check`. Raises Unavailable where
-    the broker is away, LocalError where it refuses or a topic breaks a promise.
+    Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see `topic_check`. When it returns, the broker
+    that we ask lists all of them, each partition with a leader. Raises Unavailable where the broker is away, LocalError where it refuses
+    or a topic breaks a promise.
     """
     client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
     try:
@@ -49,27 +50,29 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _refused_or_away(name, error.args[0]) from error
             made_by_others.append(name)
-    _check_made_by_others(config, client, made_by_others)
+    found = _await_listed(client, [topic.topic for topic in missing])
+    for name in made_by_others:
+        _check_partitions(name, found[name])
+    _check_settings(config, client, made_by_others)
     if topics.INSTALLATION_PREFIX + config.installation not in existing:
         _check_installation(config, partition_counts(client))  # somebody else may have come at the same time
 
 
-def _check_made_by_others(config: KafkaConfig, client: AdminClient, names: Collection[str]) -> None:
-    """Check topics that somebody made a moment ago. The broker that we ask may hear of them later than the one that refused us."""
+def _await_listed(client: AdminClient, names: Collection[str]) -> Mapping[str, int]:
+    """Partitions of topics that were made a moment ago, as soon as the broker that we ask lists them: it may hear of them later than the
+    one that made them, and who asked it before would take them for missing. Raises Unavailable.
+    """
     deadline = time.monotonic() + METADATA_TIMEOUT_S
-    while names:
-        found = partition_counts(client)
-        known = [name for name in names if name in found]
-        for name in known:
-            _check_partitions(name, found[name])
-        _check_settings(config, client, known)
-        names = [name for name in names if name not in found]
-        if names and time.monotonic() > deadline:
+    while True:
+        found = partitions_with_leader(client)
+        unlisted = [name for name in names if not found.get(name)]
+        if not unlisted:
+            return found
+        if time.monotonic() > deadline:
             raise Unavailable(
-                f"topic {names[0]}: Kafka says that it exists, and does not list it after {METADATA_TIMEOUT_S:g} s; try again"
+                f"topic {unlisted[0]}: Kafka says that it exists, and does not list it after {METADATA_TIMEOUT_S:g} s; try again"
             )
-        if names:
-            time.sleep(LEADER_S)
+        time.sleep(LEADER_S)
 
 
 _checked: set[tuple[str, str]] = set()

@@ -10,14 +10,16 @@ import pytest
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.deploy.part_status import DECLARED, TOPIC, publish, record_of
 from edgewake.protocol import record, topics
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.field_type import types_of
 from edgewake.protocol.stream import Stream
 from tests.deploy.children import part, supervisor, until
-from tests.services import Kafka, run_kafka
+from tests.services import Kafka, run_kafka, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +55,16 @@ async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(tm
     running = asyncio.create_task(watched.run(stop, alongside=[lambda: publish(keepers, own_kafka.bootstrap, clock)]))
     await until(lambda: all(keeper.settled.is_set() for keeper in keepers), "both are ready")
     await asyncio.to_thread(own_kafka.start)
-    client = clients.admin(config)
-    async with asyncio.timeout(60):
-        while TOPIC not in client.list_topics(timeout=5).topics or len(states(config)) < 2:
-            await asyncio.sleep(0.1)
-    found = states(config)
+    client, found = clients.admin(config), dict[str, dict[str, object]]()
+
+    def is_published() -> bool:
+        try:
+            found.update(states(config) if partition_count(client, TOPIC) else {})
+        except Unavailable:  # it has only just come
+            return False
+        return len(found) == 2
+
+    await asyncio.to_thread(wait_until, is_published, "the state of both parts can be read")
     stop.set()
     await asyncio.wait_for(running, 20)
     assert {name: reading["state"] for name, reading in found.items()} == {"one": "ready", "two": "ready"}
