@@ -30,8 +30,10 @@ needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs
 
 # pytest rewrites the assertions of a file that is new or was changed: done once here, and not by each of the processes.
-rewritten: $(VENV)/installed-test
+rewritten: build/rewritten
+build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
 	@$(RUN)pytest --collect-only -qq >/dev/null 2>&1 || true
+	@mkdir -p build && touch $@
 
 quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"

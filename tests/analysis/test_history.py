@@ -30,6 +30,7 @@ from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, data_file
+from tests.examples import examples
 
 STREAMS = {"s": Stream(name="s", fields={"v": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)})}
 VALUE = st.one_of(st.none(), st.integers(-20, 20), st.floats(-100, 100))
@@ -53,7 +54,7 @@ def same(found: float | None, expected: float | None) -> bool:
 
 
 @given(st.lists(VALUE, max_size=30), st.integers(5, 9))
-@settings(max_examples=60)
+@settings(max_examples=examples(100))
 def test_a_robust_zscore_is_that_of_the_values_before(values: list[float | None], size: int) -> None:
     found = results(Past("robust_zscore", size), list(enumerate(values)))
     for i, value in enumerate(values):
@@ -68,7 +69,7 @@ def test_a_robust_zscore_is_that_of_the_values_before(values: list[float | None]
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), VALUE), max_size=25))
-@settings(max_examples=60)
+@settings(max_examples=examples(100))
 def test_a_trend_is_the_slope_of_the_last_readings(steps: list[tuple[int, float | None]]) -> None:
     times = list(itertools.accumulate(step for step, _ in steps))
     readings = [(T0 + t, value) for t, (_, value) in zip(times, steps, strict=True)]

@@ -28,6 +28,7 @@ from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, lose_last_batch, registered, results, truth, unique
+from tests.examples import examples
 from tests.services import wait_until
 
 Reading = tuple[int, list[bool | None]]
@@ -92,7 +93,7 @@ def thresholds(readings: Sequence[Reading], for_ms: int) -> Told:
 
 
 @given(st.lists(st.tuples(CONDITION, CONDITION), max_size=25), st.lists(st.integers(1, 4), min_size=25, max_size=25), st.integers(0, 6))
-@settings(max_examples=60)
+@settings(max_examples=examples(100))
 def test_thresholds_are_those_of_all_readings(met: list[tuple[bool | None, bool | None]], steps: list[int], for_ms: int) -> None:
     window = Window(size_ms=1, slide_ms=1, rule=Rule.THRESHOLD, for_ms=for_ms)
     readings = timed(met, steps)
@@ -121,7 +122,7 @@ def successions(readings: Sequence[Reading], within_ms: int) -> Told:
 
 
 @given(st.lists(st.tuples(CONDITION, CONDITION, CONDITION), max_size=14), st.lists(st.integers(1, 4), min_size=14, max_size=14))
-@settings(max_examples=60)
+@settings(max_examples=examples(100))
 def test_successions_are_those_of_all_readings(met: list[tuple[bool | None, ...]], steps: list[int]) -> None:
     window = Window(size_ms=1, slide_ms=1, rule=Rule.SUCCESSION, within_ms=8)
     readings = timed(met, steps)

@@ -13,11 +13,12 @@ from edgewake.simulators import vehicles as v
 from edgewake.simulators.town import LIMIT_KMH, to_plane
 from edgewake.simulators.town_maker import make
 from edgewake.simulators.world import World
+from tests.examples import examples
 
 TOWN = make()
 ROUNDING = 1e-6
 worlds = st.builds(World, vehicles=st.integers(1, 4), seed=st.integers(0, 10_000))
-a_drive = settings(max_examples=25, deadline=None)
+a_drive = settings(max_examples=examples(40), deadline=None)
 
 
 def distance_from_street(vehicle: v.Vehicle) -> float:
@@ -84,7 +85,7 @@ def test_an_empty_vehicle_drives_to_a_station_and_leaves_it_charged():
 
 
 def test_nobody_runs_out_of_energy_in_a_day():
-    world = World(vehicles=3, seed=11)
+    world = World(vehicles=2, seed=11)
     lowest = 100.0
     for _ in range(24 * 360):
         world.step(10.0)

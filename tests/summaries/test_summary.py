@@ -16,6 +16,7 @@ from edgewake.cloud.summaries.answers import Operation
 from edgewake.cloud.summaries.summary import Record, Step, Summary, merged
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.sketch import Numbers, SketchKind
+from tests.examples import examples
 from tests.summaries.made import SERIES, minute, summary
 
 T0 = 1_790_000_040_000
@@ -23,7 +24,7 @@ parts = st.lists(st.lists(st.integers(0, 50).map(float), max_size=10), min_size=
 """At most 60 values: a sample holds 64."""
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(parts, st.randoms(use_true_random=False))
 def test_small_summaries_are_exact_in_any_order_and_grouping(lists: list[list[float]], rng: random.Random) -> None:
     shuffled = list(lists)

@@ -13,6 +13,7 @@ from edgewake.edge.log.clocks import OURS_MS, STEP_MS, Clocks, repaired
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from tests.edge.helpers import Sent, frame_of, opened
+from tests.examples import examples
 from tests.services import PATIENCE_S, wait_until
 
 NOW_MS = 1_790_000_000_000
@@ -124,7 +125,7 @@ def test_where_the_clock_is_never_set_readings_do_not_wait_for_ever(tmp_path: Pa
     assert times(sent) == {1: 5_000, 2: 64_000}
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.floats(0, 60), st.sampled_from([-3600.0, 0.0, 3600.0])), min_size=1, max_size=20))
 def test_jumps_of_an_hour_neither_lose_nor_reorder(steps: list[tuple[float, float]]) -> None:
     """Although readings older than half an hour go: these never were."""

@@ -10,6 +10,7 @@ from edgewake.edge.log.codec import Batch, FrameColumns, Reading, batches, check
 from edgewake.protocol import frame as frames
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar
 from edgewake.protocol.frame_bytes import read
+from tests.examples import examples
 
 HEAD_BYTES = 80
 """Epoch, frame and seq before a batch's own bytes."""
@@ -76,7 +77,7 @@ COMMITS = st.lists(
 """Commits: how many readings, which fields each has, and their value."""
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(80))
 @given(COMMITS, st.integers(200, 5_000))
 def test_every_frame_put_together_keeps_its_bytes_and_passes_the_bridges_own_check(
     commits: list[tuple[int, list[int], Scalar]], bytes_max: int

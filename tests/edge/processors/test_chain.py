@@ -16,6 +16,7 @@ from edgewake.edge.processors.keyed import Keyed
 from edgewake.edge.processors.processor import Applied, Fold, Stepped
 from edgewake.protocol.frame import decode
 from tests.edge.processors.helpers import at, chain, made, readings, remarks, series
+from tests.examples import examples
 
 EACH = [
     {"type": "filter", "where": "x > 0"},
@@ -49,7 +50,7 @@ def test_every_kind_of_processor_is_tried_here():
 
 
 @pytest.mark.parametrize("processors", CHAINS, ids=lambda one: "+".join(str(each["type"]) + "_by" * ("by" in each) for each in one))
-@settings(max_examples=25)
+@settings(max_examples=examples(40))
 @given(data=st.data(), given_readings=readings())
 def test_batches_and_crashes_change_nothing(processors: list[dict[str, object]], data: st.DataObject, given_readings: list[Reading]):
     """Each piece is applied, perhaps in vain (a kill before its commit), then again by a process that knows what was committed."""
@@ -88,7 +89,7 @@ def test_a_processor_that_remembers_beside_its_state_is_found_out():
 
 
 @pytest.mark.parametrize("processors", CHAINS, ids=lambda one: "+".join(str(each["type"]) for each in one))
-@settings(max_examples=10)
+@settings(max_examples=examples(20))
 @given(given_readings=readings())
 def test_what_is_made_can_be_logged_and_read_by_the_bridge(processors: list[dict[str, object]], given_readings: list[Reading]):
     out = made(chain(*processors), given_readings)
@@ -97,7 +98,7 @@ def test_what_is_made_can_be_logged_and_read_by_the_bridge(processors: list[dict
         assert len(frame.t) == batch.count
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(20))
 @given(given_readings=readings())
 def test_input_is_never_changed(given_readings: list[Reading]):
     before = orjson.dumps(given_readings, option=orjson.OPT_PASSTHROUGH_DATACLASS)

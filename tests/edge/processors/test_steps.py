@@ -16,6 +16,7 @@ from edgewake.edge.processors.processor import NUMBER_MAX
 from edgewake.edge.processors.time_window import LATE_RUN_MAX
 from edgewake.edge.processors.units import UNITS
 from tests.edge.processors.helpers import T0, at, chain, made, readings, remarks, series
+from tests.examples import examples
 
 FLOATS = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -131,7 +132,7 @@ def test_exponential_smoothing_weighs_by_age(values: list[float], half_life_s: f
 # windows
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 3000), FLOATS), min_size=1), st.sampled_from([(1, 5), (5, 5), (2, 6)]))
 def test_windows_of_time_agree_with_python(rows: list[tuple[int, float]], shape: tuple[int, int]):
     every_s, size_s = shape
@@ -309,7 +310,7 @@ def test_the_value_unused_longest_is_forgotten_and_said():
     assert remarks(one, given_readings)["1 window"] == {"key_forgotten": 2, "key_refused": 1}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(80))
 @given(readings())
 def test_what_is_no_number_is_remarked_on(given_readings: list[Reading]):
     one = chain({"type": "window", "fields": ["x"], "size_count": 1000})
