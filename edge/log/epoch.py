@@ -2,9 +2,10 @@
 so that (device, epoch, seq) never comes twice.
 
 How it is noticed: the sidecar repeats after every commit the log's id, its epoch and the number of the commit. A log that is behind its
-sidecar was restored from an older copy; a log whose inode, file system or machine is not the one written in it was copied; a log without
-its sidecar, or a sidecar without its log, was torn from it. An image of the whole disk, log and sidecar together, can only be put back, or
-run a second time, by a start of the machine: its boot id, 128 random bits of the kernel, is written in the log too.
+sidecar was restored from an older copy (or, where a crash left its write-ahead log, lost the end of that: damage); a log whose inode, file
+system or machine is not the one written in it was copied; a log without its sidecar, or a sidecar without its log, was torn from it. An
+image of the whole disk, log and sidecar together, can only be put back, or run a second time, by a start of the machine: its boot id, 128
+random bits of the kernel, is written in the log too.
 
 When in doubt, a new epoch begins. What was accepted before keeps its numbers, so a start costs nothing but a number. Only of a copy, whose
 original may go on under the old epoch, what waits is counted anew: it may then arrive twice, under both numbers, and is never lost.

@@ -80,17 +80,20 @@ def _page_size(header: bytes) -> int | None:
 
 
 def _committed_frames(wal: BinaryIO, page_size: int) -> dict[int, int]:
-    """Where in the write-ahead log the newest committed bytes of a page are."""
+    """Where in the write-ahead log the newest committed bytes of a page are. A frame that carries no salts of this turn is passed over:
+    it is of an earlier turn, as all behind it, or damaged.
+    """
     found: dict[int, int] = {}
     pending: dict[int, int] = {}
     header = wal.read(_WAL_HEADER)
     at = _WAL_HEADER
-    while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER and frame[8:16] == header[16:24]:
-        number, pages_after_commit = struct.unpack_from(">II", frame)
-        pending[number] = at + _WAL_FRAME_HEADER
-        if pages_after_commit:
-            found |= pending
-            pending = {}
+    while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER:
+        if frame[8:16] == header[16:24]:
+            number, pages_after_commit = struct.unpack_from(">II", frame)
+            pending[number] = at + _WAL_FRAME_HEADER
+            if pages_after_commit:
+                found |= pending
+                pending = {}
         at += _WAL_FRAME_HEADER + page_size
     return found
 

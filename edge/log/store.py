@@ -31,6 +31,7 @@ from edgewake.edge.log.salvage import (
     SavedRow,
     damaged_logs,
     forget_gaps_of_what_is_there,
+    set_aside,
     take_over,
     what_it_knew,
 )
@@ -97,7 +98,7 @@ class LogStore:
         self.wal: Final = WriteAheadLog(directory / f"{LOG_NAME}-wal")
         self._next_stream = 0
         self._frame_bytes = limits.bytes_max
-        known = self._sidecar.read()
+        known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
         page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
         if is_durable:
             self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
@@ -108,7 +109,7 @@ class LogStore:
         self._retention = Retention(self._db, self._rows, limits)
         self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
         try:
-            self._open(known, boot, new_epoch)
+            self._open(known, boot, new_epoch, was_left_open)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             self._db.close()
             raise LogDamagedError(f"not what the log wrote: {error!r}") from error
@@ -118,12 +119,18 @@ class LogStore:
 
     # what it is
 
-    def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int]) -> None:
+    def _open(self, known: Known | None, boot: str, new_epoch: Callable[[int, int], int], was_left_open: bool) -> None:
+        """`was_left_open`: it has a write-ahead log from before. One that is behind its sidecar then was not put back: a frame of it is
+        damaged or cut off, and SQLite recovers what comes before.
+        """
         damaged = damaged_logs(self._path.parent)
         identity, location = read_identity(self._db), location_of(self._path if self._path.exists() else self._path.parent, boot=boot)
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
+        if self.epoch_began == "restored" and was_left_open:
+            set_aside(self._path.parent)  # at once: SQLite deletes what it does not see of the write-ahead log
+            raise LogDamagedError("its write-ahead log lacks commits that the sidecar knows")
         self.log_id = identity.log_id if identity and self.epoch_began != "without its sidecar" else os.urandom(16).hex()
         self.epoch = identity.epoch if identity else 0
         self.commit_found = identity.commit if identity else 0
