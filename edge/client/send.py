@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Ack, Later, decode_answer
@@ -39,12 +40,30 @@ class Reading:
     payload: bytes
 
 
+class _Client(aiomqtt.Client):
+    """Hears what the broker answers: aiomqtt takes any PUBACK and any SUBACK for a success (MQTT 5, sections 3.4.2.1 and 3.9.3)."""
+
+    refused: str | None = None
+    """Why the broker did not take what was published."""
+
+    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Any) -> None:
+        if reason_code.is_failure:
+            self.refused = str(reason_code)
+        super()._on_publish(client, userdata, mid, reason_code, properties)
+
+    async def listen(self, topic: str) -> None:
+        """Subscribe with QoS 0. Raises Unavailable."""
+        for granted in await self.subscribe(topic, qos=0):
+            if isinstance(granted, ReasonCode) and granted.is_failure:
+                raise Unavailable(f"the MQTT broker refuses the subscription to {topic}, where the acknowledgement comes: {granted}")
+
+
 async def send(address: Address, reading: Reading, *, correlation: bytes, timeout_s: float, wait_for_ack: bool) -> Ack | Later | None:
     """Publish at QoS 1; with `wait_for_ack` the cloud's answer, else None once the broker has it. Raises Unavailable."""
     try:
         async with (
             asyncio.timeout(timeout_s),
-            aiomqtt.Client(
+            _Client(
                 address.host,
                 address.port,
                 identifier=f"send-{correlation.hex()}",
@@ -53,9 +72,11 @@ async def send(address: Address, reading: Reading, *, correlation: bytes, timeou
             ) as client,
         ):
             if wait_for_ack:
-                await client.subscribe(topics.ack(reading.device), qos=0)
+                await client.listen(topics.ack(reading.device))
             properties = _asking(reading.device, correlation) if wait_for_ack else None
             await client.publish(topics.up(reading.device, reading.stream), reading.payload, qos=1, properties=properties)
+            if client.refused is not None:
+                raise Unavailable(f"the MQTT broker at {address.host}:{address.port} did not take it: {client.refused}")
             return await _answer(client, correlation) if wait_for_ack else None
     except TimeoutError as error:
         what = "no acknowledgement came: is a bridge running?" if wait_for_ack else "the broker did not answer"

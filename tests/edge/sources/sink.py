@@ -27,6 +27,8 @@ class MemorySink:
         self.failures: list[Exception] = []
         """Raised by the next calls of `put`, in place of taking anything."""
         self.is_full = False
+        self.waiting = 0
+        """Times that a source began to wait for room."""
         self.durable_now = asyncio.Event()
         """Clear it: nothing is durable until it is set."""
         self.durable_now.set()
@@ -42,6 +44,7 @@ class MemorySink:
         return [fields.get(field) for _, fields in self.readings]
 
     async def room(self) -> None:
+        self.waiting += 1
         while self.is_full:
             self._changed.clear()
             await self._changed.wait()

@@ -131,7 +131,7 @@ async def test_while_the_log_is_full_a_server_waits_and_nothing_is_lost() -> Non
     sink.is_full = True
     lines = b"".join(b'{"n": %d}\n' % n for n in range(1000))
     async with served(saying(lines, lines)) as port, running(source(port), sink, Policy.BLOCK) as one:
-        await asyncio.sleep(0.01)
+        await one.until(lambda: sink.waiting)
         assert sink.readings == []
         sink.free()
         await one.error()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import mqtt5
 import pytest
@@ -13,51 +12,11 @@ from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.mqtt_subscribe import MqttSubscribe, MqttSubscribeConfig, bodies
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.errors import Rejected, RemoteError, Unavailable
-from edgewake.protocol.mqtt import PACKET_BYTES_MAX, PacketReader
-from tests.edge.sources.cage import Handler, served
+from edgewake.protocol.mqtt import PACKET_BYTES_MAX
+from tests.edge.scripted_broker import CONNECT, Broker, by
+from tests.edge.sources.cage import served
 from tests.edge.sources.sink import MemorySink, context, running
 from tests.services import PATIENCE_S
-
-CONNECT = mqtt5.ConnectPacket
-
-
-class Broker:
-    """The broker's end of one connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer, self._packets = reader, writer, PacketReader()
-        self.heard: list[object] = []
-
-    def send(self, *packets: object) -> None:
-        """Packets, or bytes as they are; one write."""
-        self._writer.write(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))  # type: ignore[attr-defined]
-
-    async def hears(self, kind: type, count: int = 1) -> list[object]:
-        """Until so many of a kind came."""
-        while sum(isinstance(each, kind) for each in self.heard) < count:
-            data = await self._reader.read(65_536)
-            if not data:
-                raise ConnectionResetError
-            self.heard += self._packets.feed(data)
-        return [each for each in self.heard if isinstance(each, kind)]
-
-    async def subscribed(self, *more: object) -> None:
-        """Let the client in and subscribe it; `more` comes in one piece with the CONNACK."""
-        await self.hears(CONNECT)
-        self.send(mqtt5.ConnAckPacket(), *more)
-        await self.hears(mqtt5.SubscribePacket)
-        self.send(mqtt5.SubAckPacket(1, [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE]))
-
-
-def by(script: Callable[[Broker], Awaitable[None]], brokers: list[Broker] | None = None) -> Handler:
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker = Broker(reader, writer)
-        if brokers is not None:
-            brokers.append(broker)
-        await script(broker)
-        await reader.read()
-
-    return handler
 
 
 def acknowledged(brokers: list[Broker]) -> list[int]:
