@@ -12,6 +12,7 @@ from pymodbus.client import AsyncModbusTcpClient
 from pymodbus.exceptions import ModbusException
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
 from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of, without_gaps
 from edgewake.protocol.errors import Unavailable
@@ -106,10 +107,8 @@ class ModbusTcp:
 
     async def run(self, intake: Intake) -> None:
         config = self._config
-        client = AsyncModbusTcpClient(config.host, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0)
+        client = await self._connected()
         try:
-            if not await client.connect():
-                raise Unavailable(f"{config.host}:{config.port}: no connection")
             due_s = self._clock.monotonic_s()
             while True:
                 reading = intake.check(await self._measure(client))
@@ -119,6 +118,20 @@ class ModbusTcp:
                 await self._clock.sleep(due_s - self._clock.monotonic_s())
         finally:
             client.close()
+
+    async def _connected(self) -> AsyncModbusTcpClient:
+        """A connection. The name is looked up beside pymodbus: its look-up would hold up the stop of the agent. Raises Unavailable."""
+        config = self._config
+        try:
+            addresses = await resolved(config.host, config.port)
+        except OSError as error:
+            raise Unavailable(f"{config.host}: {error}") from error
+        for address in addresses:
+            client = AsyncModbusTcpClient(address, port=config.port, timeout=config.timeout_s, retries=1, reconnect_delay=0)
+            if await client.connect():
+                return client
+            client.close()
+        raise Unavailable(f"{config.host}:{config.port}: no connection")
 
     async def _measure(self, client: AsyncModbusTcpClient) -> dict[str, Scalar]:
         fields: dict[str, Scalar] = {}

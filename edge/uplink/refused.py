@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
+from functools import partial
 
+from edgewake.edge.daemon_thread import in_daemon_thread
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.uplink.quarantine import Quarantine
@@ -45,7 +46,7 @@ class Refused:
             frame, reason, why = self._waiting[0]
             key = frame.key
             try:
-                await asyncio.to_thread(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms())
+                await in_daemon_thread(partial(self._quarantine.keep, frame, why=why, now_ms=self._clock.now_ms()), name="quarantine")
             except OSError as error:
                 log.error("frame %s cannot be kept in quarantine: %s", key, error, extra={"event": "uplink.quarantine_failed"})
             self._waiting.popleft()

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from edgewake.edge.config import UplinkConfig
+from edgewake.edge.sources.address import connected
 from edgewake.edge.uplink.schedule import Brokers
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
 
 LOOK_TIMEOUT_S: Final = 5.0
 """For the TCP connection that shows that somebody listens at home again."""
@@ -67,11 +69,9 @@ class Route:
 
     async def _look_for_home(self, go: Callable[[], None]) -> None:
         home, answers = self._addresses[0], False
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(LOOK_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(home.host, home.port)
-            writer.transport.abort()
-            answers = True
+        with contextlib.suppress(Unavailable, TimeoutError):
+            async with asyncio.timeout(LOOK_TIMEOUT_S), connected(home.host, home.port):
+                answers = True
         self._brokers.looked_for_home(self._clock.monotonic_s(), answers=answers)
         if answers:
             go()

@@ -1,0 +1,161 @@
+"""What never answers holds up nobody's stop: a name server, a disk. What waits for them is forgotten when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgewake.edge.config import UplinkConfig
+from edgewake.edge.log.work import FrameKey, OutFrame
+from edgewake.edge.sources.http_client import Request, answer, parse_url
+from edgewake.edge.sources.modbus_tcp import ModbusTcp, ModbusTcpConfig
+from edgewake.edge.uplink.quarantine import Quarantine
+from edgewake.edge.uplink.refused import Refused
+from edgewake.edge.uplink.route import Route
+from edgewake.edge.uplink.session import UplinkSession
+from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.clock import FakeClock, SystemClock
+from edgewake.protocol.errors import RejectReason
+from tests.edge.helpers import opened
+from tests.edge.sources.sink import MemorySink, context, intake_of
+from tests.edge.uplink.test_session import out, streaming
+from tests.services import PATIENCE_S
+
+Life = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Silent:
+    """A call that is reached and does not come back until the test is over."""
+
+    def __init__(self) -> None:
+        self.reached, self.over = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object, **__: object) -> list[object]:
+        self.reached.set()
+        self.over.wait(4 * PATIENCE_S)
+        return []
+
+
+def stops(life: Life, silent: Silent) -> bool:
+    """Does a loop end whose task is cancelled while it waits for what is silent?"""
+
+    async def main() -> None:
+        task = asyncio.create_task(life())
+        while not silent.reached.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.wait({task})
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S / 2)
+    ended = not thread.is_alive()
+    silent.over.set()
+    thread.join(PATIENCE_S)
+    return ended
+
+
+async def look_for_home() -> None:
+    """The uplink is at another broker and looks whether home answers."""
+    clock = FakeClock()
+    addresses = [BrokerConfig(host="home.example"), BrokerConfig(host="other.example")]
+    route = Route(addresses, UplinkConfig(home_after_s=10), clock, random.Random(1))
+    for _ in range(3):
+        route.choose()
+        route.ended()
+    clock.advance(1)
+    while route.is_home:
+        route.choose()
+    route.connected()
+    clock.advance(11)
+    route.look_for_home(lambda: None)
+    try:
+        await asyncio.sleep(4 * PATIENCE_S)
+    finally:
+        route.ended()
+
+
+async def ask_a_modbus_device() -> None:
+    values = {"type": "modbus_tcp", "stream": "s", "host": "plc.example", "point": [{"name": "a", "address": 0}]}
+    await ModbusTcp(ModbusTcpConfig.checked(values), context()).run(intake_of(MemorySink()))
+
+
+async def ask_a_web_server() -> None:
+    async with answer(Request(parse_url("http://web.example/")), None):
+        pass
+
+
+@pytest.mark.parametrize("life", [look_for_home, ask_a_modbus_device, ask_a_web_server])
+def test_a_name_server_that_is_silent_holds_up_no_stop(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Silent()
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    assert stops(life, silent)
+
+
+def test_the_control_asyncios_own_look_up_holds_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Silent()
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    monkeypatch.setattr("tests.edge.test_stop.PATIENCE_S", 0.5)
+    assert not stops(lambda: asyncio.open_connection("any.example", 1), silent)
+
+
+FRAME = OutFrame(FrameKey("speed", 7, 1), b"{}", "type", 3, None)
+
+
+def refused(session: UplinkSession, directory: Path, events: Any, quarantine: Quarantine | None = None) -> Refused:
+    return Refused(session, events, quarantine or Quarantine(directory), SystemClock())
+
+
+def test_a_disk_that_does_not_answer_holds_up_no_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Silent()
+    monkeypatch.setattr(Quarantine, "keep", silent)
+    with opened(tmp_path) as events:
+        found = refused(streaming(out(1)), tmp_path, events)
+        assert found.add(out(1), RejectReason.OVERSIZE, "why")
+        assert stops(found.keep, silent)
+
+
+class Freed:
+    """What the log is told, and what lay in the quarantine then."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.told: list[tuple[int, str, list[str]]] = []
+
+    def free(self, key: FrameKey, reason: RejectReason) -> None:
+        folder = self.directory / "quarantine"
+        self.told.append((key.frame, reason.value, sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []))
+
+
+async def test_the_bytes_are_kept_before_the_log_puts_a_gap_in_their_place(tmp_path: Path) -> None:
+    session, events = streaming(out(1), out(2)), Freed(tmp_path)
+    found = refused(session, tmp_path, events)
+    assert found.add(out(1), RejectReason.OVERSIZE, "too large")
+    assert found.add(out(2), RejectReason.TOPIC, "no topic")
+    assert (len(session), len(found), events.told) == (0, 2, [])
+    await found.keep()
+    assert events.told == [(1, "oversize", ["speed.7.1"]), (2, "topic", ["speed.7.1", "speed.7.2"])]
+    assert (len(found), found.quarantined) == (0, 2)
+
+
+async def test_a_frame_that_is_free_already_is_not_taken_out(tmp_path: Path) -> None:
+    found = refused(streaming(), tmp_path, Freed(tmp_path))
+    assert not found.add(FRAME, RejectReason.OVERSIZE, "why")
+    await found.keep()
+    assert (len(found), found.quarantined) == (0, 0)
+
+
+async def test_a_quarantine_that_cannot_be_written_stops_no_stream(tmp_path: Path) -> None:
+    (tmp_path / "quarantine").write_text("a file stands there")
+    events = Freed(tmp_path)
+    found = refused(streaming(out(1)), tmp_path, events)
+    found.add(out(1), RejectReason.OVERSIZE, "why")
+    await found.keep()
+    assert [frame for frame, _, _ in events.told] == [1]
