@@ -195,11 +195,12 @@ class LogStore:
         for size in ("length(body)) FROM batches", "coalesce(length(payload), 0)) FROM frames"):
             count, total = db.execute(f"SELECT count(*), total({size}").fetchone()
             draft.stored_bytes += int(total) + ROW_BYTES * count
+        sums = self._rows.sums()
         for stream in streams.values():
             framed = sum(self._rows.batch_bytes(stream.id, first, last) for first, last in frame_ranges(db, stream.id))
+            in_frames_or_kept, draft.waiting[stream.name] = sums.get(stream.id, (0, 0))
             draft.framed_bytes += framed
-            draft.waiting[stream.name] = self._rows.batch_bytes(stream.id, stream.framed + 1, stream.last)
-            draft.retained_bytes += self._rows.batch_bytes(stream.id, 0, stream.framed) - framed
+            draft.retained_bytes += in_frames_or_kept - framed
         with transaction(db):
             db.executemany(
                 "INSERT INTO counters VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
