@@ -67,10 +67,10 @@ class Clocks:
         return None if span is None or not boot or span.boot != boot else offset_ms - span.offset_ms
 
     def age_ms(self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int) -> int:
-        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock."""
+        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock; 0 where that was not set."""
         span = self.at(commit)
         if span is None or not boot or span.boot != boot:
-            return now_ms - accepted_at
+            return now_ms - accepted_at if accepted_at >= CLOCK_FLOOR_MS else 0
         ran_ms = accepted_at - span.offset_ms
         if ran_ms >= monotonic_ms + STEP_MS:  # it was repaired
             return now_ms - accepted_at

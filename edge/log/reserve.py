@@ -16,13 +16,15 @@ class Reserve:
         """Of `size` bytes; 0: none."""
         self._path = directory / RESERVE_NAME
         self._size = size
+        self._is_ours = False
+        """Was its space seen to be there? A copy that a backup put back may have the size and none of the space."""
 
     def keep(self) -> bool:
         """Have it, all of it: one that a crash left is smaller, or the size is another one now. False where there is no space to be had."""
         if self._size == 0:
             self.give_up()
             return True
-        if self._path.exists() and self._path.stat().st_size == self._size:
+        if self._is_ours and self._path.exists() and self._path.stat().st_size == self._size:
             return True
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -34,6 +36,7 @@ class Reserve:
         except OSError:
             self._path.unlink(missing_ok=True)
             return False
+        self._is_ours = True
         return True
 
     def give_up(self) -> None:

@@ -205,7 +205,8 @@ class Waiting:
         if not self._freed and not self.can_frame(store, now_s):
             return None
         freed, self._freed = self._freed, []
-        return Work(freed=freed, sending=self.sending, frame_bytes=self.frame_bytes)
+        held_back, filling = self.framing.held_back(store), self.framing.filling(store, now_s)
+        return Work(freed=freed, sending=self.sending, paused=held_back, filling=filling, frame_bytes=self.frame_bytes)
 
     def accepted(self, work: Work, store: LogStore, now_s: float) -> None:
         """The turn's work is durable."""

@@ -106,7 +106,7 @@ class Chain:
         first = self.begin().states
         while len(body := state.encode()) > bytes_max and state.states != first:
             states, remarks = list(state.states), list(state.remarks)
-            sizes = [len(orjson.dumps(each)) for each in states]
+            sizes = [len(orjson.dumps(each)) if each != least else 0 for each, least in zip(states, first, strict=True)]
             largest = sizes.index(max(sizes))
             states[largest] = self._processors[largest].reduced(states[largest])
             remarks[largest] = dict(Counter(remarks[largest]) + Counter({Remark.STATE_FORGOTTEN: 1}))

@@ -95,9 +95,13 @@ class Cloud:
     frames: dict[FrameKey, Frame] = field(default_factory=dict)
     waiting: list[FrameKey] = field(default_factory=list)
     """Arrived and not acknowledged yet."""
+    payloads: dict[FrameKey, bytes] = field(default_factory=dict)
 
     def take(self, frames: Sequence[OutFrame]) -> None:
+        """Asserts that a frame has the same bytes at every attempt, as long as it holds its readings."""
         for out in frames:
+            before = self.payloads.setdefault(out.key, out.payload)
+            assert out.gap is not None or out.payload == before
             self.frames.setdefault(out.key, read(out.payload))
             self.waiting.append(out.key)
 

@@ -182,7 +182,7 @@ def test_a_clock_of_another_time_gives_up_nothing_of_what_came_just_now(tmp_path
     clock = FakeClock(year_ms)
     log, cloud = BareLog(tmp_path / "log", replace(LIMITS, lane_quotas=lane_of(3_600), clock_wait_s=0), clock), Cloud()
     log.put({"speed": [(year_ms, {"n": 0})]})
-    if boots and year_ms:
+    if boots:
         log.restart(boots=True)
     clock.jump((NOW_MS - clock.now_ms()) / 1000)
     log.store.apply(Work(positions={"turn": "1"}))
@@ -218,16 +218,23 @@ def test_only_so_many_are_kept_and_of_older_commits_nothing_is_known() -> None:
     assert clocks.at(10**9) == clocks.spans[-1]
 
 
+BEGAN_MS = NOW_MS - 1_000
+"""The machine's start, by a clock that is right."""
+
+
 @pytest.mark.parametrize(
     ("boot", "accepted_at", "age_ms"),
-    [("boot", 1_000_400, 600), ("other", 1_000_400, 8_999_600), ("", 1_000_400, 8_999_600), ("boot", 1_001_000, 0), ("boot", 1_001_999, 0),
-     ("boot", 1_002_000, 8_998_000)],
-    ids=["of this start", "of another", "of no start that is known", "now", "a drift ahead", "repaired"],
+    [("boot", NOW_MS - 600, 600), ("other", NOW_MS - 600, 900_600), ("", NOW_MS - 600, 900_600), ("boot", NOW_MS, 0),
+     ("boot", NOW_MS + STEP_MS - 1, 0), ("boot", NOW_MS + STEP_MS, 900_000 - STEP_MS), ("other", CLOCK_FLOOR_MS - 1, 0),
+     ("other", CLOCK_FLOOR_MS, NOW_MS + 900_000 - CLOCK_FLOOR_MS)],
+    ids=["of this start", "of another", "of no start that is known", "now", "a drift ahead", "repaired", "by a clock that was not set",
+         "by one that was"],
 )  # fmt: skip
 def test_an_age_is_by_the_run_within_one_start_and_by_the_wall_clock_else(boot: str, accepted_at: int, age_ms: int) -> None:
-    clocks = Clocks((Span(5, "boot", 1_000_000),))
-    assert clocks.age_ms(7, accepted_at, boot, 10_000_000, 1_000) == age_ms
-    assert clocks.age_ms(4, accepted_at, "boot", 10_000_000, 1_000) == 10_000_000 - accepted_at, "of a commit before all that is known"
+    """By a clock that was not set nothing is old: a device that starts twice before it knows the time would give up all that waits."""
+    clocks = Clocks((Span(5, "boot", BEGAN_MS),))
+    assert clocks.age_ms(7, accepted_at, boot, NOW_MS + 900_000, 1_000) == age_ms
+    assert clocks.age_ms(4, NOW_MS, "boot", NOW_MS + 900_000, 1_000) == 900_000, "of a commit before all that is known"
 
 
 @pytest.mark.parametrize(

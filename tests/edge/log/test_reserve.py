@@ -25,6 +25,16 @@ def test_one_of_another_size_becomes_what_is_asked_for(tmp_path: Path, left: int
     assert path.stat().st_size == SIZE <= allocated(path)
 
 
+def test_one_that_was_put_back_without_its_space_gets_it(tmp_path: Path) -> None:
+    """Copies leave out what holds nothing."""
+    path = tmp_path / RESERVE_NAME
+    with path.open("wb") as file:
+        file.truncate(SIZE)
+    assert allocated(path) < SIZE, "the fault did not fire"
+    assert Reserve(tmp_path, SIZE).keep()
+    assert allocated(path) >= SIZE
+
+
 def test_where_there_is_no_space_there_is_none_and_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")

@@ -222,6 +222,19 @@ def test_deletions_that_the_disk_did_not_take_come_first_the_next_time(desk: Des
     assert desk.waiting.take_freed(desk.store, NOW_S) is None
 
 
+def test_on_a_full_disk_no_frame_is_formed_of_a_stream_that_was_asked_to_wait(desk: Desk) -> None:
+    (out,) = sent(desk, 1)
+    desk.waiting.sending = False
+    for stream in ("speed", "street"):
+        desk.left(stream, 2)
+    desk.turn(NOW_S)
+    desk.waiting.sending, desk.waiting.framing.paused = True, frozenset({"street"})
+    desk.waiting.free(out.key, None, NOW_S)
+    work = desk.waiting.take_freed(desk.store, NOW_S)
+    assert work is not None
+    assert [frame.key.stream for frame in desk.store.apply(work).frames] == ["speed"]
+
+
 def test_who_wants_room_is_told_of_an_acknowledgement_at_once(desk: Desk) -> None:
     assert not desk.waiting.wants_room(desk.store)
     for n in range(8):

@@ -265,3 +265,14 @@ def test_a_state_whose_part_is_of_another_shape_costs_readings_and_no_chain() ->
     kept = orjson.loads(one.begin().encode()) | {"states": [["odd"]]}
     applied = one.apply(one.resume(orjson.dumps(kept)), series(1, 2, 3))
     assert (list(applied.readings), one.counts(applied.state)["remarks"]) == ([], {"1 rate": {"failed": 3}})
+
+
+@pytest.mark.parametrize("bytes_max", [0, 100, 150, 200, 10_000])
+def test_what_is_forgotten_ends_with_the_state_of_the_beginning_whatever_the_bound(bytes_max: int) -> None:
+    """Also where what begins is larger than what another processor remembers."""
+    one = chain({"type": "window", "fields": ["x"], "size_count": 5}, {"type": "rate", "field": "x_mean"}, {"type": "deadband"})
+    state = one.apply(one.begin(), series(*range(12))).state
+    kept, body = one.kept(state, bytes_max)
+    assert len(body) <= bytes_max or kept.states == one.begin().states
+    assert body == kept.encode()
+    assert (kept == state) == (len(state.encode()) <= bytes_max)
