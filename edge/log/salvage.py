@@ -68,7 +68,7 @@ def set_aside(directory: Path) -> None:
     """Rename the log's files, so that a new one can be made. Raises OSError."""
     path = directory / LOG_NAME
     waiting = damaged_logs(directory)
-    for old in waiting[: len(waiting) + 1 - DAMAGED_LOGS_MAX]:
+    for old in waiting[: max(0, len(waiting) + 1 - DAMAGED_LOGS_MAX)]:
         delete(old)
     number = 1 + max((int(one.name.removeprefix(DAMAGED_NAME)) for one in waiting), default=0)
     aside = directory / f"{DAMAGED_NAME}{number}"

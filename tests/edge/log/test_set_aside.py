@@ -53,8 +53,9 @@ def test_other_files_are_no_damaged_logs(tmp_path: Path, name: str) -> None:
     assert damaged_logs(tmp_path) == []
 
 
-@pytest.mark.parametrize("waiting", [0, DAMAGED_LOGS_MAX - 1, DAMAGED_LOGS_MAX, DAMAGED_LOGS_MAX + 3])
+@pytest.mark.parametrize("waiting", [*range(DAMAGED_LOGS_MAX), DAMAGED_LOGS_MAX, DAMAGED_LOGS_MAX + 3])
 def test_so_many_wait_to_be_read_and_beyond_the_oldest_go(tmp_path: Path, waiting: int) -> None:
+    """The third made the first go, that nobody had read."""
     for number in range(1, waiting + 1):
         lay(tmp_path, f"{LOG_NAME}.damaged-{number}", f"{LOG_NAME}.damaged-{number}-wal")
     lay(tmp_path, LOG_NAME)
