@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from edgewake.edge import durable_file
 from edgewake.protocol.cursor import TEXT_MAX, stream_hash, stream_hashes
 from edgewake.protocol.errors import ConfigError
+
+SPACE_CHARS: Final = 64
+"""Characters beside a cursor: a line end, and what an editor may have added. The rest of a larger file is not read: it is none."""
 
 
 class CursorFile:
@@ -35,8 +39,11 @@ class CursorFile:
 
     def _read(self) -> str:
         assert self._path is not None
+        if not self._path.is_file():
+            raise ConfigError(f"{self._path}: is no file")
         try:
-            text = self._path.read_text("ascii").strip()
+            with self._path.open(encoding="ascii") as file:
+                text = file.read(TEXT_MAX + SPACE_CHARS).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._path}: cannot be read: {error}") from error
         if len(text) > TEXT_MAX or not text.isprintable() or " " in text:

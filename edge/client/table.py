@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -59,18 +59,20 @@ class LiveTable:
         """Show how the connection is."""
         self._state = state
 
-    def _render(self) -> Table:
+    def _render(self) -> Group:
+        """A line of its own says how it stands: a title would be as narrow as the table, and not there before the first row."""
         size = self._console.size
         rows = list(self._rows)[-max(1, size.height - 6) :]
         title = f"{', '.join(self._streams)} · {self._count} events · {self._state}"
-        return table_of(rows, title=title, width=size.width, several=len(self._streams) > 1)
+        table = table_of(rows, width=size.width, several=len(self._streams) > 1)
+        return Group(Text(title, style="italic", no_wrap=True, overflow="ellipsis"), table)
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], *, title: str, width: int, several: bool) -> Table:
+def table_of(rows: Sequence[Mapping[str, Any]], *, width: int, several: bool) -> Table:
     """Rows as a table of at most `width` characters."""
     if several:
         rows = [merged(row) for row in rows]
-    table = Table(title=Text(title))
+    table = Table()
     names = columns_of(rows, width)
     for name in names:
         table.add_column(Text(printable(name)), overflow="ellipsis", no_wrap=True, max_width=None if name == "fields" else CELL_MAX)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -18,6 +18,7 @@ from edgewake.edge.client.table import COLUMNS_MAX, columns_of, merged, shown, t
 from edgewake.edge.client.tail import Lines, Screen
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.lease import Subscription
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -158,19 +159,19 @@ NAMES = st.sampled_from(
 ROWS = st.lists(st.dictionaries(NAMES, VALUES, min_size=1), min_size=1, max_size=6)
 
 
+@settings(max_examples=examples(20))
 @given(ROWS, st.integers(1, 200), st.booleans())
 def test_any_rows_fit_into_any_width_and_no_line_holds_what_moves_a_terminal(
     rows: Sequence[Mapping[str, object]], width: int, several: bool
 ) -> None:
     out = io.StringIO()
-    Console(file=out, width=width, height=50, force_terminal=False, color_system=None).print(
-        table_of(rows, title="t", width=width, several=several)
-    )
+    Console(file=out, width=width, height=50, force_terminal=False, color_system=None).print(table_of(rows, width=width, several=several))
     text = out.getvalue()
     assert all(len(line) <= width for line in text.split("\n"))
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
+@settings(max_examples=examples(40))
 @given(ROWS, st.integers(1, 300))
 def test_columns_are_names_of_the_rows_each_once_and_at_least_one(rows: Sequence[Mapping[str, object]], width: int) -> None:
     found = columns_of(rows, width)

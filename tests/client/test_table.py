@@ -28,7 +28,7 @@ ROW = {
 
 def drawn(rows: list[dict[str, object]], width: int, *, several: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, legacy_windows=False)
-    console.print(table_of(rows, title="x", width=width, several=several))
+    console.print(table_of(rows, width=width, several=several))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

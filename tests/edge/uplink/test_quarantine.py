@@ -9,11 +9,12 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.uplink.quarantine import QUARANTINE_NAME, Quarantine
+from tests.examples import examples
 
 
 def frame(number: int, size: int = 100, stream: str = "speed") -> OutFrame:
@@ -52,6 +53,7 @@ def test_a_frame_that_is_kept_twice_is_there_once(tmp_path: Path) -> None:
     assert list(kept(tmp_path)) == ["speed.7.1"]
 
 
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(1, 900), max_size=25), st.integers(1000, 4000))
 def test_the_bound_holds_and_what_went_was_older_than_what_stayed(sizes: list[int], bytes_max: int) -> None:
     with tempfile.TemporaryDirectory() as name:
