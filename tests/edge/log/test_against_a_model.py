@@ -127,7 +127,7 @@ class Life:
 
 
 @given(st.lists(STEP, min_size=1, max_size=40))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 def test_whatever_happens_each_reading_arrives_once_in_order_or_is_said_to_be_lost(steps: list[tuple[object, ...]]) -> None:
     with place() as directory:
         life = Life(BareLog(directory))
@@ -142,7 +142,7 @@ def test_whatever_happens_each_reading_arrives_once_in_order_or_is_said_to_be_lo
     st.sampled_from([AtQuota.DROP_OLDEST, AtQuota.DROP_NEWEST, AtQuota.THIN_OUT]),
     st.integers(300, 4_000),
 )
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 def test_a_log_that_is_full_all_the_time_says_of_every_position_what_became_of_it(
     puts: list[tuple[str, int, bool]], policy: AtQuota, size: int
 ) -> None:
@@ -172,7 +172,7 @@ def test_a_log_that_is_full_all_the_time_says_of_every_position_what_became_of_i
 
 
 @given(st.lists(st.tuples(st.integers(1, 25), st.integers(0, 40), st.booleans()), min_size=3, max_size=40), st.integers(200, 2_000))
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(16))
 def test_what_only_a_consumer_needs_has_its_bound_and_the_consumer_hears_of_every_position(
     steps: list[tuple[int, int, bool]], size: int
 ) -> None:

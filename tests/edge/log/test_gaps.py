@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.log.consumers import Missed, outside, rows_after
@@ -15,6 +15,7 @@ from edgewake.edge.log.gaps import GivenUp, delete_gap, forget_unsound_gaps, gap
 from edgewake.edge.log.rows import LogRows
 from edgewake.edge.log.schema import open_in_memory
 from edgewake.edge.log.streams import StreamState
+from tests.examples import examples
 
 REASONS = ("quota", "queue_full", "age")
 
@@ -66,6 +67,7 @@ def test_ranges_of_another_stream_are_left_alone(db: sqlite3.Connection) -> None
 
 
 @given(st.permutations(range(1, 25)), st.lists(st.sampled_from(REASONS), min_size=24, max_size=24))
+@settings(max_examples=examples(40))
 def test_in_whatever_order_positions_are_given_up_each_is_told_once_with_its_reason(order: list[int], reasons: list[str]) -> None:
     db = open_in_memory()
     for position in order:
@@ -111,6 +113,7 @@ GAPS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 12), st.sampled_fro
 
 
 @given(GAPS, st.integers(0, 70), st.integers(1, 70))
+@settings(max_examples=examples(40))
 def test_a_hole_is_told_whole_part_by_part_each_with_its_reason(gaps: list[tuple[int, int, str]], after: int, last: int) -> None:
     """Where nobody gave anything up the disk lost it."""
     db, reasons = open_in_memory(), dict[int, str]()

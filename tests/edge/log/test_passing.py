@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.log.codec import batches, checksum
@@ -16,6 +16,7 @@ from edgewake.edge.log.schema import LogDamagedError, open_in_memory
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import read_consumers, write_consumer
 from tests.edge.helpers import reading
+from tests.examples import examples
 
 CURSORS = st.dictionaries(st.sampled_from(["speed", "street", "nobody's"]), st.integers(0, 20), max_size=3)
 PASSED = st.builds(Passed, CURSORS, st.none() | st.binary(max_size=3), st.integers(0, 5))
@@ -134,6 +135,7 @@ HARM = st.sampled_from(
 
 
 @given(st.dictionaries(st.integers(0, 9), HARM, max_size=6), st.integers(0, 99), st.integers(1, 60))
+@settings(max_examples=examples(40))
 def test_whatever_is_damaged_each_position_is_there_once_or_said_to_be_missing(harm: dict[int, str], after: int, readings_max: int) -> None:
     db = open_in_memory()
     for number in range(10):

@@ -8,13 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.sidecar import REWRITE_BYTES, SIDECAR_NAME, Change, Known, Sidecar, decode
 from edgewake.edge.log.streams import StreamState
 from tests.edge.helpers import Sent, opened, put
+from tests.examples import examples
 from tests.services import wait_until
 
 FIRST: dict[str, Any] = {"log": "abc", "epoch": 7, "commit": 10, "version": 5, "page_size": 1024}
@@ -40,6 +41,7 @@ def test_any_bytes_are_a_sidecar_or_none(data: bytes) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([*FIRST, "streams", "consumers"]), JSON, max_size=5))
+@settings(max_examples=examples(40))
 def test_a_first_line_of_any_values_is_one_with_an_identity_or_none(changed: dict[str, Any]) -> None:
     found = decode(line(FIRST | changed))
     if found is not None:
@@ -48,6 +50,7 @@ def test_a_first_line_of_any_values_is_one_with_an_identity_or_none(changed: dic
 
 
 @given(st.dictionaries(KEYS, JSON, max_size=6))
+@settings(max_examples=examples(40))
 def test_a_later_line_of_any_values_ends_the_reading_at_the_worst(changed: dict[str, Any]) -> None:
     found = decode(line(FIRST) + line({"commit": 11} | changed) + line({"commit": 12, "sources": {"file": "12"}}))
     assert found is not None
@@ -116,6 +119,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.integers(0, 12))
+@settings(max_examples=examples(40))
 def test_lines_say_what_the_changes_were_and_a_file_written_anew_says_the_same(changes: list[Change], anew: int) -> None:
     model, data = Known("abc", 7, 10, 5, 1024), line(FIRST)
     for number, change in enumerate(changes, start=11):

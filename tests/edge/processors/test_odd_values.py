@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.log.codec import Reading
@@ -19,6 +19,7 @@ from edgewake.edge.processors.lttb import BUCKET_CHARS_MAX, BUCKET_READINGS_MAX
 from edgewake.edge.processors.processor import NUMBER_MAX
 from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
 from tests.edge.processors.helpers import at, chain, made, readings, remarks, series
+from tests.examples import examples
 
 
 def values(found: list[Reading], name: str = "x") -> list[object]:
@@ -191,6 +192,7 @@ def test_a_bucket_holds_so_many_characters_and_the_reading_that_exceeds_them() -
 
 
 @given(readings())
+@settings(max_examples=examples(40))
 def test_what_a_curve_keeps_is_of_it_and_in_order_of_arrival(given_readings: list[Reading]) -> None:
     usable = [one for one in given_readings if isinstance(one[1].get("x"), int | float) and not isinstance(one[1]["x"], bool)]
     found = made(chain({"type": "lttb", "field": "x", "every_s": 1}), given_readings)
@@ -231,6 +233,7 @@ def test_what_is_made_is_as_large_as_a_reading_may_be(fields: dict[str, Any], fi
     readings(),
     st.sampled_from(["exp(x * 1000)", "x / y", "pow(x, 1000)", "ln(x - 5)", "sqrt(x)", "x % y", "upper(k)", "if(x > 0, x, 'none')"]),
 )
+@settings(max_examples=examples(40))
 def test_what_is_derived_is_a_value_that_the_log_can_write(given_readings: list[Reading], text: str) -> None:
     for _, fields in made(chain({"type": "derive", "fields": {"made": text}}), given_readings):
         value = fields["made"]
