@@ -163,7 +163,7 @@ def test_no_name_value_or_error_becomes_more_than_text(device: str, name: str, v
         "sources": {name: SOURCE | {"state": value, "error": error}},
     }  # fmt: skip
     plain = {"running": True, "log": LOG | {"streams": {"s": {"accepted": 1, "waiting": 1}}, "lost": {"r": 1}}, "sources": {"1": SOURCE}}
-    odd, usual = Read(render(status, {name: {"t": 0, value: error}})), Read(render(plain, {}))
+    odd, usual = Read(render(status, {name: {value: error, "t": 0}})), Read(render(plain, {}))
     assert (odd.tags, odd.attributes) == (usual.tags, usual.attributes)
     assert not odd.attributes & {"onload", "onerror", "href", "src"}
 
