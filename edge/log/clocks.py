@@ -66,15 +66,22 @@ class Clocks:
         span = self.at(commit)
         return None if span is None or not boot or span.boot != boot else offset_ms - span.offset_ms
 
-    def age_ms(self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int) -> int:
-        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock; 0 where that was not set."""
+    def ran_ms(self, commit: int, accepted_at: int, boot: str, monotonic_ms: int) -> int | None:
+        """How long this start had run when a batch was accepted; None where that is not known or cannot be: the batch was repaired, or what
+        says so is damaged. Steps that are too small to be written may lead a little before the start, or ahead of the run.
+        """
         span = self.at(commit)
         if span is None or not boot or span.boot != boot:
-            return now_ms - accepted_at if accepted_at >= CLOCK_FLOOR_MS else 0
+            return None
         ran_ms = accepted_at - span.offset_ms
-        if ran_ms >= monotonic_ms + STEP_MS:  # it was repaired
-            return now_ms - accepted_at
-        return max(0, monotonic_ms - ran_ms)  # steps that are too small to be written may lead a little ahead of the run
+        return ran_ms if -STEP_MS < ran_ms < monotonic_ms + STEP_MS else None
+
+    def age_ms(self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int) -> int:
+        """How long ago a batch was accepted: by the machine's run within one start, else by the wall clock; 0 where that was not set."""
+        ran_ms = self.ran_ms(commit, accepted_at, boot, monotonic_ms)
+        if ran_ms is None:
+            return now_ms - accepted_at if accepted_at >= CLOCK_FLOOR_MS else 0
+        return max(0, monotonic_ms - ran_ms)
 
 
 def repaired(t: int, taken_at: int, shift_ms: int) -> int:

@@ -104,7 +104,9 @@ class Repair:
         found = self._db.execute(query, (stream.id, after, limit)).fetchall()
         for first, accepted_at, commit in found:
             self._done[stream.id] = first
-            shift_ms = self.clocks.shift_ms(commit, self._boot, offset_ms) if accepted_at < CLOCK_FLOOR_MS else None
+            if accepted_at >= CLOCK_FLOOR_MS or self.clocks.ran_ms(commit, accepted_at, self._boot, self._monotonic_ms) is None:
+                continue
+            shift_ms = self.clocks.shift_ms(commit, self._boot, offset_ms)
             if shift_ms is not None and shift_ms > 0:
                 self._count += self._rewrite(draft, stream, first, commit, accepted_at, shift_ms)
         if len(found) < limit:

@@ -156,6 +156,20 @@ def test_a_row_of_the_clocks_that_nobody_wrote_is_as_if_nothing_were_known(tmp_p
     log.close()
 
 
+@pytest.mark.parametrize("bit", [14, 20, 33, 40, 41, 50, 62])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bit_that_flipped_in_a_clock_makes_no_time_that_never_was(tmp_path: Path, bit: int, sign: int) -> None:
+    """Behind 2100 a bridge refuses the frame, and all that is in it."""
+    (log, clock), cloud = unset(tmp_path / "log", 3), Cloud()
+    log.close()
+    with closing(sqlite3.connect(log.directory / LOG_NAME)) as db, db:
+        assert db.execute("UPDATE clocks SET offset_ms = offset_ms + ?", (sign << bit,)).rowcount
+    log = BareLog(log.directory, clock=clock)
+    drained(log, cloud)
+    assert times(cloud) == {n: 5_000 + 1_000 * n for n in range(3)}, "as they came: how long ago that was is not known"
+    log.close()
+
+
 # ages
 
 
@@ -189,6 +203,23 @@ def test_a_clock_of_another_time_gives_up_nothing_of_what_came_just_now(tmp_path
     assert log.store.counters.get("lost_age", 0) == 0
     drained(log, cloud)
     assert cloud.heard("speed") == [0]
+    log.close()
+
+
+@pytest.mark.parametrize("bit", [21, 33, 40, 41, 50, 62])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bit_that_flipped_in_a_clock_makes_nothing_old(tmp_path: Path, bit: int, sign: int) -> None:
+    """A backlog was given up as years old."""
+    clock = FakeClock()
+    log = BareLog(tmp_path / "log", replace(LIMITS, lane_quotas=lane_of(3_600)), clock)
+    clock.advance(600)
+    log.put({"speed": [(1, {"n": 0})]})
+    log.close()
+    with closing(sqlite3.connect(log.directory / LOG_NAME)) as db, db:
+        assert db.execute("UPDATE clocks SET offset_ms = offset_ms + ?", (sign << bit,)).rowcount
+    log = BareLog(log.directory, log.limits, clock)
+    log.store.apply(Work(positions={"turn": "1"}))
+    assert log.store.counters.get("lost_age", 0) == 0
     log.close()
 
 
@@ -251,3 +282,10 @@ def test_a_stamp_is_moved_where_the_unset_clock_made_it(t: int, moved: bool) -> 
 def test_a_time_without_a_clock_is_known_of_this_start_only(boot: str, monotonic_ms: int, found: bool) -> None:
     clocks = Clocks((Span(1, "boot", 4_000), Span(2, "boot", NOW_MS)))
     assert clocks.unset(boot, monotonic_ms) == (clocks.spans[0] if found else None)
+
+
+def test_of_a_machine_that_names_no_start_nothing_is_known_not_even_of_itself() -> None:
+    clocks = Clocks((Span(1, "", 4_000),))
+    assert clocks.unset("", 500) is None
+    assert clocks.shift_ms(1, "", NOW_MS) is None
+    assert clocks.ran_ms(1, 4_100, "", 500) is None

@@ -13,6 +13,7 @@ from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.log.rows import ROW_BYTES
 from edgewake.edge.log.work import OutFrame, Work
 from edgewake.edge.uplink.lanes import Lane
+from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.names import SYSTEM_PREFIX
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, readings_after
@@ -168,6 +169,41 @@ def test_of_a_stream_that_is_not_sent_only_what_a_consumer_needs_is_kept(tmp_pat
     assert log.sums()[2] == log.sums()[0] > ROW_BYTES
     log.store.apply(Work(passed={"reader": Passed({stream: 20})}))
     assert log.sums() == (0, 0, 0, 0, 0)
+    log.close()
+
+
+# what is told
+
+
+def test_losses_on_both_sides_of_a_start_are_told_each_in_its_epoch_with_their_reason(tmp_path: Path) -> None:
+    """They are one range of positions, and two frames."""
+    log, cloud = BareLog(tmp_path / "log"), Cloud()
+    for _ in range(2):
+        log.store.apply(Work(lost={"speed": {"queue_full": 5}}))
+        log.restart(boots=True)
+    assert log.store._db.execute("SELECT first, count FROM gaps").fetchall() == [(1, 10)]
+    log.put({"speed": TEN})
+    drained(log, cloud)
+    assert cloud.heard("speed") == ["queue_full"] * 10 + list(range(10))
+    assert [(key.epoch, frame.gap.count) for key, frame in cloud.frames.items() if frame.gap] == [(1, 5), (2, 5)]
+    log.close()
+
+
+def test_the_oldest_that_is_not_acknowledged_is_told_by_when_it_was_accepted(tmp_path: Path) -> None:
+    clock = FakeClock()
+    log = BareLog(tmp_path / "log", clock=clock)
+    assert log.store.oldest_at() is None
+    began = clock.now_ms()
+    for _ in range(3):
+        log.put({"speed": TEN[:3]})
+        clock.advance(60)
+    assert log.store.oldest_at() == began
+    (out,) = log.send()
+    log.put({"speed": TEN})
+    assert out.count == 9
+    assert log.store.oldest_at() == began, "a frame is as old as its first reading"
+    acknowledged(log, out)
+    assert log.store.oldest_at() == began + 180_000
     log.close()
 
 
