@@ -17,7 +17,7 @@ DISTINCT_ERROR: Final = 0.05
 
 
 def read(config: KafkaConfig, topic: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """(device, begin of the minute) → the last committed row."""
+    """(device, begin of the minute) → the last committed row; a `diff` of -1 (Pathway's) only takes an earlier one back."""
     consumer = clients.consumer(config, "bench-results", **{"enable.partition.eof": True})
     try:
         left = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
@@ -29,7 +29,7 @@ def read(config: KafkaConfig, topic: str) -> dict[tuple[str, int], dict[str, Any
                     left.discard(message.partition())
                     continue
                 row = orjson.loads(message.value())
-                if "device" in row and row["device"] != END:
+                if "device" in row and row["device"] != END and row.get("diff", 1) > 0:
                     place = row["device"], row["window_start"]
                     if place not in found or row.get("revision", 0) >= found[place].get("revision", 0):
                         found[place] = row

@@ -22,6 +22,8 @@ HERE: Final = Path(__file__).parent
 REQUIREMENTS: Final = {
     "quix": ("quixstreams==3.28.1", "orjson==3.13.0", "datasketches==5.2.0"),
     "bytewax": ("bytewax[kafka]==0.21.1", "orjson==3.13.0", "datasketches==5.2.0"),
+    "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "uvloop==0.23.0", "cramjam==2.14.0", "orjson==3.13.0", "datasketches==5.2.0"),
+    "pathway": ("pathway==0.33.0", "orjson==3.13.0", "datasketches==5.2.0"),
 }
 
 
@@ -41,15 +43,21 @@ RIVALS: Final = (
     Rival("Quix Streams, exactly once", "quix", "readings", ("{folder}", "exactly-once")),
     Rival("Quix Streams, at least once", "quix", "readings", ("{folder}", "at-least-once")),
     Rival("Bytewax", "bytewax", "readings", ("1",)),
+    Rival("Faust", "faust", "readings", ()),
+    Rival("Pathway", "pathway", "readings", ("1",)),
     Rival("Quix Streams, frames summed up by hand", "quix", "frames", ("{folder}", "at-least-once")),
     Rival("Bytewax, frames summed up by hand", "bytewax", "frames", ("1",)),
+    Rival("Faust, frames summed up by hand", "faust", "frames", ()),
+    Rival("Pathway, frames summed up by hand", "pathway", "frames", ("1",)),
 )
 
 
-def install(folder: Path) -> dict[str, Path]:
-    """Library → its Python, of those that could be had."""
+def install(folder: Path, only: str = "") -> dict[str, Path]:
+    """Library → its Python, of those that could be had; `only`: of this library."""
     found: dict[str, Path] = {}
     for library, wanted in REQUIREMENTS.items():
+        if only and library != only:
+            continue
         try:
             venv.create(folder / library, with_pip=True)
             pip = [folder / library / "bin" / "pip", "install", "--quiet", *wanted]

@@ -30,17 +30,18 @@ def run(
     measure: Callable[..., Found],
     doc: str | None,
     rivals: Mapping[str, Sequence[float]] | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
 ) -> None:
     """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs. `rivals`: name → the rival's runs.
 
-    `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls `measure(…, states=5000)`.
+    `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls `measure(…, states=5000)`. An option is of
+    its default's type; one named `rivals_only` is written `--rivals-only`.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", type=Path)
     for name, default in (sizes or {}).items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     arguments = parser.parse_args()
     more = {name: getattr(arguments, name) for name in sizes or {}}
     with tempfile.TemporaryDirectory() as folder:
