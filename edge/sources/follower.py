@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.edge.sources.lines import Line, LineSplitter
-from edgewake.edge.sources.rotation import KNOWN_MAX, PACKED, PROOF_BYTES, Follow, Known, Seen, plan
+from edgewake.edge.sources.rotation import KNOWN_MAX, PACKED, PROOF_BYTES, Follow, Known, LastLook, Seen, is_rotated_name, plan
 from edgewake.protocol.errors import LocalError
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -38,10 +38,13 @@ class FilePositions:
 
     since_ns: int
     files: tuple[Known, ...]
+    foreign_ns: int | None = None
+    """See `LastLook`; None: an earlier version wrote it."""
 
     def encode(self) -> str:
         """As the log keeps it."""
-        return orjson.dumps({"since_ns": self.since_ns, "files": [asdict(each) for each in self.files]}).decode()
+        foreign = {} if self.foreign_ns is None else {"foreign_ns": self.foreign_ns}
+        return orjson.dumps({"since_ns": self.since_ns, **foreign, "files": [asdict(each) for each in self.files]}).decode()
 
     @classmethod
     def decode(cls, text: str) -> FilePositions:
@@ -49,7 +52,7 @@ class FilePositions:
         body: dict[str, Any] = orjson.loads(text)
         if "files" not in body:
             return cls(0, (Known(**body),))
-        return cls(body["since_ns"], tuple(Known(**each) for each in body["files"]))
+        return cls(body["since_ns"], tuple(Known(**each) for each in body["files"]), body.get("foreign_ns"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,9 @@ class Follower:
         self._path = path
         self._known = {each.identity: each for each in position.files} if position else {}
         self._since_ns = position.since_ns if position else 0
+        self._foreign_ns = position.foreign_ns if position else None
+        self._changed_ns: dict[tuple[int, int], int] = {}
+        """When each file of the directory had changed, at the last look."""
         self._is_first = position is None
         self._at_end = at_end
         self._open: dict[tuple[int, int], OpenFile] = {}
@@ -144,9 +150,9 @@ class Follower:
                 continue
             if not lines and not file.is_current and not file.is_over and now_s - file.grown_s >= QUIET_S:
                 lines = file.finish()
-                self._known[file.seen.identity] = file.known()
+                self._remember(file.known())
             if lines:
-                self._known[file.seen.identity] = file.known()
+                self._remember(file.known())
                 return Taken(lines, self.position())
         return None
 
@@ -159,7 +165,16 @@ class Follower:
 
     def position(self) -> FilePositions:
         """What to remember."""
-        return FilePositions(self._since_ns, tuple(self._known.values())[-KNOWN_MAX:])
+        return FilePositions(self._since_ns, tuple(self._known.values()), self._foreign_ns)
+
+    def _remember(self, known: Known) -> None:
+        """One of KNOWN_MAX. What goes for it was read long ago, as what is foreign."""
+        self._known[known.identity] = known
+        while len(self._known) > KNOWN_MAX:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            if self._foreign_ns is not None:
+                self._foreign_ns = max(self._foreign_ns, self._changed_ns.get(oldest, 0))
 
     def close(self) -> None:
         """Close all files."""
@@ -176,7 +191,12 @@ class Follower:
             self._begin(seen)
         if not self._since_ns:
             self._since_ns = self._since_of_first_version(seen)
-        follows = plan(tuple(self._known.values()), self._since_ns, seen, self._path.name, self._checksum)
+        self._changed_ns = {file.identity: file.mtime_ns for file in seen}
+        last = LastLook(self._since_ns, self._foreign_ns)
+        follows = plan(tuple(self._known.values()), last, seen, self._path.name, self._checksum)
+        followed = {follow.file.identity for follow in follows}
+        foreign = [each for each in seen if each.identity not in followed and is_rotated_name(each.name, self._path.name)]
+        self._foreign_ns = max((each.mtime_ns for each in foreign), default=0)
         for follow in follows:
             self._follow(follow, now_s)
         current = {follow.file.identity for follow in follows if follow.file.name == self._path.name}
@@ -240,8 +260,7 @@ class Follower:
         file = OpenFile(fd, follow, now_s)
         self._open[identity] = file
         self._known.pop(identity, None)
-        self._known[identity] = file.known()
-        self._known = dict(list(self._known.items())[-KNOWN_MAX:])
+        self._remember(file.known())
 
     def _close_left(self, now_s: float) -> None:
         """Close what has long been quiet, and the oldest of too many."""

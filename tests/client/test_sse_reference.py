@@ -120,3 +120,24 @@ def test_after_an_event_its_bytes_count_no_more() -> None:
     parser = Parser()
     for _ in range(5):
         assert len(parser.feed(b"data:" + b"x" * (EVENT_BYTES_MAX // 2) + b"\n\n")) == 1
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (1, 2, 3), (1, 3)])
+@pytest.mark.parametrize(
+    ("stream", "data"),
+    [
+        (b"\xef\xbb\xbfdata: x\n\n", ["x"]),
+        (b"\xef\xbb\xbf\xef\xbb\xbfdata: x\n\n", []),
+        (b"\xef\xbbdata: x\n\n", []),
+        (b"\xefdata: x\n\n", []),
+        (b"\xef\xbb\n\ndata: x\n\n", ["x"]),
+        (b"\n\xef\xbb\xbfdata: x\n\n", []),
+    ],
+    ids=["one", "two", "two thirds", "a third", "two thirds in a line", "on the second line"],
+)
+def test_a_byte_order_mark_is_passed_over_however_it_comes_and_nothing_else_is(
+    stream: bytes, data: list[str], cuts: tuple[int, ...]
+) -> None:
+    edges = [0, *cuts, len(stream)]
+    events, _, _ = parsed([stream[begin:end] for begin, end in pairwise(edges)])
+    assert [event.data for event in events] == data

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from edgewake.edge.sources.follower import QUIET_S, FilePositions, Follower
-from edgewake.edge.sources.rotation import Follow, Known, Seen, is_rotated_name, plan
+from edgewake.edge.sources.rotation import Follow, Known, LastLook, Seen, is_rotated_name, plan
 from tests.examples import examples
 
 CONTENT = {1: b"first file, first line\n" * 40, 2: b"second file\n" * 40, 3: b"third file\n" * 40}
@@ -39,7 +39,7 @@ def planned(known_files: list[Known], files: list[Seen], since_ns: int = 0) -> l
     def pair(follow: Follow) -> tuple[str, int]:
         return follow.file.name, follow.offset
 
-    return [pair(follow) for follow in plan(known_files, since_ns, files, "in.log", checksum)]
+    return [pair(follow) for follow in plan(known_files, LastLook(since_ns), files, "in.log", checksum)]
 
 
 def test_a_file_is_followed_by_what_it_is_and_not_by_its_name() -> None:
