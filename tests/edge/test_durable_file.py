@@ -55,10 +55,12 @@ def test_the_bytes_are_durable_before_the_name_and_the_name_before_it_returns(tm
     """The order of the steps is all that makes it whole after a power cut."""
     path = tmp_path / "file.json"
     steps: list[tuple[str, str]] = []
+    sizes: list[int] = []
     plain_fsync, plain_replace = os.fsync, Path.replace
 
     def fsync(fd: int) -> None:
         steps.append(("fsync", Path(f"/proc/self/fd/{fd}").readlink().name))
+        sizes.append(os.fstat(fd).st_size)
         plain_fsync(fd)
 
     def rename(self: Path, target: Path) -> Path:
@@ -69,6 +71,7 @@ def test_the_bytes_are_durable_before_the_name_and_the_name_before_it_returns(tm
     monkeypatch.setattr(Path, "replace", rename)
     replace(path, b"new")
     assert steps == [("fsync", "file.json.new"), ("rename", "file.json.new"), ("fsync", tmp_path.name)]
+    assert sizes[0] == len(b"new"), "no byte is left in a buffer of ours"
 
 
 def test_whether_it_could_be_written_is_found_out_without_a_trace(tmp_path: Path) -> None:

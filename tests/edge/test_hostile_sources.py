@@ -183,6 +183,13 @@ async def test_while_it_waits_for_its_next_life_it_is_said_to_wait() -> None:
     assert (one.counts()["state"], one.counts()["taken"]) == ("ended", 1)
 
 
+async def test_in_its_next_life_it_is_said_to_run_and_what_it_failed_of_is_still_known() -> None:
+    seen: list[dict[str, Any]] = []
+    one, _, _ = supervised(raises(OSError("x")), lambda: seen.append(one.counts()))
+    await one.run()
+    assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [("running", 1, "OSError: x")]
+
+
 def test_a_document_in_an_error_is_cut() -> None:
     text = error_text(ValueError("x" * 10_000_000))
     assert (len(text), text[:13], text[-1]) == (CHARS_MAX, "ValueError: x", "…")
