@@ -70,10 +70,11 @@ def doctor(of_group: Path | None, config_file: Path | None) -> None:
     from edgewake.edge.doctor import examine
     from edgewake.protocol.clock import SystemClock
 
-    findings = examine(load_config(config_file or of_group), SystemClock())
-    for finding in findings:
+    is_well = True
+    for finding in examine(load_config(config_file or of_group), SystemClock()):
         click.echo(f"{'good' if finding.good else 'BAD ':<5} {finding.what}: {finding.said}")
-    if not all(finding.good for finding in findings):
+        is_well = is_well and finding.good
+    if not is_well:
         sys.exit(1)
 
 

@@ -6,7 +6,7 @@ Nothing is changed; a running agent is not disturbed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,8 +29,8 @@ class Finding:
     said: str
 
 
-def examine(config: AgentConfig, clock: Clock) -> list[Finding]:
-    """All findings."""
+def examine(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
+    """All findings, each as soon as it is there: a log of gigabytes takes minutes."""
     checks: tuple[tuple[str, Callable[[], str]], ...] = (
         ("clock", lambda: _clock(clock)),
         ("directory", lambda: _directory(config)),
@@ -39,7 +39,7 @@ def examine(config: AgentConfig, clock: Clock) -> list[Finding]:
         ("broker", lambda: look(config.mqtt)),
         *((f"fallback {number}", partial(look, broker)) for number, broker in enumerate(config.fallback, start=1)),
     )
-    return [_finding(what, check) for what, check in checks]
+    return (_finding(what, check) for what, check in checks)
 
 
 def _finding(what: str, check: Callable[[], str]) -> Finding:

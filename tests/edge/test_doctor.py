@@ -145,3 +145,12 @@ def test_what_cannot_be_looked_at_is_a_finding_and_the_rest_is_looked_at(tmp_pat
     one = found(tmp_path)
     assert (one["log"].good, one["agent"].good, one["broker"].good) == (False, False, True)
     assert "file is not a database" in one["log"].said
+
+
+def test_each_finding_is_told_as_soon_as_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of gigabytes is looked through for minutes: what was found before stands there meanwhile."""
+    looked: list[str] = []
+    monkeypatch.setattr(module, "_log", lambda _config: looked.append("log") or "sound")
+    findings = examine(AgentConfig(device="d", data_dir=tmp_path), FakeClock())
+    assert ([next(findings).what, next(findings).what], looked) == (["clock", "directory"], [])
+    assert (next(findings).what, looked) == ("log", ["log"])
