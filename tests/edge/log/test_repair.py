@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.log import repair
+from edgewake.edge.log import clocks, repair
 from edgewake.edge.log.clocks import OURS_MS, SPANS_MAX, STEP_MS, Clocks, Span, repaired
 from edgewake.edge.log.quota import LaneQuota
 from edgewake.edge.log.schema import LOG_NAME
@@ -227,26 +227,26 @@ def test_a_bit_that_flipped_in_a_clock_makes_nothing_old(tmp_path: Path, bit: in
 
 
 def test_the_clock_being_set_is_noted_however_little_it_moved() -> None:
-    clocks = Clocks().noted(1, "boot", CLOCK_FLOOR_MS - 1, 100)
-    assert len(clocks.noted(2, "boot", CLOCK_FLOOR_MS, 100).spans) == 2
-    assert clocks.noted(2, "boot", CLOCK_FLOOR_MS - 1 + STEP_MS - 2, STEP_MS + 98) is clocks
+    known = Clocks().noted(1, "boot", CLOCK_FLOOR_MS - 1, 100)
+    assert len(known.noted(2, "boot", CLOCK_FLOOR_MS, 100).spans) == 2
+    assert known.noted(2, "boot", CLOCK_FLOOR_MS - 1 + STEP_MS - 2, STEP_MS + 98) is known
 
 
 @pytest.mark.parametrize(("change_ms", "spans"), [(0, 1), (STEP_MS - 1, 1), (STEP_MS, 2), (-STEP_MS + 1, 1), (-STEP_MS, 2)])
 def test_a_step_of_the_clock_is_noted_from_its_bound_on(change_ms: int, spans: int) -> None:
-    clocks = Clocks().noted(1, "boot", NOW_MS, 100)
-    assert len(clocks.noted(2, "boot", NOW_MS + change_ms, 100).spans) == spans
-    assert len(clocks.noted(2, "other", NOW_MS, 100).spans) == 2
+    known = Clocks().noted(1, "boot", NOW_MS, 100)
+    assert len(known.noted(2, "boot", NOW_MS + change_ms, 100).spans) == spans
+    assert len(known.noted(2, "other", NOW_MS, 100).spans) == 2
 
 
 def test_only_so_many_are_kept_and_of_older_commits_nothing_is_known() -> None:
-    clocks = Clocks()
+    known = Clocks()
     for commit in range(1, SPANS_MAX + 3):
-        clocks = clocks.noted(commit, "boot", NOW_MS + commit * STEP_MS, 100)
-    assert len(clocks.spans) == SPANS_MAX
-    assert clocks.at(2) is None
-    assert clocks.at(3) == clocks.spans[0]
-    assert clocks.at(10**9) == clocks.spans[-1]
+        known = known.noted(commit, "boot", NOW_MS + commit * STEP_MS, 100)
+    assert len(known.spans) == SPANS_MAX
+    assert known.at(2) is None
+    assert known.at(3) == known.spans[0]
+    assert known.at(10**9) == known.spans[-1]
 
 
 BEGAN_MS = NOW_MS - 1_000
@@ -263,9 +263,9 @@ BEGAN_MS = NOW_MS - 1_000
 )  # fmt: skip
 def test_an_age_is_by_the_run_within_one_start_and_by_the_wall_clock_else(boot: str, accepted_at: int, age_ms: int) -> None:
     """By a clock that was not set nothing is old: a device that starts twice before it knows the time would give up all that waits."""
-    clocks = Clocks((Span(5, "boot", BEGAN_MS),))
-    assert clocks.age_ms(7, accepted_at, boot, NOW_MS + 900_000, 1_000) == age_ms
-    assert clocks.age_ms(4, NOW_MS, "boot", NOW_MS + 900_000, 1_000) == 900_000, "of a commit before all that is known"
+    known = Clocks((Span(5, "boot", BEGAN_MS),))
+    assert known.age_ms(7, accepted_at, boot, NOW_MS + 900_000, 1_000) == age_ms
+    assert known.age_ms(4, NOW_MS, "boot", NOW_MS + 900_000, 1_000) == 900_000, "of a commit before all that is known"
 
 
 @pytest.mark.parametrize(
@@ -280,12 +280,24 @@ def test_a_stamp_is_moved_where_the_unset_clock_made_it(t: int, moved: bool) -> 
     ("boot", "monotonic_ms", "found"), [("boot", 500, True), ("other", 500, False), ("", 500, False), ("boot", 2 << 50, False)]
 )
 def test_a_time_without_a_clock_is_known_of_this_start_only(boot: str, monotonic_ms: int, found: bool) -> None:
-    clocks = Clocks((Span(1, "boot", 4_000), Span(2, "boot", NOW_MS)))
-    assert clocks.unset(boot, monotonic_ms) == (clocks.spans[0] if found else None)
+    known = Clocks((Span(1, "boot", 4_000), Span(2, "boot", NOW_MS)))
+    assert known.unset(boot, monotonic_ms) == (known.spans[0] if found else None)
 
 
 def test_of_a_machine_that_names_no_start_nothing_is_known_not_even_of_itself() -> None:
-    clocks = Clocks((Span(1, "", 4_000),))
-    assert clocks.unset("", 500) is None
-    assert clocks.shift_ms(1, "", NOW_MS) is None
-    assert clocks.ran_ms(1, 4_100, "", 500) is None
+    known = Clocks((Span(1, "", 4_000),))
+    assert known.unset("", 500) is None
+    assert known.shift_ms(1, "", NOW_MS) is None
+    assert known.ran_ms(1, 4_100, "", 500) is None
+
+
+def test_the_log_keeps_as_many_clocks_as_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "SPANS_MAX", 3)
+    clock = FakeClock()
+    log = BareLog(tmp_path / "log", clock=clock)
+    for n in range(6):
+        clock.jump(3_600)
+        log.put({"speed": [(1, {"n": n})]})
+    kept = log.store._db.execute("SELECT commit_number FROM clocks ORDER BY commit_number").fetchall()
+    assert [commit for (commit,) in kept] == list(range(log.store.commit - 2, log.store.commit + 1))
+    log.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.consumers import Passed
-from edgewake.edge.log.quota import AtQuota, LaneQuota
+from edgewake.edge.log.quota import AtQuota, LaneQuota, Quotas
 from edgewake.edge.log.rows import ROW_BYTES
 from edgewake.edge.log.work import OutFrame, Work
 from edgewake.edge.uplink.lanes import Lane
@@ -245,3 +245,29 @@ def test_what_is_in_frames_is_never_given_up_for_the_quota(tmp_path: Path) -> No
     assert heard[:30] == [*range(10)] * 3
     assert heard[30:] == ["quota"] * 10
     log.close()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "total", "full"), [(99, 200, False), (100, 200, True), (0, 200, False), (0, 201, True)],
+    ids=["one byte below", "at the lane's bound", "at the log's", "one byte beyond it"],
+)  # fmt: skip
+@pytest.mark.parametrize("policy", list(AtQuota))
+def test_when_a_lane_is_full(policy: AtQuota, waiting: int, total: int, full: bool) -> None:
+    quotas = Quotas(200, {Lane.NORMAL: LaneQuota(100, policy=policy)})
+    keeps = policy in (AtQuota.DROP_NEWEST, AtQuota.STOP_SOURCE)
+    assert quotas.is_full(Lane.NORMAL, {Lane.NORMAL: waiting}, total) is (full and keeps)
+    assert quotas.is_full(Lane.BULK, {Lane.NORMAL: waiting}, total) is False, "a lane without a policy of its own gives up its oldest"
+    assert quotas.stopped({Lane.NORMAL: waiting}, total) == (
+        frozenset({Lane.NORMAL}) if full and policy is AtQuota.STOP_SOURCE else frozenset()
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "total", "excess"),
+    [(100, 200, None), (101, 200, (Lane.NORMAL, 1)), (100, 230, (Lane.BULK, 30)), (100, 400, (Lane.BULK, 50))],
+)
+def test_what_has_to_be_given_up_is_the_lanes_own_first_and_then_the_lowest_lanes(
+    waiting: int, total: int, excess: tuple[Lane, int] | None
+) -> None:
+    quotas = Quotas(200, {Lane.NORMAL: LaneQuota(100)})
+    assert quotas.excess({Lane.NORMAL: waiting, Lane.BULK: 50}, total) == excess
