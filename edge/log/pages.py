@@ -23,6 +23,7 @@ RECORD_BYTES_MAX: Final = 4 << 20
 _MAGIC: Final = b"SQLite format 3\x00"
 _INDEX_LEAF, _INDEX_INTERIOR = 0x0A, 0x02
 _WAL_HEADER, _WAL_FRAME_HEADER = 32, 24
+_WAL_MAGIC: Final = b"\x37\x7f\x06\x82"
 _INT_BYTES: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 
 
@@ -79,16 +80,37 @@ def _page_size(header: bytes) -> int | None:
     return size if size >= 512 and size & (size - 1) == 0 else None
 
 
+def wal_header_is_sound(header: bytes) -> bool:
+    """Has the header of a write-ahead log its checksum?"""
+    if len(header) < _WAL_HEADER or header[:3] + bytes([header[3] & 0xFE]) != _WAL_MAGIC:
+        return False
+    words = struct.unpack_from(">6I" if header[3] & 1 else "<6I", header)
+    first = second = 0
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return struct.unpack_from(">2I", header, 24) == (first, second)
+
+
+def has_lost_its_header(wal: Path, page_size: int) -> bool:
+    """Does a write-ahead log hold commits behind a header that is damaged? SQLite writes over them."""
+    if not wal.exists():
+        return False
+    with wal.open("rb") as file:
+        return not wal_header_is_sound(_at(file, 0, _WAL_HEADER)) and bool(_committed_frames(file, page_size))
+
+
 def _committed_frames(wal: BinaryIO, page_size: int) -> dict[int, int]:
     """Where in the write-ahead log the newest committed bytes of a page are. A frame that carries no salts of this turn is passed over:
     it is of an earlier turn, as all behind it, or damaged.
     """
     found: dict[int, int] = {}
     pending: dict[int, int] = {}
-    header = wal.read(_WAL_HEADER)
+    header = _at(wal, 0, _WAL_HEADER)
+    salts = header[16:24] if wal_header_is_sound(header) else _at(wal, _WAL_HEADER + 8, 8)  # the first frame has them too
     at = _WAL_HEADER
     while len(frame := _at(wal, at, _WAL_FRAME_HEADER)) == _WAL_FRAME_HEADER:
-        if frame[8:16] == header[16:24]:
+        if frame[8:16] == salts:
             number, pages_after_commit = struct.unpack_from(">II", frame)
             pending[number] = at + _WAL_FRAME_HEADER
             if pages_after_commit:

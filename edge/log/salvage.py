@@ -67,12 +67,14 @@ def is_full(error: BaseException) -> bool:
 def set_aside(directory: Path) -> None:
     """Rename the log's files, so that a new one can be made. Raises OSError."""
     path = directory / LOG_NAME
+    path.with_name(f"{LOG_NAME}-shm").unlink(missing_ok=True)
+    if not (path.exists() or path.with_name(f"{LOG_NAME}-wal").exists()):
+        return  # they were set aside where the damage was found
     waiting = damaged_logs(directory)
     for old in waiting[: max(0, len(waiting) + 1 - DAMAGED_LOGS_MAX)]:
         delete(old)
     number = 1 + max((int(one.name.removeprefix(DAMAGED_NAME)) for one in waiting), default=0)
     aside = directory / f"{DAMAGED_NAME}{number}"
-    path.with_name(f"{LOG_NAME}-shm").unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):  # the log's own name last: while it is there, this can be done again
         path.with_name(f"{LOG_NAME}-wal").rename(f"{aside}-wal")
     with contextlib.suppress(FileNotFoundError):

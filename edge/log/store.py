@@ -22,6 +22,7 @@ from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
 from edgewake.edge.log.gaps import forget_unsound_gaps
+from edgewake.edge.log.pages import has_lost_its_header
 from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.repair import Repair
 from edgewake.edge.log.retention import Retention
@@ -100,6 +101,9 @@ class LogStore:
         self._frame_bytes = limits.bytes_max
         known, was_left_open = self._sidecar.read(), self.wal.file_bytes > 0
         page_bytes = known.page_size if known and known.page_size else PAGE_BYTES  # as a damaged log's, whose header may be lost
+        if known and known.version and has_lost_its_header(directory / f"{LOG_NAME}-wal", page_bytes):
+            set_aside(directory)
+            raise LogDamagedError("its write-ahead log has no header")
         if is_durable:
             self._db = open_for_writing(self._path, version=known.version if known else 0, page_bytes=page_bytes)
         else:

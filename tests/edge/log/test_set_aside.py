@@ -65,6 +65,15 @@ def test_so_many_wait_to_be_read_and_beyond_the_oldest_go(tmp_path: Path, waitin
     assert len(list(tmp_path.glob("*-wal"))) == len(kept) - 1, "its write-ahead log goes with it"
 
 
+def test_where_nothing_is_left_to_be_set_aside_nothing_goes(tmp_path: Path) -> None:
+    """Who finds the damage sets the files aside at once, and who opens the log does so again."""
+    for number in range(1, DAMAGED_LOGS_MAX + 1):
+        lay(tmp_path, f"{LOG_NAME}.damaged-{number}")
+    for _ in range(2):
+        set_aside(tmp_path)
+    assert len(damaged_logs(tmp_path)) == DAMAGED_LOGS_MAX
+
+
 def test_a_log_that_is_deleted_leaves_nothing_and_may_be_deleted_twice(tmp_path: Path) -> None:
     lay(tmp_path, "x", "x-wal", "x-shm", "x-2")
     for _ in range(2):

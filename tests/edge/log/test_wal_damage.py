@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.consumers import Passed
+from edgewake.edge.log.pages import wal_header_is_sound
 from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES, LogDamagedError
 from edgewake.edge.log.sidecar import SIDECAR_NAME
 from edgewake.edge.log.work import Work
@@ -68,7 +69,22 @@ def crashed(log: BareLog, change: Change) -> None:
         log.store = log._open()
 
 
+def header(offset: int) -> Change:
+    """One bit of the file's header, without which SQLite sees an empty file, and writes over it."""
+
+    def change(wal: bytearray) -> bytearray:
+        wal[offset] ^= 0x10
+        return wal
+
+    return change
+
+
 DAMAGE: dict[str, tuple[Change, int]] = {
+    "the magic of the header": (header(1), 0),
+    "the page size of the header": (header(10), 0),
+    "the salts of the header": (header(17), 0),
+    "the checksum of the header": (header(30), 0),
+    "all of the header": (lambda wal: bytearray(32) + wal[32:], 0),
     "a bit of an early page": (flip(0.2, 24 + 700), 1),
     "a bit of a page in the middle": (flip(0.5, 24 + 700), 1),
     "a bit of the last page but few": (flip(0.97, 24 + 700), 5),
@@ -77,20 +93,22 @@ DAMAGE: dict[str, tuple[Change, int]] = {
     "the salts of a frame": (flip(0.5, 9), 1),
     "the checksum of a frame": (flip(0.5, 17), 0),
     "a frame of zeros": (zeros(0.5), 1),
-    "the second half": (cut(0.5), COMMITS // 2 + 3),
+    "the second half": (cut(0.5), COMMITS // 2 + 8),
     "all but the beginning": (cut(0.1), COMMITS),
 }
 """The change, and how many readings may be lost at most."""
 
 
+@pytest.mark.parametrize("grown", [False, True], ids=["of a log that is all in it", "of a log that was checkpointed"])
 @pytest.mark.parametrize("what", DAMAGE)
-def test_damage_costs_what_stood_there_and_is_said(what: str) -> None:
+def test_damage_costs_what_stood_there_and_is_said(what: str, grown: bool) -> None:
     """A bit in the middle cost half of the readings, and nobody was told."""
     change, lost_max = DAMAGE[what]
     with place() as directory:
         log, cloud = BareLog(directory), Cloud()
         log.put({"speed": [reading(0)]})
-        log.store.checkpoint(shrink=False)
+        if grown:
+            log.store.checkpoint(shrink=False)
         for n in range(1, COMMITS):
             log.put({"speed": [reading(n)]})
         crashed(log, change)
@@ -196,4 +214,31 @@ def test_a_sidecar_that_was_left_behind_takes_no_log_for_damaged(change: Change)
         drained(log, cloud)
         heard = cloud.heard("speed")
         assert heard == list(range(len(heard)))
+        log.close()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(32), bytes(5_000), b"\xff" * 31])
+def test_what_a_power_loss_leaves_of_a_file_that_was_never_synced_is_no_damage(content: bytes) -> None:
+    """Its length without its bytes. To read the whole log for that would cost a device hours."""
+    with place() as directory:
+        log = BareLog(directory)
+        log.put({"speed": [reading(0)]})
+        log.store.close()
+        (directory / WAL).write_bytes(content)
+        log.store = log._open()
+        assert log.store.epoch_began is None
+        assert log.store.last("speed") == 1
+        log.close()
+
+
+def test_the_header_that_sqlite_wrote_is_sound_and_no_other() -> None:
+    with place() as directory:
+        log = BareLog(directory)
+        found = (directory / WAL).read_bytes()[:32]
+        assert wal_header_is_sound(found)
+        for bit in range(8 * 32):
+            changed = bytearray(found)
+            changed[bit // 8] ^= 1 << bit % 8
+            assert not wal_header_is_sound(bytes(changed))
+        assert not wal_header_is_sound(found[:31])
         log.close()
