@@ -4,13 +4,14 @@
 (each frame is summed up in Python first) or `stock` (as `readings`, with Faust's own closing of windows).
 
 Faust has no watermark: a timer closes a window so long after its end by the machine's clock, so what is read back from the log late is
-closed at once; and its own closing passes no window of one partition on that begins before the last closed one of another, so most
-results are missing as soon as a topic has two partitions (`stock` shows it). `EventTimeTable` therefore closes by the readings'
-time, each partition for itself, and reports every window. It writes no changelog either, which Faust cannot switch off. Its consumer
-would read uncommitted records unless it runs exactly-once; here it is told otherwise. At least once.
+closed at once; and its own closing passes no window of one partition on that begins before the last closed one of another: of 360,000
+readings in two partitions it gave 254 of 600 results (`stock` shows it). `EventTimeTable` therefore closes by the readings' time, each
+partition for itself, and reports every window. Neither writes a changelog, which Faust itself cannot switch off. Its consumer would read
+uncommitted records unless it runs exactly-once; here it is told otherwise. At least once.
 """
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -168,5 +169,6 @@ async def end():
 
 if __name__ == "__main__":
     uvloop.install()
+    logging.disable(logging.WARNING)
     sys.argv = ["faust", "worker", "--loglevel", "error", "--without-web"]
     app.main()
