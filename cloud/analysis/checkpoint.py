@@ -59,6 +59,8 @@ def unfinished(checkpoint: Path) -> int | None:
 
 def forget_plan(checkpoint: Path, batch: int) -> None:
     """Of an unfinished batch: Spark plans it anew at the next start."""
+    if batch == 0:
+        _remove_state(checkpoint)
     _remove([checkpoint / "offsets" / str(batch), *(path for path in _state_files(checkpoint) if _version(path) > batch)])
 
 
@@ -93,12 +95,19 @@ def mend(checkpoint: Path, emitted: Offsets) -> str | None:
     if why is not None:
         shutil.rmtree(checkpoint)
         return f"removed: {why}"
+    if last_done < 0:
+        _remove_state(checkpoint)
     torn = [checkpoint / "offsets" / str(batch) for batch in planned if batch not in kept_planned]
     torn += [checkpoint / "commits" / str(batch) for batch in done if batch not in kept_done]
     if torn:
         torn += [path for path in _state_files(checkpoint) if _version(path) > last_done + 1]
     _remove(torn)
     return f"{len(torn)} files after batch {last_done} removed" if torn else None
+
+
+def _remove_state(checkpoint: Path) -> None:
+    """Of a checkpoint in which no batch is done: Spark refuses to plan the first one beside any state, for ever."""
+    shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
 def remove_other_format(checkpoint: Path, form: int) -> bool:

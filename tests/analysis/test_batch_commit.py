@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.analysis.batch_commit import Novelty, furthest, novelty
-from edgewake.cloud.analysis.checkpoint import mend, offsets_of, remove_unused
+from edgewake.cloud.analysis.checkpoint import forget_plan, mend, offsets_of, remove_unused
 from edgewake.cloud.analysis.sources import Sources
 
 EMITTED = {"a": {0: 5, 1: 7}}
@@ -104,6 +104,19 @@ def test_a_checkpoint_with_two_batches_not_done_is_removed(checkpoint: Path) -> 
 def test_a_checkpoint_that_is_ahead_of_what_was_emitted_is_removed(checkpoint: Path) -> None:
     """Its state holds readings that no batch will bring again."""
     assert mend(checkpoint, {"s": {0: 3}}) == "removed: it is ahead of what was emitted"
+
+
+def test_where_no_batch_is_done_no_state_stays(checkpoint: Path) -> None:
+    """Spark refuses to plan the first batch beside one, at each start."""
+    for folder in ("offsets", "commits"):
+        for path in (checkpoint / folder).iterdir():
+            path.unlink()
+    mend(checkpoint, {})
+    assert not (checkpoint / "state").exists()
+    (checkpoint / "state" / "0" / "_metadata").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_bytes(b"v1\n{}\n{}")
+    forget_plan(checkpoint, 0)
+    assert not (checkpoint / "state").exists()
 
 
 def test_a_checkpoint_without_metadata_is_removed(checkpoint: Path) -> None:
