@@ -17,9 +17,7 @@ DrivenJob: TypeAlias = SequenceJob | JoinJob | PairJob
 
 def place_of(job: DrivenJob) -> str:
     """Where its lane keeps what it keeps on `ew.windows`."""
-    if isinstance(job, PairJob):
-        return pair_queries.place_of(job.sources)
-    return join_queries.place(job.stream) if isinstance(job, JoinJob) else job.stream
+    return join_queries.place(job.stream) if isinstance(job, JoinJob) else pair_queries.place_of(job.sources)
 
 
 def new_states(job: DrivenJob) -> States:

@@ -100,7 +100,7 @@ def late_outputs(windows: Iterable[LateWindow], queries: Sequence[Registered], b
         query = queries[window.place].query
         fields = {
             "late_query": query.name,
-            "late_stream": window.stream or query.stream,
+            "late_stream": window.stream or "+".join((query.stream, *query.others)),
             "window_begins": window.start,
             "window_ends": window.end,
             "readings": window.readings,

@@ -26,6 +26,7 @@ from edgewake.cloud.analysis.evaluate import evaluated
 from edgewake.cloud.analysis.join_queries import rows_told
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.late import LateWindow
+from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.partners import LEFT, RIGHT, Kept, Partners, Place, Side
 from edgewake.cloud.analysis.query_plan import Join, Query, Registered
 from edgewake.cloud.analysis.sequence_queries import Fold, States, new_in_order
@@ -117,9 +118,7 @@ class PairJob:
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """See Job; out: partition (its number), offset, oldest (event time, ms) and value of each frame."""
-        names = F.array(*[F.lit(topic) for topic in self._sources.topics])
-        number = (F.col("partition") * len(self.sources) + F.array_position(names, F.col("topic")) - 1).cast("int")
-        frames = correct(decode(records.withColumn("partition", number), {}, ("value",)))
+        frames = correct(decode(numbered(records, self.sources), {}, ("value",)))
         oldest = corrected(F.array_min("t")).alias("oldest")
         return late.observe(frames, partitions).select("partition", "offset", oldest, "value")
 

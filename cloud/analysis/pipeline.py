@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
 from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.pair_queries import PairJob, place_of
 from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Query, Registered
@@ -63,6 +64,13 @@ class QueryJob:
     fields: tuple[tuple[str, FieldType], ...]
     """Only those that its queries read, sorted."""
     queries: tuple[Registered, ...]
+    others: tuple[str, ...] = ()
+    """See Query."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return self.stream, *self.others
 
     @property
     def ranks(self) -> tuple[float, ...]:
@@ -79,7 +87,7 @@ class QueryJob:
         self, records: DataFrame, partitions: int = 1, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
     ) -> DataFrame:
         """See Job; out: partials.estimate. `levels`: query (label) → how many readings it takes (Dial); without, all. `forgotten`: tags."""
-        return self.graph_of(decode(records, dict(self.fields)), partitions, levels, forgotten)
+        return self.graph_of(decode(numbered(records, self.sources), dict(self.fields)), partitions, levels, forgotten)
 
     def graph_of(
         self, frames: DataFrame, partitions: int, levels: Mapping[str, Column] = _NO_LEVELS, forgotten: PlanValues | None = None
@@ -117,7 +125,7 @@ QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob
 
 def sources_of(job: Job) -> tuple[str, ...]:
     """The streams that a lane reads, its own first."""
-    return job.sources if isinstance(job, PairJob) else (job.stream,)
+    return job.sources if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob) else (job.stream,)
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
@@ -144,7 +152,8 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
 
 def streams_of(query: Query) -> tuple[str, ...]:
     """The streams whose readings become its rows, that of FROM first."""
-    return (query.stream,) if query.join is None or not query.is_paired else tuple(dict.fromkeys((query.stream, query.join.table)))
+    others = (query.join.table,) if query.join is not None and query.is_paired else query.others
+    return tuple(dict.fromkeys((query.stream, *others)))
 
 
 def _kind(registered: Registered) -> LaneKind:
@@ -165,14 +174,15 @@ def _job(kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapp
     query = queries[0].query
     stream = query.stream
     used = sorted({name for each in queries for name in each.query.fields})
-    fields = tuple((name, types[stream][name]) for name in used)
+    known = {name: kind for one in (*query.others, stream) for name, kind in types[one].items()}
+    fields = tuple((name, known[name]) for name in used)
     if kind is LaneKind.ROWS:
-        return RowsJob(stream, fields, tuple(queries))
+        return RowsJob(stream, fields, tuple(queries), others=query.others)
     if kind is LaneKind.PAIR:
         assert query.join is not None
         return PairJob(stream, query.join.table, fields, tuple(queries))
     if kind is LaneKind.JOIN:
         return JoinJob(stream, fields, tuple(queries))
     if kind is LaneKind.SEQUENCE:
-        return SequenceJob(stream, fields, tuple(queries))
-    return QueryJob(stream, kind, fields, tuple(queries))
+        return SequenceJob(stream, fields, tuple(queries), others=query.others)
+    return QueryJob(stream, kind, fields, tuple(queries), query.others)

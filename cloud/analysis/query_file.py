@@ -1,6 +1,6 @@
 """A query file: what it says, checked, as frozen values. No I/O and no Spark.
 
-A file is a comment header and one SELECT over one stream:
+A file is a comment header and one SELECT over one stream, or over several of one shape (query_union):
 
     -- name: host_minute
     -- description: Load of each machine, minute by minute
@@ -34,6 +34,7 @@ from edgewake.cloud.analysis.query_plan import Query, Shed
 from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, table_of
 from edgewake.cloud.analysis.query_shape import shaped
 from edgewake.cloud.analysis.query_shed import check_shed, in_its_place, read_shed
+from edgewake.cloud.analysis.query_union import EXPECTED
 from edgewake.cloud.analysis.query_windows import duration_ms, zone_of
 from edgewake.protocol.errors import QueryError, QueryFault
 from edgewake.protocol.names import STREAM_PATTERN, is_stream
@@ -151,7 +152,8 @@ def _select(text: str) -> exp.Select:
         raise QueryError("SQL: nested too deep") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
-        advice = ": register a query for each SELECT" if isinstance(statements[0] if statements else None, exp.SetOperation) else ""
+        is_union = isinstance(statements[0] if statements else None, exp.SetOperation)
+        advice = f": register a query for each SELECT, or of streams of one shape one {EXPECTED}" if is_union else ""
         raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}{advice}")
     return statements[0]
 

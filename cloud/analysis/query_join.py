@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Scope, 
 from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
 from edgewake.cloud.analysis.query_plan import Join, Query, Within
+from edgewake.cloud.analysis.query_union import EXPECTED as UNION
 from edgewake.cloud.analysis.query_within import EXPECTED_TIME, is_about_time, within
 from edgewake.cloud.analysis.table_columns import DEVICES, columns_of
 from edgewake.cloud.analysis.windows import Rule
@@ -38,7 +39,7 @@ _SIDES: Final = {
     "FULL": "FULL JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
     "SEMI": "SEMI JOIN: write JOIN table ON …, it drops readings without a row",
     "ANTI": "ANTI JOIN: write LEFT JOIN table ON … WHERE table.column IS NULL",
-    "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}",
+    "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}; or for the readings of both: {UNION}",
     "NATURAL": f"NATURAL JOIN: a field that comes later would change it; {_EXPECTED}",
 }
 

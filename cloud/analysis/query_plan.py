@@ -126,7 +126,10 @@ class Query:
     lateness_ms: int
     """How long after a window's end it is final: the header's, and of two joined streams as long as a partner may be later."""
     stream: str
+    """Of FROM; the first one of a UNION ALL."""
     window: Window
+    others: tuple[str, ...] = ()
+    """Streams whose readings count as if they were the first one's: of a UNION ALL."""
     reopen_ms: int = 0
     shed: Shed | None = None
     unpivot: Unpivot | None = None

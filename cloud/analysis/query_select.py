@@ -21,6 +21,7 @@ from edgewake.cloud.analysis.query_history import HistoryReader
 from edgewake.cloud.analysis.query_join import JoinReader, plain_name
 from edgewake.cloud.analysis.query_patterns import conditions
 from edgewake.cloud.analysis.query_plan import Key, Order, Output, Query, Unpivot
+from edgewake.cloud.analysis.query_union import agreed, others_of
 from edgewake.cloud.analysis.query_windows import NO_WINDOW, calendar, is_calendar, is_window, one_window, window
 from edgewake.cloud.analysis.windows import ALL, Window
 from edgewake.protocol.errors import QueryError
@@ -68,8 +69,6 @@ def table_of(select: exp.Expr) -> exp.Expr:
     """The one stream in FROM; raises QueryError."""
     from_ = select.args.get("from_")
     table = from_.this if from_ is not None else None
-    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.SetOperation):
-        raise QueryError("FROM: a query reads one stream; register it for each of them, and follow all: edgewake tail NAME_1 NAME_2")
     if isinstance(table, exp.Subquery):
         raise QueryError("FROM: a subquery; expected one stream")
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
@@ -90,11 +89,13 @@ class SelectReader:
         self._stream = ""
         self._types: Mapping[str, Kind] | None = None
         self._unpivot: Unpivot | None = None
+        self._others = others_of(select)
         with faults.within(select.args.get("from_") or select):
             table = table_of(select)
             self._stream = table.name
             with faults.within(table.this):
                 self._types = None if streams is None else _types_of(table.name, streams)
+            self._read_others(streams)
             self._unpivot = self._read_unpivot(table)
         times: Mapping[str, Kind] = dict.fromkeys(TIMES, TIME)
         self._join = JoinReader(select, self._stream, self._types, streams, faults)
@@ -111,7 +112,24 @@ class SelectReader:
     def read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         """The query."""
         query = self._read(name=name, description=description, lateness_ms=lateness_ms, reopen_ms=reopen_ms)
-        return self._join.joined(replace(query, history=tuple(self._history.calls)))
+        query = replace(query, others=tuple(table.name for table in self._others), history=tuple(self._history.calls))
+        query = self._join.joined(query)
+        if query.others and query.is_completed:
+            what = "JOIN" if query.join is not None else query.history[0].past.function
+            with self._faults.within(self._others[0]):
+                raise QueryError(
+                    f"UNION ALL: not with {what}; register a query for each stream, and follow all: edgewake tail NAME_1 NAME_2"
+                )
+        return query
+
+    def _read_others(self, streams: Mapping[str, Stream] | None) -> None:
+        for table in self._others:
+            types = self._types
+            if streams is None or types is None:
+                return
+            self._types = None  # what is wrong with one is said; its fields are believed
+            with self._faults.within(table):
+                self._types = agreed(self._stream, types, table.name, _types_of(table.name, streams))
 
     def _read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         if self._is_rows():

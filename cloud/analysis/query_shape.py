@@ -2,6 +2,7 @@
 
 - A common table or a subquery in FROM that only filters (`SELECT * FROM s WHERE …`) becomes a WHERE of the query.
 - `v.speed` becomes `speed` where v is the table's name or alias; `window.start` becomes `window_start`.
+- A UNION ALL of whole streams in FROM becomes its first stream (query_union).
 - A number in GROUP BY or ORDER BY becomes the column of SELECT that it counts.
 """
 
@@ -13,6 +14,7 @@ from sqlglot import exp
 
 from edgewake.cloud.analysis.query_faults import Faults
 from edgewake.cloud.analysis.query_join import qualified
+from edgewake.cloud.analysis.query_union import unite
 from edgewake.protocol.errors import QueryError
 
 _WINDOW_PARTS: Final = {"start": "window_start", "end": "window_end"}
@@ -29,6 +31,7 @@ def shaped(select: exp.Select, faults: Faults) -> exp.Select:
             break
         with faults.within(inner):
             select = _merged(select, inner, names)
+    unite(select, faults)
     table = _table(select)
     if isinstance(table, exp.Table):
         names |= {table.name, table.alias}

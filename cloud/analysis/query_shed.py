@@ -51,6 +51,8 @@ def check_shed(query: Query) -> None:
 
 
 def _why_not(query: Query) -> str | None:
+    if query.others:
+        return "not with UNION ALL; shed queries of one stream each"
     if query.is_rows:
         return "each reading is a row here; choose them with WHERE"
     if query.is_completed or query.is_paired:

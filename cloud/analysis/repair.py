@@ -114,6 +114,9 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:
+    if query.others:
+        again = "where it is the only one of these streams it is asked for everything that they keep"
+        return f"a query of several streams is not computed again; add it once more under a new name: {again}"
     if query.is_rows and not query.is_completed:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
     if query.join is not None and topic_of(query.join.table, dict(query.join.columns)) == topics.DEVICES:

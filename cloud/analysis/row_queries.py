@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol import result
 from edgewake.protocol.field_type import FieldType
@@ -33,11 +34,18 @@ class RowsJob:
     fields: tuple[tuple[str, FieldType], ...]
     queries: tuple[Registered, ...]
     kind: LaneKind = LaneKind.ROWS
+    others: tuple[str, ...] = ()
+    """See Query."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return self.stream, *self.others
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """See Job; out: query (id), t, key and values (JSON objects)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
-        frames = late.observe(correct(decode(records, fields)), partitions)
+        frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
         each = readings(frames, fields, ("partition", "offset"), numbered=True)
         rows = F.array(*[_row(registered) for registered in self.queries])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")

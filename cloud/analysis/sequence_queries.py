@@ -23,10 +23,12 @@ from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.expressions import substitute
 from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.open_keys import OpenKeys
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.analysis.sequences import Changed, KeyState, Open
 from edgewake.cloud.analysis.slots import At, Distinct, Ends, Slot
+from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.tags import extreme_of, key_json, substituted, text_of, variants, where_of
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.windows import Rule, Window
@@ -84,11 +86,18 @@ class SequenceJob:
     fields: tuple[tuple[str, FieldType], ...]
     queries: tuple[Registered, ...]
     kind: LaneKind = LaneKind.SEQUENCE
+    others: tuple[str, ...] = ()
+    """See Query."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return self.stream, *self.others
 
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of numbers), extremes, and items (texts)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
-        frames = late.observe(correct(decode(records, fields)), partitions)
+        frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
         each = readings(frames, fields, ("partition", "offset"), numbered=True)
         rows = F.array(*[row for registered in self.queries for row in _rows(registered)])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
@@ -97,12 +106,12 @@ class SequenceJob:
         """See Job: results, states, then watermarks."""
         assert isinstance(batch.states, States)
         yield from without_gone(batch.states)
-        rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
+        rows = new_in_order(rows, Sources(tuple(map(topics.stream_topic, self.sources))).flat(batch.emitted))
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
             columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")], strict=True)
             values = ((t, key, [*x, *map(_extreme, extremes), *map(item, items)]) for t, key, x, extremes, items in columns)
-            yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs(values, broken)
+            yield from Fold("+".join(self.sources), registered, batch.states.of[registered.label], batch).outputs(values, broken)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
     def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
@@ -111,7 +120,7 @@ class SequenceJob:
         yield from without_gone(batch.states)
         for registered in self.queries:
             if registered.query.window.rule is Rule.ABSENCE:
-                yield from Fold(self.stream, registered, batch.states.of[registered.label], batch).outputs((), broken)
+                yield from Fold("+".join(self.sources), registered, batch.states.of[registered.label], batch).outputs((), broken)
 
 
 def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:

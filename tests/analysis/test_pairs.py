@@ -520,3 +520,35 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, "it goes on as one that forgot nothing"
     again = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)
+    check_united(analysis, orders, clicks)
+
+
+def check_united(analysis: Analysis, *feeds: Feed) -> None:
+    """Both streams as one, over a restart that repeats a batch."""
+    sums = unique("sums")
+    streams = [feed.stream for feed in feeds]
+    both = f"(SELECT * FROM {feeds[0].name} UNION ALL SELECT * FROM {feeds[1].name})"
+    text = f"-- lateness: 1 day\nSELECT id, count(*) AS n, sum(v) AS total FROM {both} GROUP BY window(event_time, '10 seconds'), id"
+    (united,) = registered(f"-- name: {sums}\n{text}", streams=streams)
+    catalogue, now_ms = {one.name: one for one in streams}, SystemClock().now_ms()
+    shown = list(preview(analysis.session, feeds[0].config, f"-- name: shown\n{text}", catalogue, since_ms=0, now_ms=now_ms))
+    for i in range(2):
+        lane = analysis.lane([united], streams)
+        lane.start()
+        try:
+            for feed in feeds:
+                catch_up(lane, feed)
+        finally:
+            lane.stop()
+        if not i:
+            lose_last_batch(lane.checkpoint)  # the first one, perhaps: then there is a state of no batch
+            feeds[1].send([T0 + 210_000], id=["more"], v=[1.0])
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE r (t BIGINT, id TEXT, v DOUBLE)")
+        database.executemany("INSERT INTO r VALUES (?, ?, ?)", [[one["t"], one.get("id"), one["v"]] for feed in feeds for one in feed.sent])
+        expected = database.execute("SELECT t // 10000 * 10000, id, count(*), sum(v) FROM r GROUP BY ALL").fetchall()
+    latest = truth(results(feeds[0].config, sums), "id")
+    assert {(start, key): (row["n"], row["total"]) for (start, key), row in latest.items()} == {
+        (start, key): (n, total) for start, key, n, total in expected
+    }
+    assert sum(row["n"] for row in shown) == sum(len(feed.sent) for feed in feeds) - 1

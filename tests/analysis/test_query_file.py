@@ -16,9 +16,14 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 
 NUMBER, TEXT = FieldInfo(type=FieldType.NUMBER), FieldInfo(type=FieldType.STRING)
-STREAMS = {"host": Stream(name="host", fields={"cpu": NUMBER, "memory": NUMBER, "disk": NUMBER, "zone": TEXT})}
+STREAMS = {
+    "host": Stream(name="host", fields={"cpu": NUMBER, "memory": NUMBER, "disk": NUMBER, "zone": TEXT}),
+    "more": Stream(name="more", fields={"cpu": NUMBER, "load": NUMBER}),
+    "odd": Stream(name="odd", fields={"cpu": TEXT}),
+}
 HEADER = "-- name: q\n"
 MINUTE = "window(event_time, '1 minute')"
+BOTH = "(SELECT * FROM host UNION ALL SELECT * FROM more)"
 
 
 def query(select: str, *, group: str = MINUTE, where: str = "", source: str = "host", header: str = HEADER) -> str:
@@ -47,6 +52,24 @@ def test_a_file_becomes_a_plan_of_keys_slots_and_columns() -> None:
     assert found.aggregates == (Aggregate("#0", "count"), Aggregate("#1", "avg"), Aggregate("#2", "quantile", 0, (0.9,)))
     assert found.outputs == (Output("n", Field("#0")), Output("mean", Field("#1")), Output("p90", Field("#2")))
     assert found.fields == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "SELECT v.device, max(v.load) AS n FROM (SELECT * FROM host UNION ALL SELECT * FROM more) v WHERE v.cpu > 1 {}",
+        "WITH v AS (SELECT * FROM host UNION ALL (SELECT * FROM more)) SELECT device, max(load) AS n FROM v WHERE cpu > 1 {}",
+        "SELECT device, max(load) AS n FROM (SELECT * FROM (SELECT * FROM host UNION ALL SELECT * FROM more) WHERE cpu > 1) {}",
+    ],
+)
+def test_several_streams_of_one_shape_are_read_as_one(file: str) -> None:
+    text = HEADER + file.format(f"GROUP BY {MINUTE}, device")
+    found = parse(text, STREAMS)
+    assert (found.stream, found.others, found.fields) == ("host", ("more",), {"cpu", "load"})
+    assert found.where == Call(">", (Field("cpu"), Literal(1.0)))
+    assert stream_of(text) == "host"
+    with pytest.raises(UnknownStream, match="unknown stream 'more'"):
+        parse(text, {"host": STREAMS["host"]})
 
 
 def test_equal_expressions_share_a_slot_and_others_do_not() -> None:
@@ -119,7 +142,28 @@ REFUSED = {
     "list compared": (query("approx_top_k(zone, 3) AS p", group=f"{MINUTE} HAVING p > 3"), "compares a list with a number"),
     "escape of nothing": (query("count(*) AS n", where=r"WHERE zone LIKE 'a\\x'"), "after a \\ in the pattern"),
     "random": (query("count(*) AS n", where="WHERE rand() < 0.5"), "a result must be the same when it is computed again"),
-    "union in FROM": (query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM host)"), "register it for each of them"),
+    "comma for both": ("-- name: q\nSELECT count(*) AS n FROM host, other GROUP BY device", "or for the readings of both: FROM (SELECT *"),
+    "union of one": (query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM host)"), "'host' twice"),
+    "union distinct": (query("count(*) AS n", source="(SELECT * FROM host UNION SELECT * FROM other)"), "UNION ALL: only that"),
+    "union of parts": (query("count(*) AS n", source="(SELECT cpu FROM host UNION ALL SELECT * FROM other)"), "expected whole streams"),
+    "union with a filter": (query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM b WHERE cpu > 1)"), "WHERE outside"),
+    "union of many": (
+        query("count(*) AS n", source=f"({' UNION ALL '.join(f'SELECT * FROM s{i}' for i in range(9))})"),
+        "9 streams: expected at most 8",
+    ),
+    "union with an unknown one": (query("count(*) AS n", source=BOTH.replace("more", "hots")), "did you mean 'host'"),
+    "union of two shapes": (
+        query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM odd)"),
+        "UNION ALL: cpu is a number in host and a string in odd; register a query for each",
+    ),
+    "union with a look-back": (
+        f"-- name: q\nSELECT robust_zscore(cpu, 5) AS z FROM {BOTH}",
+        "UNION ALL: not with robust_zscore",
+    ),
+    "union with shed": (
+        query("count(*) AS n", header="-- name: q\n-- shed: random above 60 seconds\n", source=BOTH),
+        "header shed: not with UNION ALL",
+    ),
     "subquery that groups": (query("count(*) AS n", source="(SELECT cpu FROM host GROUP BY cpu)"), "may only filter"),
     "limit": (query("count(*) AS n", group=f"{MINUTE} LIMIT 1"), "LIMIT: results are a stream and have no end"),
     "rollup": (query("count(*) AS n", group=f"ROLLUP(device), {MINUTE}"), "GROUP BY"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis import emit, sequences
+from edgewake.cloud.analysis import driven, emit, sequences
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
@@ -146,6 +147,17 @@ def test_a_batch_that_repeats_emitted_records_counts_them_once() -> None:
     told(job, states, table(job, [10, 20]), 0)
     repeated = told(job, states, table(job, [10, 20, 30, 40]), 1, emitted={"ew.s.s": {0: 2}})
     assert [(row["window_number"], row["n"], row["span"], row["final"]) for row in repeated] == [(0, 3, 20.0, True), (1, 1, 0.0, False)]
+
+
+def test_of_two_streams_each_is_counted_from_where_it_was_emitted() -> None:
+    job, states = job_of("count_window(10)")
+    job = replace(job, others=("r",))
+    ours = table(job, [10, 20, 30])
+    theirs = ours.set_column(ours.schema.get_field_index("partition"), "partition", pa.array([1] * 3))  # partition 0 of the other one
+    rows = pa.concat_tables([ours, theirs])
+    emitted = {"ew.s.s": {0: 1}, "ew.s.r": {0: 2}}
+    (row,) = told(job, states, rows, 1, emitted=emitted)
+    assert (row["n"], driven.place_of(job)) == (3, "s+r")
 
 
 def test_a_session_is_final_when_event_time_passed_it_and_withdrawn_when_it_is_joined() -> None:
