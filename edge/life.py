@@ -13,10 +13,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.memory import ONE_HEAP
+
+if TYPE_CHECKING:
+    from edgewake.edge.downlink.settings import SettingsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Life:
     version: str
     """Of the agent."""
     verbose: bool
+    settings: SettingsState | None = None
+    """With what of the cloud's it begins."""
 
 
 def begin(config_file: Path, *, verbose: bool) -> NoReturn:
@@ -49,10 +54,12 @@ def _checked(config_file: Path, *, verbose: bool) -> Life:
 
     values = configs.read(config_file)
     config = configs.parse(AgentConfig, values, str(config_file))
-    own = values if config.downlink.settings else None
-    if own is not None:
-        config = SettingsFile(own, config.data_dir).start()
-    return Life(config, own, tuple(sys.orig_argv), _version(), verbose)
+    command = tuple(sys.orig_argv)
+    if not config.downlink.settings:
+        return Life(config, None, command, _version(), verbose)
+    file = SettingsFile(values, config.data_dir)
+    config = file.start()
+    return Life(config, values, command, _version(), verbose, file.started)
 
 
 def _version() -> str:

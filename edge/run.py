@@ -47,7 +47,7 @@ def _live(life: Life) -> bool:
         return _run(life, None)
     from edgewake.edge.downlink.settings import SettingsFile  # a device pays for it where the cloud may set some
 
-    settings = SettingsFile(life.own, life.config.data_dir)
+    settings = SettingsFile(life.own, life.config.data_dir, life.settings)
     try:
         return _run(life, settings)
     except (LocalError, ExceptionGroup) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-UNSEEN: Final = "\N{REPLACEMENT CHARACTER}"
+UNSEEN: Final = "\ufffd"  # by its number: for its name the compiler loads the tables of Unicode, which then stay
 
 
 def printable(text: str, *, keep: str = "") -> str:

@@ -114,8 +114,10 @@ def _version(found: Mapping[str, Any]) -> Version:
 class SettingsFile:
     """The file in the agent's data folder, and the device's own values."""
 
-    def __init__(self, own: Mapping[str, Any], data_dir: Path) -> None:
+    def __init__(self, own: Mapping[str, Any], data_dir: Path, started: SettingsState | None = None) -> None:
+        """`started`: with what the life that runs was begun, where `start` was called by its first stage."""
         self.own = own
+        self.started = started
         self._path = data_dir / FILE_NAME
 
     def read(self) -> SettingsState:
@@ -136,7 +138,8 @@ class SettingsFile:
 
     def start(self) -> AgentConfig:
         """The configuration of the life that begins now. What cannot be used is given up: a device that cannot be reached is worth less
-        than one that measures as its own file says. Raises OSError, and ConfigError where that file is wrong.
+        than one that measures as its own file says. So is one that waits for room on its disk: what cannot be written is decided again by
+        the next start. Raises ConfigError where that file is wrong.
         """
         before = self._read_or_set_aside()
         state = before.started()
@@ -147,9 +150,20 @@ class SettingsFile:
             except ConfigError as error:
                 log.error("settings cannot be used: %s", error, extra={"event": "settings.given_up", "version": state.version})
                 state = state.given_up(str(error)) if state.trial else SettingsState(failed=state.good, why=str(error))
-        if state != before:
-            self.write(state)
+        if state != before and not self._is_written(state) and state.trial is not None:
+            state, config = SettingsState(good=before.good), None  # that it was begun is not durable: it would be tried again and again
+            if before.good is not None:
+                config = merged(self.own, before.good.text, f"settings of version {before.good.version}")
+        self.started = state
         return config or merged(self.own, "", "the agent's configuration")
+
+    def _is_written(self, state: SettingsState) -> bool:
+        try:
+            self.write(state)
+        except OSError as error:
+            log.error("what became of settings cannot be kept yet: %s", error, extra={"event": "settings.not_kept"})
+            return False
+        return True
 
     def _read_or_set_aside(self) -> SettingsState:
         try:

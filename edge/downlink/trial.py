@@ -46,7 +46,7 @@ class Trial:
         self._say = say
         self._ended = asyncio.Event()
         self._gave_up = False
-        self._state: SettingsState = file.read()
+        self._state: SettingsState = file.started or file.read()
 
     @property
     def version(self) -> int:

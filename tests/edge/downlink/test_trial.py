@@ -43,8 +43,9 @@ class FullDisk(SettingsFile):
 class Life:
     """One life of an agent that may be set from afar."""
 
-    def __init__(self, directory: Path, *, healthy_after_s: float = float("inf"), refusals: int = 0) -> None:
+    def __init__(self, directory: Path, *, healthy_after_s: float = float("inf"), refusals: int = 0, full_at_start: bool = False) -> None:
         self.file = FullDisk(OWN, directory)
+        self.file.refusals = refusals if full_at_start else 0
         self.linger_ms = self.file.start().log.linger_ms
         self.file.refusals = refusals
         self.clock = FakeClock()
@@ -185,6 +186,22 @@ async def test_what_became_of_a_trial_is_kept_as_soon_as_the_disk_has_room(tmp_p
     await trying.trial.watch()
     assert trying.clock.monotonic_s() - began_s >= 3 * NOTE_AGAIN_S
     assert (trying.file.read().trial, trying.trial.version) == (None, 1 if healthy_after_s == 0 else 0)
+
+
+async def test_a_disk_that_is_full_at_a_start_keeps_no_device_down_and_tries_nothing_that_it_cannot_note(tmp_path: Path) -> None:
+    """Twice: a start that would begin a trial, and one that would give it up."""
+    Life(tmp_path).file.write(SettingsState(good=ONE).pushed(TWO))
+    full = Life(tmp_path, refusals=3, full_at_start=True, healthy_after_s=0)
+    assert (full.linger_ms, full.trial.version) == (1.0, 1), "the good ones"
+    await full.trial.watch()
+    assert (full.said, full.file.read()) == ([], SettingsState(good=ONE, trial=TWO))
+    assert Life(tmp_path).linger_ms == 2.0, "with room it is tried"
+    full = Life(tmp_path, refusals=3, full_at_start=True, healthy_after_s=0)
+    assert (full.linger_ms, full.trial.version) == (1.0, 1), "its life ended amid the trial"
+    await full.trial.watch()
+    assert full.said == [], "no life proves good what it does not use"
+    after = Life(tmp_path)
+    assert (after.linger_ms, after.file.read().failed) == (1.0, TWO)
 
 
 async def test_others_that_come_while_some_are_on_trial_are_tried_after_them(tmp_path: Path) -> None:
