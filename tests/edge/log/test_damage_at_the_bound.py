@@ -13,7 +13,7 @@ import pytest
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import Missed, RawBatch
 from edgewake.edge.log.quota import AtQuota, LaneQuota
-from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.log.schema import LOG_NAME, LogDamagedError
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import FrameKey, Limits, OutFrame, Work
 from edgewake.edge.uplink.lanes import Lane
@@ -156,3 +156,16 @@ def test_of_what_is_not_there_nothing_is_taken_out(filled: tuple[Path, int], dro
     assert drop(log) == 0
     assert sent(log)[0] == list(POSITIONS)
     log.close()
+
+
+@pytest.mark.parametrize(
+    "change", ["seq = seq + 1", "first = first + 1", "count = count + 1", "gap = 'quota'", "epoch = epoch + 1", "crc = 0"]
+)
+def test_a_boundary_that_nobody_wrote_is_damage(filled: tuple[Path, int], change: str) -> None:
+    """Sent again, the frame would have other readings under its number."""
+    log = store(filled[0])
+    log.apply(Work(sending=True))
+    log.close()
+    damage(filled[0], f"UPDATE frames SET {change} WHERE frame = 2")
+    with pytest.raises(LogDamagedError):
+        store(filled[0])

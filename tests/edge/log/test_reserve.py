@@ -59,3 +59,15 @@ def test_it_is_given_up_and_had_again(tmp_path: Path) -> None:
     assert not (tmp_path / RESERVE_NAME).exists()
     assert reserve.keep()
     assert (tmp_path / RESERVE_NAME).stat().st_size == SIZE
+
+
+@pytest.mark.parametrize("size", [0, SIZE - 1, 2 * SIZE, None])
+def test_one_that_somebody_changed_or_deleted_meanwhile_is_had_again(tmp_path: Path, size: int | None) -> None:
+    path, reserve = tmp_path / RESERVE_NAME, Reserve(tmp_path, SIZE)
+    assert reserve.keep()
+    if size is None:
+        path.unlink()
+    else:
+        os.truncate(path, size)
+    assert reserve.keep()
+    assert path.stat().st_size == SIZE <= allocated(path)
