@@ -29,6 +29,9 @@ examples.load_profile()
 httpx_transport.create_ssl_context = cache(httpx_transport.create_ssl_context)
 
 
+# Until all is collected: what is imported and collected stays, and the collector of garbage would look through it again and again.
+gc.disable()
+
 SERVICE_FIXTURES = frozenset({"kafka", "mosquitto", "own_kafka", "own_broker", "broker", "page_kafka", "spark", "browser", "spark_jars"})
 """Whoever asks for one of these, through others or at once, starts a service."""
 STARTERS = (
@@ -67,6 +70,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the collector of garbage need not look through its million objects again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _file(item: pytest.Item) -> str:
