@@ -28,8 +28,9 @@ def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def analysis(spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, tmp_path: Path) -> Analysis:
-    """Where lanes run."""
-    return Analysis(spark, AnalysisConfig(data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=0, kafka=kafka_config))
+    """Where lanes run. One that looked for new readings all the time would take a part of a core from those that have some."""
+    config = AnalysisConfig(data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config)
+    return Analysis(spark, config)
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ def test_a_query_reads_and_writes(
 ) -> None:
     kafka = config(secure)
     feed = Feed(kafka, unique("s"), {"speed": FieldType.NUMBER})
-    analysis = Analysis(spark, AnalysisConfig(data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=0, kafka=kafka))
+    analysis = Analysis(
+        spark, AnalysisConfig(data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=100, calm_trigger_ms=0, kafka=kafka)
+    )
     name = unique("q")
     text = sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 minute'), device", name=name)
     (query,) = registered(text, streams=[feed.stream])
