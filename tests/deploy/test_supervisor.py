@@ -131,7 +131,7 @@ async def test_a_part_that_is_ready_again_after_a_long_trouble_is_kept(tmp_path:
 
 
 async def test_a_part_that_hangs_is_killed_and_started_again_and_one_that_lives_is_not(tmp_path: Path) -> None:
-    watched = supervisor(tmp_path, part("victim", LIVELY, silent_s=2.0), part("other", LIVELY, silent_s=2.0))
+    watched = supervisor(tmp_path, part("victim", LIVELY, silent_s=5.0), part("other", LIVELY, silent_s=5.0))
     stop = asyncio.Event()
     running = asyncio.create_task(watched.run(stop))
     victim, other = watched.keepers["victim"], watched.keepers["other"]
