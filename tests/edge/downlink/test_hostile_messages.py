@@ -190,6 +190,22 @@ async def test_a_message_that_comes_ten_times_is_done_once_and_confirmed_each_ti
     assert (set(one.told + again.told), ran) == ({SUCCESS}, ["a", "b"])
 
 
+async def test_what_an_earlier_life_has_done_is_known_before_this_one_works(tmp_path: Path) -> None:
+    """The connection may be there before the inbox has begun."""
+    async with device(tmp_path) as one:
+        one.take(GO)
+        await one.answers(1)
+    async with device(tmp_path, works=False) as again:
+        again.take(GO)
+        assert (again.told, dict(again.inbox.counts)) == ([SUCCESS], {"repeated": 1})
+
+
+def test_a_clock_that_stands_before_1970_is_one_of_1970(events: EventLog) -> None:
+    one = Device(events, CONFIG)
+    one.clock.jump(-(NOW_MS + 5_000) / 1000)
+    assert one.inbox.now() == Now(0, 0.0, "boot")
+
+
 async def test_the_same_id_for_another_deed_is_the_same_message(tmp_path: Path, ran: list[str]) -> None:
     async with device(tmp_path) as one:
         one.take(GO | {"args": ["first"]})
