@@ -154,3 +154,15 @@ def test_the_order_is_of_lanes_then_of_who_is_behind_then_as_given(streams: list
     for key in set(keys):
         alike = [name for name, each in zip(found, keys, strict=True) if each == key]
         assert alike == [name for name in streams if (list(Lane).index(LANES[name]), name in behind) == key]
+
+
+@pytest.mark.parametrize(("urgent", "admits"), [(1, True), (2, False), (3, False)])
+def test_the_urgent_lane_has_its_tenth_of_a_full_window_and_no_more(urgent: int, admits: bool) -> None:
+    """Twenty frames: one is in flight, and a second one may be."""
+    flying = [*[("n", 1)] * 19, *[("u", 1)] * urgent]
+    assert Window(20, 10**6, flying, lane=LANES.__getitem__).admits("u") is admits
+
+
+def test_where_nobody_says_who_is_behind_the_order_of_a_lane_is_the_one_given() -> None:
+    window = Window(1, 1, lane=LANES.__getitem__)
+    assert window.in_order(["m", "b", "n", "u"]) == ["u", "m", "n", "b"]
