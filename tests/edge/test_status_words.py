@@ -111,7 +111,11 @@ def test_news_are_news_for_three_intervals(tmp_path: Path, age_s: float, running
     assert _running(tmp_path, 10_000_000 + round(1000 * age_s))["running"] is running
 
 
-@pytest.mark.parametrize(("pid", "running"), [(os.getpid(), True), (1, True), (2**22 + 1, False), (0, False), (-1, False)])
+@pytest.mark.parametrize(
+    ("pid", "running"),
+    [(os.getpid(), True), (1, True), (2**22 + 1, False), (0, False), (-1, False)],
+    ids=["our own", "of somebody else", "of nobody", "no process", "all processes"],  # its number would be another in each of pytest's own
+)
 def test_an_agent_runs_while_its_process_does_whoever_owns_it(tmp_path: Path, pid: int, running: bool) -> None:
     write(tmp_path, {"written_at": 0, "pid": pid, "interval_s": 10})
     assert _running(tmp_path, 0)["running"] is running
