@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -135,3 +135,17 @@ def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
     feed = QueryFeed(kafka_config)
     yield feed
     feed.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Write half surrogates of what a test printed as `\\udce9`: pytest's processes speak UTF-8, and one ended them all."""
+    return _in_utf8((yield))
+
+
+def _in_utf8(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
+    return type(value)(_in_utf8(one) for one in value) if isinstance(value, list | tuple) else value
