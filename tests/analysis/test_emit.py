@@ -178,7 +178,7 @@ def test_more_rows_than_a_slice_come_out_in_order(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_record_that_is_too_large_becomes_a_dead_letter() -> None:
-    small, large = (emit.Output("ew.q.q.7", b"k", b"x" * size) for size in (emit.OUTPUT_BYTES_MAX, emit.OUTPUT_BYTES_MAX + 1))
+    small, large = (emit.Output("ew.q.q.7", b"k", b"x" * size) for size in (emit.OUTPUT_BYTES_MAX - 1, emit.OUTPUT_BYTES_MAX))
     assert emit.bounded(small, now_ms=5) is small
     letter = emit.bounded(large, now_ms=5)
     assert (letter.topic, letter.key, len(letter.value)) == ("ew.dead", b"k", emit.DEAD_BYTES_MAX)
