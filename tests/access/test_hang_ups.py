@@ -154,6 +154,10 @@ async def ask(port: int, path: str, cursor: str) -> bytes:
         writer.transport.abort()
 
 
+WAITS = 3
+"""At which the opening of a stream waits, at least."""
+
+
 @pytest.mark.parametrize("start", ["from=latest", "from=earliest&where=n%3E3", "from=1", "cursor"])
 async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed], start: str
@@ -167,8 +171,8 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
             first = await ask(running.port, f"/v1/streams/{feed.name}/events?from=earliest", "")
             cursor = next(line for line in first.decode().split("\r\n") if line.startswith("edgewake-cursor")).split(": ")[1]
             feed.trim(0, 2)
-        fired = 0
-        for at in range(1, 200):
+        at = 1
+        for _ in range(200):
             await eventually(running.is_empty, "nothing is left")
             running.hub._drop_idle()
             running.hub.kafka._known.clear()
@@ -176,12 +180,14 @@ async def test_a_connection_that_is_lost_at_any_wait_of_opening_leaves_nothing(
             running.hang_up_at = at
             answer = await ask(running.port, path, cursor)
             assert running.latest is not None
-            if not running.latest.fired:
-                assert answer.startswith(b"HTTP/1.1 200"), "the control: nothing was cut"
+            if running.latest.fired:
+                at += 1
+                continue
+            assert answer.startswith(b"HTTP/1.1 200"), "the control: nothing was cut"
+            if at > WAITS:  # fewer on a busy machine, where what is waited for is there already: then once more
                 break
-            fired += 1
         await eventually(running.is_empty, "nothing is left")
-        assert fired >= 3
+        assert at > WAITS
 
 
 async def test_a_storm_of_clients_that_open_and_drop_takes_no_place_from_others(
