@@ -128,7 +128,8 @@ def _did_you_mean(model: type, loc: tuple[int | str, ...]) -> str:
     for part in loc[:-1]:
         inner = [table for one in known if part in _keys(one) for table in _tables_in(_keys(one)[str(part)])]
         known = inner or [one for one in known if part in get_args(_keys(one).get("type"))] or known
-    tables = {table for one in known for table in (one, *one.__subclasses__())}
+    # A source's table says its kind, and may be of a subclass; what else is made of a table in this process has no key here.
+    tables = {table for one in known for table in (one, *(one.__subclasses__() if "type" in _keys(one) else ()))}
     close = get_close_matches(str(loc[-1]), {name for table in tables for name in _keys(table)}, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.downlink.settings import merged
+from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import INTEGER_MAX, load, parse, values_of
 from edgewake.protocol.errors import ConfigError
 
@@ -206,6 +207,11 @@ CHAIN = '[[chain]]\nstream = "s"\ninto = "t"\nprocessor = [{{ type = "filter", {
 )
 def test_an_unknown_key_is_named_with_the_nearest_that_its_table_has(tmp_path: Path, text: str, says: str) -> None:
     """Wherever the table stands: by itself, in a list, by a name, as one of several kinds. And nothing else is said that is not wrong."""
+
+    class Other(BrokerConfig):
+        """Of another part, in the same process."""
+
+    assert issubclass(Other, BrokerConfig)
     assert mistake(tmp_path, GOOD + text) == says
 
 
