@@ -72,11 +72,10 @@ async def test_messages_whose_acknowledgement_was_lost_are_taken_once_and_those_
     async with caged(tmp_path, to, device=f"t2-{remembers}", answering=False) as one:
         await one.until(lambda: one.supervisor.state == "running", "it runs")
         await subscribed(one, mosquitto, topic)
-        before = one.intake.taken
         unheard.set()
         acknowledged.clear()
         await send(mosquitto, topic, *(f'{{"n": {n}}}' for n in range(10)))
-        await one.until(lambda: one.intake.taken == before + 10 and len(acknowledged) >= 10, "ten, acknowledged to nobody")
+        await one.until(lambda: 9 in one.column("n") and len(acknowledged) >= 10, "ten, acknowledged to nobody")
     unheard.clear()
     await send(mosquitto, topic, '{"n": 10}', '{"n": 11}')
     async with caged(tmp_path, to, device=f"t2-{remembers}", answering=False) as one:
