@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 import mqtt5
 
 from edgewake.protocol.mqtt import PacketReader
-from tests.edge.sources.cage import Handler
+from tests.edge.sources.cage import scripted
 
 CONNECT = mqtt5.ConnectPacket
 
@@ -41,12 +41,4 @@ class Broker:
         self.send(mqtt5.SubAckPacket(1, [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE]))
 
 
-def by(script: Callable[[Broker], Awaitable[None]], brokers: list[Broker] | None = None) -> Handler:
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker = Broker(reader, writer)
-        if brokers is not None:
-            brokers.append(broker)
-        await script(broker)
-        await reader.read()
-
-    return handler
+by = partial(scripted, Broker)

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import LogConfig, UplinkConfig
@@ -20,6 +21,7 @@ from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, frame_of
 from tests.services import PATIENCE_S
 
+E = TypeVar("E")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -126,3 +128,47 @@ def answered(body: bytes = b"", *headers: str, status: str = "200 OK") -> bytes:
     """An answer with its length."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: application/json", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def answering(*answers: bytes, heads: list[dict[str, str]] | None = None, then: bytes | None = None) -> Handler:
+    """Each connection gets the next answer and is closed; behind the last one it gets `then`, or the last one again."""
+    left, behind = list(answers), answers[-1] if then is None else then
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await head_of(reader)
+        if heads is not None:
+            heads.append(head)
+        writer.write(left.pop(0) if left else behind)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    return handler
+
+
+def scripted(
+    end: Callable[[asyncio.StreamReader, asyncio.StreamWriter], E], script: Callable[[E], Awaitable[None]], ends: list[E] | None = None
+) -> Handler:
+    """Each connection is made an `end`, put into `ends`, and does what the script says; then it waits for the client to leave."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        one = end(reader, writer)
+        if ends is not None:
+            ends.append(one)
+        await script(one)
+        await reader.read()
+
+    return handler
+
+
+class Written:
+    """A writer that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.said = b""
+
+    def write(self, data: bytes) -> None:
+        self.said += data
+
+    async def drain(self) -> None:
+        pass

@@ -8,26 +8,14 @@ import pytest
 
 from edgewake.edge.sources.http_client import HEAD_BYTES_MAX, Answer, Request, ask, host_of, parse_url, port_of, redirected, target_of
 from edgewake.protocol.errors import RemoteError, Unavailable
+from tests.edge.sources.cage import Written
 
 URL = parse_url("http://device.example/now?x=1")
 
 
-class Wire:
-    """What a writer writes."""
-
-    def __init__(self) -> None:
-        self.said = b""
-
-    def write(self, data: bytes) -> None:
-        self.said += data
-
-    async def drain(self) -> None:
-        pass
-
-
-async def asked(said: bytes, *, request: Request = Request(URL), cut: int | None = None) -> tuple[Answer, Wire]:  # noqa: B008
+async def asked(said: bytes, *, request: Request = Request(URL), cut: int | None = None) -> tuple[Answer, Written]:  # noqa: B008
     """Ask a server that says this, in pieces of `cut` bytes, and closes."""
-    reader, wire = asyncio.StreamReader(), Wire()
+    reader, wire = asyncio.StreamReader(), Written()
     if cut is None:
         reader.feed_data(said)
     else:
@@ -155,7 +143,7 @@ async def test_a_body_of_just_the_bound_is_taken_and_one_byte_more_is_not(framin
 async def test_a_server_that_stops_in_the_middle_is_left_after_its_time() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(HEAD + b"Content-Length: 10\r\n\r\nhalf")
-    got = await ask(Request(URL), reader, Wire())  # type: ignore[arg-type]
+    got = await ask(Request(URL), reader, Written())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         await got.body(bytes_max=100, time_s=0.01)
 
@@ -163,7 +151,7 @@ async def test_a_server_that_stops_in_the_middle_is_left_after_its_time() -> Non
 async def test_silence_between_two_pieces_ends_a_stream() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(HEAD + b"\r\none")
-    got = await ask(Request(URL), reader, Wire())  # type: ignore[arg-type]
+    got = await ask(Request(URL), reader, Written())  # type: ignore[arg-type]
     pieces = got.pieces(silence_s=0.01)
     assert await anext(pieces) == b"one"
     with pytest.raises(Unavailable, match="nothing came"):

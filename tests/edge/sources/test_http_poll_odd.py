@@ -10,7 +10,7 @@ from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.http_poll import TAG_CHARS_MAX, HttpPoll, HttpPollConfig, usable_tag
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RemoteError, Unavailable
-from tests.edge.sources.cage import Handler, answered, head_of, served
+from tests.edge.sources.cage import answered, answering, head_of, served
 from tests.edge.sources.sink import MemorySink, context, running
 
 
@@ -31,21 +31,6 @@ class Patient(FakeClock):
 def source(port: int, position: str | None = None, clock: FakeClock | None = None, **more: object) -> HttpPoll:
     config = HttpPollConfig(type="http_poll", stream="s", url=f"http://127.0.0.1:{port}/", **({"interval_s": 10} | more))  # type: ignore[arg-type]
     return HttpPoll(config, context(position, clock or Patient()))
-
-
-def answering(*answers: bytes, heads: list[dict[str, str]] | None = None) -> Handler:
-    """Each connection gets the next answer, and the last one again."""
-    left = list(answers)
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await head_of(reader)
-        if heads is not None:
-            heads.append(head)
-        writer.write(left.pop(0) if len(left) > 1 else left[0])
-        await writer.drain()
-        writer.close()
-
-    return handler
 
 
 def body(n: int, *headers: str) -> bytes:

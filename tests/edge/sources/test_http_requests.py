@@ -14,22 +14,14 @@ from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.http_intake import HEAD_BYTES_MAX, Connection, HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import KEY_CHARS_MAX, Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
+from tests.edge.sources.cage import Written
 from tests.edge.sources.sink import MemorySink, context, intake_of
 
 BODY_MAX = 2048
 
 
-class Wire:
+class Wire(Written):
     """What is written to the sender."""
-
-    def __init__(self) -> None:
-        self.said = b""
-
-    def write(self, data: bytes) -> None:
-        self.said += data
-
-    async def drain(self) -> None:
-        pass
 
     def answers(self) -> list[tuple[int, dict[str, object], dict[str, str]]]:
         """(status, body, headers) of each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -11,12 +12,14 @@ from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.sse_pull import IDLE_COMMIT_S, RETRY_MS, RETRY_MS_MAX, RETRY_MS_MIN, SsePull, SsePullConfig
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RemoteError, Unavailable
-from tests.edge.sources.cage import Handler, answered, head_of, served
+from tests.edge.sources import cage
+from tests.edge.sources.cage import answered, head_of, served
 from tests.edge.sources.sink import MemorySink, context, running
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-NO_MORE = answered(status="204 No Content")
+answering = partial(cage.answering, then=answered(status="204 No Content"))
+"""Then there is no more."""
 
 
 class Waits(FakeClock):
@@ -34,22 +37,6 @@ class Waits(FakeClock):
 def source(port: int, position: str | None = None, clock: FakeClock | None = None, **more: object) -> SsePull:
     config = SsePullConfig(type="sse_pull", stream="s", url=f"http://127.0.0.1:{port}/e", **more)  # type: ignore[arg-type]
     return SsePull(config, context(position, clock or FakeClock()))
-
-
-def answering(*answers: bytes, heads: list[dict[str, str]] | None = None) -> Handler:
-    """Each connection gets the next answer and is closed; then there is no more."""
-    left = list(answers)
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await head_of(reader)
-        if heads is not None:
-            heads.append(head)
-        writer.write(left.pop(0) if left else NO_MORE)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-    return handler
 
 
 async def taken(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,7 +16,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Ping, Pong, Reques
 from edgewake.edge.sources.http_client import RETRY_AFTER_MAX_S
 from edgewake.edge.sources.websocket_pull import RESUME_BYTES_MAX, WebSocketPull, WebSocketPullConfig, hello_of, last_value
 from edgewake.protocol.errors import RemoteError, Unavailable
-from tests.edge.sources.cage import Handler, answered, served
+from tests.edge.sources.cage import answered, scripted, served
 from tests.edge.sources.sink import MemorySink, context, running
 from tests.services import PATIENCE_S
 
@@ -52,15 +52,7 @@ class Server:
         self.send(AcceptConnection())
 
 
-def by(script: Callable[[Server], Awaitable[None]], servers: list[Server] | None = None) -> Handler:
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = Server(reader, writer)
-        if servers is not None:
-            servers.append(server)
-        await script(server)
-        await reader.read()
-
-    return handler
+by = partial(scripted, Server)
 
 
 def frame(payload: bytes, opcode: int = 1, *, final: bool = True, reserved: int = 0, masked: bool = False) -> bytes:
