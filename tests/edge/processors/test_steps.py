@@ -207,24 +207,30 @@ def test_lttb_chooses_real_readings_in_order_and_keeps_a_peak(values: list[float
     assert len(set(buckets)) == len(buckets)
 
 
-def by_area(values: list[float], size: int) -> list[float]:
-    """As the thesis has it: the first point, then of each bucket the one of the largest triangle with the last choice and the next mean."""
+def areas(values: list[float], size: int, chosen: list[float]) -> list[tuple[float, float]]:
+    """As the thesis has it, but after our own choices: of each bucket the triangle of what was chosen, and the largest, each formed with
+    the choice before it and the next bucket's mean. The last bucket is still being filled.
+    """
     points = list(enumerate(values))
-    buckets = [points[:1]] + [[point for point in points[1:] if point[0] // size == number] for number in range(len(values) // size + 1)]
-    buckets = [bucket for bucket in buckets if bucket]
-    chosen = [points[0]]
-    for bucket, after in pairwise(buckets[1:-1]):  # the last one is still being filled
-        ax, ay = chosen[-1]
-        cx, cy = statistics.fmean(x for x, _ in after), statistics.fmean(y for _, y in after)
-        chosen.append(max(bucket, key=lambda b: abs((b[0] - ax) * (cy - ay) - (cx - ax) * (b[1] - ay))))
-    return [y for _, y in chosen]
+    buckets = [[point for point in points[1:] if point[0] // size == number] for number in range(len(values) // size + 1)]
+    before, found = points[0], []
+    for (bucket, after), y in zip(pairwise([bucket for bucket in buckets if bucket]), chosen, strict=False):
+        (ax, ay), cx, cy = before, statistics.fmean(x for x, _ in after), statistics.fmean(y for _, y in after)
+        formed = {point: abs((point[0] - ax) * (cy - ay) - (cx - ax) * (point[1] - ay)) for point in bucket}
+        before = next(point for point in bucket if point[1] == y)
+        found.append((formed[before], max(formed.values())))
+    return found
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=60))
 def test_lttb_agrees_with_the_method_as_it_is_published(whole: list[int]):
-    """Distinct values, so that no two triangles are the same but for rounding."""
+    """The largest triangle but for rounding: two may be of one size, and then either may be chosen."""
     values = [value + place * 0.01371 for place, value in enumerate(whole)]
-    assert xs(made(chain({"type": "lttb", "field": "x", "every_s": 4}), series(*values))) == by_area(values, 4)
+    first, *chosen = xs(made(chain({"type": "lttb", "field": "x", "every_s": 4}), series(*values)))
+    formed = areas(values, 4, chosen)
+    assert (first, len(chosen)) == (values[0], len(formed))
+    for area, largest in formed:
+        assert area == pytest.approx(largest, rel=1e-9, abs=1e-9)
 
 
 def test_lttb_keeps_a_peak_that_a_mean_would_flatten():
