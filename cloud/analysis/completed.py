@@ -124,7 +124,7 @@ class Computed:
         self._numbers = [evaluated(number, at) for number in (*query.conditions, *query.numbers, *query.moments)]
         self._extremes = [(evaluated(one.order, at), evaluated(one.value, at), one.kind) for one in query.extremes]
         self._items = [evaluated(one, at) for one, _ in query.distinct]
-        self._outputs = [(output.name, evaluated(output.expression, at)) for output in query.outputs] if query.is_rows else []
+        self._outputs = [] if query.aggregates else [(output.name, evaluated(output.expression, at)) for output in query.outputs]
 
     def of(self, row: Row, identity: Mapping[str, str | None]) -> CompletedReading | None:
         """None where it does not pass WHERE. `identity`: the group, where readings are rows."""

@@ -10,8 +10,9 @@ from edgewake.cloud.analysis.join_queries import JoinJob
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.pair_queries import PairJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States
+from edgewake.cloud.analysis.table_queries import TableJob
 
-DrivenJob: TypeAlias = SequenceJob | JoinJob | PairJob
+DrivenJob: TypeAlias = SequenceJob | JoinJob | PairJob | TableJob
 """Jobs whose rows the driver makes."""
 
 
@@ -26,6 +27,8 @@ def new_states(job: DrivenJob) -> States:
         return pair_queries.new_states(job.queries)
     if isinstance(job, JoinJob):
         return join_queries.new_states(job.queries)
+    if isinstance(job, TableJob):
+        return job.new_states()
     return States({registered.label: {} for registered in job.queries})
 
 
@@ -35,4 +38,6 @@ def restored(job: DrivenJob, rows: Mapping[str, bytes], record: LaneRecord) -> S
         return pair_queries.restored(job.queries, rows, record.top)
     if isinstance(job, JoinJob):
         return join_queries.restored(job.queries, rows)
+    if isinstance(job, TableJob):
+        return job.restored(rows)
     return sequence_queries.restored(job.queries, rows, record.asked_from)

@@ -54,6 +54,7 @@ from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.supervise import Failure
 from edgewake.cloud.analysis.table_follower import TableFollower
+from edgewake.cloud.analysis.table_queries import TableStates, caught_up
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka.security import spark_options
@@ -185,6 +186,8 @@ class Lane:
             self._parts = state_parts.Parts(rows)
         if isinstance(self._states, JoinStates):
             self._tables = self._states.follower(self.config.kafka) if self._states.tables else None
+        if isinstance(self._states, TableStates):
+            self._tables = self._states.follower(self.config.kafka)
         self._tops = dict(self._record.tops)
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
@@ -272,9 +275,9 @@ class Lane:
 
     def stop(self) -> None:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
+        self._stopped.set()  # who reads a long table gives it up
         with self._turn:
             self._stopping = True
-        self._stopped.set()
         self._started.set()  # a batch that waits for a start that failed must see that it is over
         if self._query is not None:
             self._await_note()
@@ -427,6 +430,12 @@ class Lane:
         if self._tables is not None and isinstance(self._states, JoinStates):
             closed = {registered.label: emit.closed(registered.query, record.top) for registered in queries}
             self._states.catch_up(self._tables, closed)
+        if (
+            self._tables is not None
+            and isinstance(self._states, TableStates)
+            and not caught_up(self._states, self._tables, self._stopped.is_set)
+        ):
+            raise Stopped(self.name)
         late_windows = self._late(rows, observed, step, reached) if new is Novelty.ALL else []
         late_readings = emit.late_readings(late_windows, queries)
         after = record.model_copy(

@@ -17,6 +17,7 @@ class LaneKind(StrEnum):
     SEQUENCE = "sequence"
     JOIN = "join"
     PAIR = "pair"
+    TABLE = "table"
 
     @property
     def has_sketches(self) -> bool:

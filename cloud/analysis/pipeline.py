@@ -26,6 +26,9 @@ from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
+from edgewake.cloud.analysis.table_columns import topic_of
+from edgewake.cloud.analysis.table_queries import TableJob
+from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 
 STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 2}
@@ -120,12 +123,12 @@ class QueryJob:
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
 
 
-QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob
+QueriesJob: TypeAlias = QueryJob | RowsJob | SequenceJob | JoinJob | PairJob | TableJob
 
 
 def sources_of(job: Job) -> tuple[str, ...]:
     """The streams that a lane reads, its own first."""
-    return job.sources if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob) else (job.stream,)
+    return job.sources if isinstance(job, PairJob | QueryJob | RowsJob | SequenceJob | TableJob) else (job.stream,)
 
 
 def with_event_time(frames: DataFrame) -> DataFrame:
@@ -152,13 +155,17 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
 
 def streams_of(query: Query) -> tuple[str, ...]:
     """The streams whose readings become its rows, that of FROM first."""
-    others = (query.join.table,) if query.join is not None and query.is_paired else query.others
+    join, others = query.join, query.others
+    if join is not None and (query.is_paired or (query.is_table and topic_of(join.table, dict(join.columns)) != topics.DEVICES)):
+        others = (join.table,)
     return tuple(dict.fromkeys((query.stream, *others)))
 
 
 def _kind(registered: Registered) -> LaneKind:
     if registered.query.is_paired:
         return LaneKind.PAIR
+    if registered.query.is_table:
+        return LaneKind.TABLE
     if registered.query.is_completed:
         return LaneKind.JOIN
     if registered.query.is_rows:
@@ -181,6 +188,8 @@ def _job(kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapp
     if kind is LaneKind.PAIR:
         assert query.join is not None
         return PairJob(stream, query.join.table, fields, tuple(queries))
+    if kind is LaneKind.TABLE:
+        return TableJob(streams_of(query), fields, tuple(queries))
     if kind is LaneKind.JOIN:
         return JoinJob(stream, fields, tuple(queries))
     if kind is LaneKind.SEQUENCE:

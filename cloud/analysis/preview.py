@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
@@ -19,6 +20,7 @@ from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import States
+from edgewake.cloud.analysis.table_queries import TableJob, caught_up
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
@@ -47,10 +49,10 @@ def preview(
     (job,) = jobs_of([registered], types).values()
     asked = {topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))}
     found = {topic: places for topic, places in asked.items() if places}
-    if not found:
+    if not found and not isinstance(job, TableJob):
         return
     starts, ends = ({topic: {p: bounds[i] for p, bounds in places.items()} for topic, places in found.items()} for i in (0, 1))
-    rows = job.graph(records(session, kafka, starts, ends)).toArrow()
+    rows = pa.table({}) if isinstance(job, TableJob) else job.graph(records(session, kafka, starts, ends)).toArrow()
     step = emit.Batch(
         revision=1,
         top_before=None,
@@ -71,6 +73,11 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
     """Nothing is open yet; a joined table is read from its beginning."""
     if isinstance(job, PairJob):
         return pair_queries.new_states(job.queries)
+    if isinstance(job, TableJob):
+        tables = job.new_states()
+        with closing(tables.follower(kafka)) as follower:
+            caught_up(tables, follower, lambda: False)
+        return tables
     if not isinstance(job, JoinJob):
         return States({registered.label: {} for registered in job.queries})
     states = new_states(job.queries)

@@ -30,6 +30,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream, place_of
+from edgewake.cloud.analysis.query_join import KEYS_MAX
 from edgewake.cloud.analysis.query_plan import Query, Shed
 from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, table_of
 from edgewake.cloud.analysis.query_shape import shaped
@@ -50,7 +51,8 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed", "table")
+_NOT_OF_TABLES: Final = ("lateness", "reopen", "shed")
 
 
 _OTHER_DIALECTS: Final = {
@@ -86,7 +88,8 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     try:
         select = shaped(select, faults)
         check_clauses(select, faults)
-        reader = SelectReader(select, streams, faults, zone)
+        table = _table_keys(header, faults)
+        reader = SelectReader(select, streams, faults, zone, table)
         shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
         query = reader.read(
             name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
@@ -107,6 +110,17 @@ def stream_of(text: str) -> str:
     if select is None or faults:
         raise faults.error()
     return str(table_of(shaped(select, faults)).name)
+
+
+def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
+    """The columns of header `table`; none without it."""
+    names = tuple(name.strip() for name in header.get("table", "").split(",")) if "table" in header else ()
+    with faults.within():
+        if len(names) > KEYS_MAX or len(set(names)) < len(names):
+            raise QueryError(f"header table: expected 1 to {KEYS_MAX} different columns, e.g. `-- table: device`")
+        if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
+            raise QueryError(f"header {others[0]}: not with table: of each key the latest reading counts, whenever it comes")
+    return names
 
 
 def _shed(header: str, reader: SelectReader, text: str, faults: Faults) -> Shed | None:

@@ -111,8 +111,11 @@ class JoinReader:
         query = replace(query, join=self._join)
         if not query.is_completed:
             return query
-        what = "JOIN" if self._join is not None else query.history[0].past.function
+        what = "JOIN" if self._join is not None else query.history[0].past.function if query.history else "header table"
         with self._faults.within(self._node or self._select):
+            if query.is_table and (query.history or query.is_paired):
+                what = query.history[0].past.function if query.history else "a JOIN within a time"
+                raise QueryError(f"header table: not with {what}: of a table only the latest rows are known")
             if query.unpivot is not None:
                 raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
             if query.quantiles or query.tops:
@@ -124,7 +127,7 @@ class JoinReader:
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
                 raise QueryError(f"{what}: {open_windows} windows of a group would be open at once, at most {OPEN_MAX}: less reopen")
-        where, where_after = parted(query.where)
+        where, where_after = (None, query.where) if query.is_table else parted(query.where)
         query = replace(query, where=where, where_after=where_after)
         join = query.join
         if join is None:

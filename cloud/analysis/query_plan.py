@@ -130,6 +130,8 @@ class Query:
     window: Window
     others: tuple[str, ...] = ()
     """Streams whose readings count as if they were the first one's: of a UNION ALL."""
+    is_table: bool = False
+    """Is FROM a table, too: does of each of `keys` only the latest reading count? Then the result is a table as well."""
     reopen_ms: int = 0
     shed: Shed | None = None
     unpivot: Unpivot | None = None
@@ -157,7 +159,7 @@ class Query:
     @property
     def is_completed(self) -> bool:
         """Do its readings need what only the driver knows: a table's row, or what came before?"""
-        return self.join is not None or bool(self.history)
+        return self.join is not None or bool(self.history) or self.is_table
 
     @property
     def is_paired(self) -> bool:
@@ -172,7 +174,7 @@ class Query:
     @property
     def is_rows(self) -> bool:
         """Is each reading a row of its own, without aggregates? Its window is then the millisecond that the reading is of."""
-        return not self.aggregates
+        return not self.aggregates and not self.is_table
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -232,7 +234,7 @@ class Query:
         where += [self.shed.unless] if self.shed is not None and self.shed.unless is not None else []
         texts = [expression for expression, _ in (*self.distinct, *self.tops)]
         extremes = [expression for extreme in self.extremes for expression in (extreme.order, extreme.value)]
-        rows = [output.expression for output in self.outputs] if self.is_rows else []
+        rows = [] if self.aggregates else [output.expression for output in self.outputs]
         return [
             *rows,
             *where,

@@ -82,8 +82,12 @@ def table_of(select: exp.Expr) -> exp.Expr:
 class SelectReader:
     """Reads one SELECT; `read` gives the query, which is of use only where `faults` are none."""
 
-    def __init__(self, select: exp.Expr, streams: Mapping[str, Stream] | None, faults: Faults, zone: str) -> None:
+    def __init__(
+        self, select: exp.Expr, streams: Mapping[str, Stream] | None, faults: Faults, zone: str, keyed_by: tuple[str, ...] = ()
+    ) -> None:
+        """`keyed_by`: the columns that tell rows of FROM apart, where it is a table."""
         self._select = select
+        self._keyed_by = keyed_by
         self._faults = faults
         self._zone = zone
         self._stream = ""
@@ -115,7 +119,7 @@ class SelectReader:
         query = replace(query, others=tuple(table.name for table in self._others), history=tuple(self._history.calls))
         query = self._join.joined(query)
         if query.others and query.is_completed:
-            what = "JOIN" if query.join is not None else query.history[0].past.function
+            what = "JOIN" if query.join is not None else query.history[0].past.function if query.history else "header table"
             with self._faults.within(self._others[0]):
                 raise QueryError(
                     f"UNION ALL: not with {what}; register a query for each stream, and follow all: edgewake tail NAME_1 NAME_2"
@@ -132,15 +136,17 @@ class SelectReader:
                 self._types = agreed(self._stream, types, table.name, _types_of(table.name, streams))
 
     def _read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
-        if self._is_rows():
+        if self._is_rows() or self._keyed_by:
             where, rows = self._where(), self._rows()
             return Query(
+                is_table=bool(self._keyed_by),
+                keys=tuple(Key(name, Field(name)) for name in self._keyed_by),
                 name=name,
                 description=description,
                 lateness_ms=lateness_ms,
                 reopen_ms=reopen_ms,
                 stream=self._stream,
-                window=Window(size_ms=1, slide_ms=1),
+                window=ALL if self._keyed_by else Window(size_ms=1, slide_ms=1),
                 where=where,
                 outputs=tuple(rows),
             )
@@ -236,14 +242,31 @@ class SelectReader:
         with self._faults.within(self._select.args.get("from_")):
             if self._unpivot is not None:
                 raise QueryError("UNPIVOT: only with aggregates; name the fields in SELECT")
+        self._check_table()
         for column in self._select.expressions:
             with self._faults.within(column):
                 if (found := self._row_column(column)) is not None:
                     outputs.append(found)
         with self._faults.within(self._select):
-            identity = ("device", "reading", "partner") if self._join.is_paired else ("device", "reading")
+            identity = self._keyed_by or (("device", "reading", "partner") if self._join.is_paired else ("device", "reading"))
             _check_outputs(len(self._select.expressions), [*identity, *(output.name for output in outputs)])
         return outputs
+
+    def _check_table(self) -> None:
+        """Is what says so that FROM is a table right?"""
+        if not self._keyed_by:
+            return
+        for name in self._keyed_by:
+            with self._faults.within():
+                if self._scope.kind(name) is TIME:
+                    raise QueryError(f"header table: {name} differs from reading to reading; expected what tells rows apart")
+                _name(name, "header table")
+        with self._faults.within(self._select):
+            if not self._is_rows():
+                raise QueryError(
+                    "header table: a table's rows are told as they are, without GROUP BY, aggregates, ORDER BY and LIMIT; a query"
+                    " without the header has them"
+                )
 
     def _row_column(self, column: exp.Expr) -> Output | None:
         node = column.this if isinstance(column, exp.Alias) else column
@@ -251,7 +274,7 @@ class SelectReader:
             raise QueryError("SELECT *: expected the names of fields, so that a field that comes later changes no query")
         expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
         name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else _slug(node))
-        if expression == Field("device") and name == "device":
+        if expression == Field(name) and name in (self._keyed_by or ("device",)):  # every row has it
             return None
         return Output(_name(name, "SELECT"), expression)
 

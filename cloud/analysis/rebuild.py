@@ -41,7 +41,7 @@ from edgewake.protocol import result, topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.repair import Repair, RepairState
 
-_OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR)
+_OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR, LaneKind.TABLE)
 """Lanes whose state is on `ew.windows`, and nothing of it in Spark's checkpoint."""
 
 

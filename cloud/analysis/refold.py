@@ -34,6 +34,7 @@ from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.repair import reads_from, reads_to
 from edgewake.cloud.analysis.sequence_queries import States
 from edgewake.cloud.analysis.sources import Sources
+from edgewake.cloud.analysis.table_queries import TableJob, TableStates, caught_up
 from edgewake.cloud.analysis.table_versions import VERSIONS_MAX
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -139,6 +140,8 @@ class Refold:
                 table.versions.cut(VERSIONS_MAX)
                 dumped |= table.dump()
             found |= {key: value for key, value in dumped.items() if value is not None}
+        if isinstance(states, TableStates):
+            found |= states.views[label].whole()
         return found
 
 
@@ -177,6 +180,12 @@ def refolded(
         _read_tables(kafka, states)
     sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
     fold = Refold(job, states, record, span.first, span.stop)
+    if isinstance(job, TableJob):
+        assert isinstance(states, TableStates)
+        with closing(states.follower(kafka)) as follower:
+            caught_up(states, follower, lambda: False)
+        fold.add(pa.table({}), None)
+        return fold.end()
 
     def frames() -> Iterator[DataFrame]:
         for start, end in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE):

@@ -117,6 +117,9 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
     if query.others:
         again = "where it is the only one of these streams it is asked for everything that they keep"
         return f"a query of several streams is not computed again; add it once more under a new name: {again}"
+    if query.is_table:
+        all_counts = "of each key of a table the latest reading counts, however late it comes, so there is nothing to repair"
+        return None if kind is RepairKind.REBUILD else all_counts
     if query.is_rows and not query.is_completed:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
     if query.join is not None and topic_of(query.join.table, dict(query.join.columns)) == topics.DEVICES:
