@@ -41,10 +41,18 @@ def _expression(text: str) -> str:
     return text
 
 
+def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of fields that something is counted of. Raises ValueError."""
+    if len(set(names)) < len(names):
+        raise ValueError("one field is there twice: each of its values would count twice")
+    return names
+
+
 FieldName = Annotated[str, Check(_field)]
 StreamName = Annotated[str, Check(_stream)]
 ExpressionText = Annotated[str, Check(_expression)]
-FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX)]
+FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(distinct)]
+"""Fields that something is counted of, each once."""
 
 
 class StatefulConfig(ConfigTable):
@@ -175,6 +183,8 @@ class DownsampleConfig(StatefulConfig):
     """Seconds that a stretch waits for readings that come out of order; later ones are left out, counted."""
 
     def __post_init__(self) -> None:
+        if self.by in self.fields:
+            raise ValueError(f"fields: {self.by!r} is what `by` tells apart, and is there in any case: expected without it")
         _check_grace(self.grace_s, self.every_s)
 
 

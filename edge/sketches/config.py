@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from edgewake.edge.processors.config import FieldName, StreamName
+from edgewake.edge.processors.config import FieldName, StreamName, distinct
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.plain import Check, ConfigTable, Length, key
 from edgewake.protocol.sketch import SketchKind
@@ -32,7 +32,7 @@ class SketchConfig(ConfigTable):
     beside: bool = False
     """Is the stream sent as well? Its sketches then answer for the device alone (`edgewake summary --devices @DEVICE`), so that no reading
     counts twice."""
-    fields: Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX)]
+    fields: Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(distinct)]
     """The fields that are summed up, each by itself."""
     kinds: Annotated[tuple[SketchKind, ...], Length(1), Check(_kinds)] = (
         SketchKind.NUMBERS,

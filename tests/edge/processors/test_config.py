@@ -31,6 +31,10 @@ from tests.edge.processors.helpers import chain, made
         ({"type": "rule", "name": "r", "when": "x = 1", "unknown": 1}, "Unexpected keyword"),
         ({"type": "spline"}, "expected tags"),
         ({"type": "rate", "field": "f" * 60}, "expected at most 64 characters"),
+        ({"type": "window", "fields": ["x", "y", "x"], "size_s": 1}, "one field is there twice"),
+        ({"type": "downsample", "fields": ["x", "x"], "every_s": 1}, "one field is there twice"),
+        ({"type": "smooth", "fields": ["x", "x"]}, "one field is there twice"),
+        ({"type": "downsample", "fields": ["k", "x"], "every_s": 1, "by": "k"}, "'k' is what `by` tells apart"),
         ({"type": "window", "fields": ["x", "f" * 60], "size_s": 1, "aggregates": ["sum", "count"]}, "expected at most 64 characters"),
     ],
 )

@@ -176,7 +176,8 @@ def test_what_may_be_asked_for(good: dict[str, object]) -> None:
      ({"window_s": 1, "grace_s": OPEN_MAX + 0.1}, "at most 10 windows"), ({"kinds": []}, "kinds"),
      ({"kinds": ["numbers", "numbers"]}, "twice"),
      ({"kinds": ["sample"]}, "not made on the device"), ({"kinds": ["mode"]}, "kinds"), ({"fields": []}, "fields"),
-     ({"fields": [f"f{n}" for n in range(17)]}, "fields"), ({"fields": ["device"]}, "envelope"), ({"stream": "Speed"}, "a-z"),
+     ({"fields": [f"f{n}" for n in range(17)]}, "fields"),
+     ({"fields": ["x", "y", "x"]}, "twice"), ({"fields": ["device"]}, "envelope"), ({"stream": "Speed"}, "a-z"),
      ({"grace_s": -1}, "grace_s"), ({"grace_s": math.inf}, "grace_s"), ({"grace_s": math.nan}, "grace_s")],
 )  # fmt: skip
 def test_what_may_not(bad: dict[str, object], reason: str) -> None:
