@@ -261,6 +261,14 @@ class AgentConfig(ConfigTable):
                 raise ValueError(f"{table}: two have one name")
 
     @property
+    def behind_s(self) -> dict[str, float]:
+        """By stream that a chain makes: seconds by which its readings' time may lie before the reading that completed them."""
+        found: dict[str, float] = {}
+        for chain in self.chain:  # none reads what a later one makes
+            found[chain.into] = found.get(chain.stream, 0.0) + sum(one.behind_s for one in chain.processor)
+        return found
+
+    @property
     def lanes(self) -> dict[str, Lane]:
         """By stream."""
         made = {chain.into: chain.lane for chain in self.chain} | {rule.into: rule.lane for rule in self.absence}

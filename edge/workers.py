@@ -52,7 +52,7 @@ class Workers:
         if config.action:
             from edgewake.edge.actions.runner import Actions
 
-            self._actions = Actions(config.action, config.device, events, clock, rng)
+            self._actions = Actions(config.action, config.device, events, clock, rng, behind_s=config.behind_s)
         if config.downlink.requests:
             from edgewake.edge.downlink.requests import BookKeeper
 

@@ -55,7 +55,8 @@ class ActionConfig(ConfigTable):
     when: ExpressionText | None = None
     """Which of its readings, e.g. `active = TRUE AND rule = 'engine too hot'`; none: all."""
     expire_s: float = key(default=60.0, gt=0, le=7 * 86400)
-    """Seconds after its event time for which an alert is acted on: after an outage nothing is done about what is long over."""
+    """Seconds after its event time for which an alert is acted on: after an outage nothing is done about what is long over. An alert about
+    a window of time, which has the time of its start, counts from its end."""
     timeout_s: float = key(default=10.0, gt=0, le=3600)
     """Seconds that it may take; then it is ended and counted as failed."""
     pause_s: float = key(default=1.0, ge=0, le=3600)

@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from edgewake.edge.actions import progress
@@ -46,10 +47,20 @@ class ActionRunner:
     """One action and its consumer."""
 
     def __init__(
-        self, config: AnyAction, device: str, events: EventLog, clock: Clock, rng: random.Random, failpoint: Failpoint = no_failpoint
+        self,
+        config: AnyAction,
+        device: str,
+        events: EventLog,
+        clock: Clock,
+        rng: random.Random,
+        failpoint: Failpoint = no_failpoint,
+        *,
+        behind_s: float = 0.0,
     ) -> None:
+        """`behind_s`: by how much an alert's time may lie before it could be made, because a window had to end first."""
         self._config = config
         self._device = device
+        self._expire_s = config.expire_s + behind_s
         self._action = _built(config, device)
         self._when = None if config.when is None else _condition(config.when)
         self._events = events
@@ -114,9 +125,9 @@ class ActionRunner:
         age_s = self._aging(alert)
         while True:
             wait_s = self._next_s - self._clock.monotonic_s()
-            if wait_s > 0 and age_s() <= self._config.expire_s:
+            if wait_s > 0 and age_s() <= self._expire_s:
                 await self._clock.sleep(wait_s)
-            if age_s() > self._config.expire_s:
+            if age_s() > self._expire_s:
                 return None
             began_s = self._clock.monotonic_s()
             try:
@@ -164,9 +175,21 @@ class ActionRunner:
 class Actions:
     """All actions of an agent."""
 
-    def __init__(self, configs: Sequence[AnyAction], device: str, events: EventLog, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        configs: Sequence[AnyAction],
+        device: str,
+        events: EventLog,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        behind_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """`behind_s`: of streams whose alerts wait for the end of a window."""
         self._events = events
-        self.runners = {config.name: ActionRunner(config, device, events, clock, rng) for config in configs}
+        self.runners = {
+            config.name: ActionRunner(config, device, events, clock, rng, behind_s=behind_s.get(config.stream, 0.0)) for config in configs
+        }
 
     async def forget_others(self) -> None:
         """Let go of what actions that are no longer configured had kept. Raises LogClosedError, sqlite3.Error."""

@@ -55,7 +55,16 @@ FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(disti
 """Fields that something is counted of, each once."""
 
 
-class StatefulConfig(ConfigTable):
+class ProcessorConfig(ConfigTable):
+    """What every processor has."""
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds of event time by which what it makes may lie before the reading that completed it."""
+        return 0.0
+
+
+class StatefulConfig(ProcessorConfig):
     """What every processor with a state has."""
 
     by: FieldName | None = None
@@ -66,7 +75,7 @@ class StatefulConfig(ConfigTable):
     is written at every commit."""
 
 
-class FilterConfig(ConfigTable):
+class FilterConfig(ProcessorConfig):
     """Readings for which a condition is true go on."""
 
     type: Literal["filter"]
@@ -75,7 +84,7 @@ class FilterConfig(ConfigTable):
     reading back."""
 
 
-class SelectConfig(ConfigTable):
+class SelectConfig(ProcessorConfig):
     """Fields are kept, left out, or get other names."""
 
     type: Literal["select"]
@@ -107,7 +116,7 @@ class UnitChange(ConfigTable):
         check_change(self.unit, self.to)
 
 
-class UnitsConfig(ConfigTable):
+class UnitsConfig(ProcessorConfig):
     """Numbers in other units, under the same names."""
 
     type: Literal["units"]
@@ -115,7 +124,7 @@ class UnitsConfig(ConfigTable):
     """Field → its unit and the one it gets, e.g. `{ speed = { unit = "km/h", to = "m/s" } }`."""
 
 
-class DeriveConfig(ConfigTable):
+class DeriveConfig(ProcessorConfig):
     """New fields from expressions over those that are there."""
 
     type: Literal["derive"]
@@ -187,6 +196,11 @@ class DownsampleConfig(StatefulConfig):
             raise ValueError(f"fields: {self.by!r} is what `by` tells apart, and is there in any case: expected without it")
         _check_grace(self.grace_s, self.every_s)
 
+    @property
+    def behind_s(self) -> float:
+        """It waits for the end of its stretch, and is stamped with the start."""
+        return self.every_s + self.grace_s
+
 
 class LttbConfig(StatefulConfig):
     """One reading of each stretch of event time, the one that keeps the curve's shape (largest triangle three buckets)."""
@@ -196,6 +210,11 @@ class LttbConfig(StatefulConfig):
     """The field whose curve is kept; the chosen readings have all their fields."""
     every_s: float = key(ge=0.01, le=86400)
     """Seconds of event time of which one reading goes on."""
+
+    @property
+    def behind_s(self) -> float:
+        """What goes on is chosen when the next stretch is over."""
+        return 2 * self.every_s
 
 
 class WindowConfig(StatefulConfig):
@@ -232,6 +251,11 @@ class WindowConfig(StatefulConfig):
             if self.every_s is not None or self.grace_s:
                 raise ValueError("every_s and grace_s belong to size_s")
             _check_panes(self.size_count, self.every_count or self.size_count, "count")
+
+    @property
+    def behind_s(self) -> float:
+        """A window of time waits for its end, and is stamped with the start; one by count with its last reading."""
+        return 0.0 if self.size_s is None else self.size_s + self.grace_s
 
 
 def _check_made(name: str) -> None:

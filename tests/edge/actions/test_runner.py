@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -14,8 +16,9 @@ import mqtt5
 import pytest
 
 from edgewake.edge.actions.runner import PREFIX, Actions
-from edgewake.edge.config import LogConfig
+from edgewake.edge.config import AgentConfig, LogConfig
 from edgewake.edge.mqtt_link import MqttLink, connect
+from edgewake.edge.workers import Workers
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock
 from tests.edge.actions.helpers import HeldClock, config, raised, runs, until
@@ -84,6 +87,36 @@ async def test_what_is_long_over_is_not_acted_on(tmp_path: Path) -> None:
             await until(lambda: runner.counts()["expired"] == 2)
             assert runner.counts()["done"] == 1
     assert [json.loads(body)["n"] for _, _, body in server.requests] == [2]
+
+
+@pytest.mark.parametrize(("waited_s", "outcome"), [(61, "done"), (119, "done"), (121, "expired")])
+async def test_an_alert_about_a_window_counts_from_the_windows_end(tmp_path: Path, waited_s: int, outcome: str) -> None:
+    """It has the time of the window's start, so that one of a minute is a minute old when it is made."""
+    begin_ms, table = 1_790_000_040_000, {"stream": "heat", "into": "heat_1min"}
+    agent = AgentConfig.checked(
+        {
+            "device": "truck-12",
+            "data_dir": str(tmp_path),
+            "source": [{"type": "json_lines", "stream": "heat"}],
+            "chain": [
+                table | {"processor": [{"type": "window", "fields": ["x"], "size_s": 60, "aggregates": ["mean"]}]},
+                {"stream": "heat_1min", "into": "alerts", "processor": [{"type": "rule", "name": "too hot", "when": "x_mean > 80"}]},
+            ],
+            "action": [{"name": "siren", "type": "command", "stream": "alerts", "command": ["/bin/true"], "expire_s": 60, "pause_s": 0}],
+        }
+    )
+    with opened(tmp_path) as events:
+        workers = Workers(agent, events, HeldClock(begin_ms + waited_s * 1000), random.Random(1))
+        tasks = [asyncio.create_task(run()) for run in (await workers.open()).values()]
+        try:
+            heat = events.stream("heat")
+            await heat.accepted(heat.append_all([(begin_ms, {"x": 90}), (begin_ms + 60_000, {"x": 20})]))
+            await until(lambda: sum(workers.counts()["actions"]["siren"][name] for name in ("done", "expired", "failed")) == 1)
+            assert workers.counts()["actions"]["siren"][outcome] == 1
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
 
 async def test_only_alerts_that_it_is_for_and_only_those_after_it_was_declared(tmp_path: Path) -> None:

@@ -101,3 +101,18 @@ def test_a_chain_has_one_input_that_is_logged_and_an_output_of_its_own(chains: l
 
 def test_a_chain_may_read_what_an_earlier_one_makes():
     assert [chain.into for chain in agent(chain=[link("speed", "a"), link("a", "b")]).chain] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("processors", "behind_s"),
+    [
+        ([{"type": "filter", "where": "x > 0"}, {"type": "rule", "name": "r", "when": "x > 1", "for_s": 600}], 0),
+        ([{"type": "window", "fields": ["x"], "size_s": 60, "every_s": 10, "grace_s": 5}], 65),
+        ([{"type": "window", "fields": ["x"], "size_count": 60}], 0),
+        ([{"type": "downsample", "fields": ["x"], "every_s": 30, "grace_s": 2}, {"type": "lttb", "field": "x", "every_s": 100}], 232),
+    ],
+)
+def test_how_far_behind_what_a_chain_makes_may_be_is_known_and_adds_up(processors: list[dict[str, object]], behind_s: float):
+    first = {"stream": "speed", "into": "a", "processor": processors}
+    second = {"stream": "a", "into": "b", "processor": [{"type": "window", "fields": ["x"], "size_s": 7}]}
+    assert agent(chain=[first, second]).behind_s == {"a": behind_s, "b": behind_s + 7}
