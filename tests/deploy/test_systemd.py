@@ -35,6 +35,33 @@ def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     assert (done.returncode, [line for line in done.stderr.splitlines() if instance.name in line]) == (0, [])
 
 
+def test_an_agent_with_a_serial_port_sees_it_and_is_still_hardened(tmp_path: Path) -> None:
+    """`PrivateDevices` would give it a /dev without any port, whatever `DeviceAllow` says."""
+    agent, serial = unit("edgewake-agent.service")["Service"], unit("edgewake-agent-serial.conf")["Service"]
+    assert (agent["PrivateDevices"], serial["PrivateDevices"], serial["DevicePolicy"]) == ("yes", "no", "closed")
+    instance = tmp_path / "edgewake-agent.service"
+    shutil.copy(UNITS / instance.name, instance)
+    (tmp_path / f"{instance.name}.d").mkdir()
+    shutil.copy(UNITS / "edgewake-agent-serial.conf", tmp_path / f"{instance.name}.d" / "serial.conf")
+    told = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=25", instance], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout[-300:]
+    assert "PrivateDevices=                                             Service potentially has" in told.stdout, "the drop-in was read"
+
+
+def test_the_documented_steps_leave_a_configuration_that_the_units_user_can_read(tmp_path: Path) -> None:
+    """`init` writes it for root alone, and the agent under systemd is somebody else."""
+    assert unit("edgewake-agent.service")["Service"]["DynamicUser"] == "yes"
+    where, steps = "/etc/edgewake/agent.toml", (UNITS.parents[1] / "docs/agent.md").read_text().partition("## On a Raspberry Pi")[2]
+    written = tmp_path / "agent.toml"
+    words = ["init", str(written), "--device", "pi", "--broker", "127.0.0.1:1883"]
+    assert subprocess.run([Path(sys.executable).with_name("edgewake-agent"), *words], check=False).returncode == 0
+    said = next(line for line in steps.splitlines() if "chmod" in line and where in line).partition("#")[0]
+    subprocess.run(["sh", "-c", said.removeprefix("sudo ").replace(where, str(written))], check=True)
+    assert written.stat().st_mode & 0o777 == 0o644
+
+
 @pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
 def test_what_is_started_is_a_command_of_ours(name: str) -> None:
     words = unit(name)["Service"]["ExecStart"].replace("%i", "bridge").split()
