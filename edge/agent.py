@@ -197,6 +197,7 @@ class Agent:
             "connection": self._uplink.session.state.value,
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),
+            "latest": status_file.shown(self._events.latest()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
             "settings_version": None if self._trial is None else self._trial.version,
             "downlink": self._downlink.counts(),

@@ -12,12 +12,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
+from edgewake.edge.status import VALUE_CHARS_MAX, VALUES_MAX
+
 REFRESH_S: Final = 5
 """Seconds after which the browser loads the page anew."""
-VALUES_MAX: Final = 12
-"""Fields of a latest reading that are shown."""
-VALUE_CHARS_MAX: Final = 60
-"""Characters of a value that are shown."""
 STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem }
@@ -33,7 +31,7 @@ POLICY: Final = f"default-src 'none'; base-uri 'none'; form-action 'none'; frame
 
 
 def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page. `latest`: stream → its last reading that is still in the log."""
+    """The page. `latest`: stream → its last reading."""
     device = escape(str(status.get("device", "this device")))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -41,7 +39,7 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
 <h1>{device}</h1>
 <p id="state">{_state(status)}</p>
 <h2>What is measured</h2>
-{_table("measured", ("stream", "readings", "latest that is still here"), _measured(status["log"], latest))}
+{_table("measured", ("stream", "readings", "latest"), _measured(status["log"], latest))}
 <h2>Who measures</h2>
 {_table("sources", ("source", "state", "taken", "dropped", "refused"), _sources(status.get("sources", {})))}
 <h2>What waits for the cloud</h2>

@@ -89,7 +89,8 @@ def _names(port: int) -> frozenset[str]:
 
 
 def _page(directory: Path, now_ms: int) -> str:
-    return page.render(status_file.read(directory, now_ms=now_ms), latest(directory))
+    status = status_file.read(directory, now_ms=now_ms)
+    return page.render(status, status.get("latest", {}) | latest(directory))  # the log has newer ones than the status, where it has any
 
 
 def _metrics(directory: Path, now_ms: int) -> str:

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
 from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.frame import Scalar
+from edgewake.protocol.names import is_reserved
 
 STATUS_NAME: Final = "status.json"
+VALUES_MAX: Final = 12
+"""Fields of a latest reading that are shown."""
+VALUE_CHARS_MAX: Final = 60
+"""Characters of a value that are shown."""
 STALE_AFTER: Final = 3
 """Status intervals without news after which an agent is taken for dead."""
 
@@ -30,6 +39,19 @@ def write(directory: Path, status: dict[str, Any]) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_bytes(orjson.dumps(status))
     fresh.replace(path)
+
+
+def shown(latest: Mapping[str, Reading]) -> dict[str, dict[str, Scalar]]:
+    """What the status says of each stream's last reading: `t` and as many fields as are shown and one more, texts cut."""
+    return {
+        stream: {"t": t} | {name: _cut(value) for name, value in islice(fields.items(), VALUES_MAX + 1)}
+        for stream, (t, fields) in latest.items()
+        if not is_reserved(stream)
+    }
+
+
+def _cut(value: Scalar) -> Scalar:
+    return value[:VALUE_CHARS_MAX] if isinstance(value, str) else value
 
 
 def read(directory: Path, *, now_ms: int) -> dict[str, Any]:

@@ -83,6 +83,11 @@ def parts_of(readings: R) -> Sequence[Sequence[Reading] | R]:
     return readings.parts if isinstance(readings, Pile) else (readings,)
 
 
+def last_of(readings: Sequence[Reading]) -> Reading:
+    """The last of at least one, however they were put together."""
+    return parts_of(readings)[-1][-1]
+
+
 def batches_of(readings: Sequence[Reading], *, readings_max: int, bytes_max: int) -> Iterator[Batch]:
     """Cut readings into batches, in order; bundles that follow each other and fit go together."""
     for run in _runs(parts_of(readings)):

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.bundle import last_of
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import Consumer
 from edgewake.edge.log.consumers import ConsumerState, Received
@@ -178,6 +179,7 @@ class EventLog:
         self._loop = _running_loop()
         self._changed: set[asyncio.Future[None]] = set()
         self._consumers: dict[str, Consumer] = {}
+        self._latest: dict[str, Reading] = {}
         flags = config.mode.flags
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._owner = _own(directory)
@@ -285,6 +287,10 @@ class EventLog:
         """Names of all that the log knows, also of those that nobody opened."""
         return frozenset(self._writer.store.consumers)
 
+    def latest(self) -> dict[str, Reading]:
+        """The last reading that came of each stream since the start, also where the log needs it no more. Never blocks."""
+        return dict(self._latest)
+
     def position(self, source: str) -> str | None:
         """How far a source had read when its last readings were accepted. Never blocks."""
         return self._writer.store.position(source)
@@ -387,6 +393,7 @@ class EventLog:
         return answer
 
     def _received(self, part: Received) -> None:
+        self._latest[part.stream] = last_of(part.readings)
         if [consumer for consumer in tuple(self._consumers.values()) if consumer.offer(part)]:  # each of them is to have it
             self._in_loop(self._wake)
 

@@ -94,6 +94,8 @@ async def test_json_lines_on_standard_input_are_a_source(tmp_path: Path, mosquit
         agent.stdin.close()
         agent.terminate()
         assert agent.wait(PATIENCE_S) == 0
+    said = json_of(edgewake("status", "--config", path, "--json").stdout)
+    assert said["latest"]["lines"]["n"] == 2, "also where the cloud has it"  # type: ignore[index]
 
 
 def test_without_a_broker_it_accepts_and_waits(tmp_path: Path) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edgewake.edge import page_server
 from edgewake.edge import status as status_file
+from edgewake.edge.log.audit import latest
 from edgewake.edge.metrics import exposition
 from edgewake.edge.page import render
 from edgewake.edge.page_server import REQUESTS_MAX, PageServer
+from edgewake.edge.status import VALUES_MAX
 from edgewake.protocol.clock import SystemClock
-from tests.edge.helpers import opened, put
-from tests.services import PATIENCE_S
+from tests.edge.helpers import Sent, opened, put
+from tests.services import PATIENCE_S, wait_until
 
 EVIL = '<script>alert("1")</script>\n\\'
 STATUS: dict[str, Any] = {
@@ -90,6 +94,36 @@ def test_it_serves_the_page_and_the_metrics_to_this_machine_only(server: PageSer
     assert ask(server, "/etc/passwd")[0] == 404
     assert ask(server, Host="evil.example")[0] == 421
     assert server.server_address[0] == "127.0.0.1"
+
+
+def test_what_is_measured_is_shown_also_where_the_cloud_has_it_all(tmp_path: Path) -> None:
+    """The log of an agent that works well is empty."""
+    sent, clock = Sent(), SystemClock()
+    with opened(tmp_path, sent=sent) as events:
+        events.start_sending()
+        put(events, range(3))
+        put(events, range(7), stream="heat")
+        put(events, range(1), stream="ew_inbox")
+        wait_until(lambda: sent.acknowledge(events) or not latest(tmp_path), "the log needs none of them any more")
+        said = {"running": True, "written_at": clock.now_ms(), "pid": os.getpid(), "interval_s": 3600}
+        status_file.write(tmp_path, said | {"latest": status_file.shown(events.latest())})
+        with PageServer(tmp_path, 0, clock) as server:
+            assert "n = 2" in server.text("/")
+            assert "n = 6" in server.text("/")
+            assert "n = 0" not in server.text("/"), "what came down is nobody's measurement"
+    with opened(tmp_path) as events:
+        put(events, range(9))
+        with PageServer(tmp_path, 0, clock) as server:
+            assert "n = 8" in server.text("/"), "what the log has is newer"
+
+
+@pytest.mark.parametrize("fields", [VALUES_MAX, VALUES_MAX + 1, VALUES_MAX + 50])
+def test_the_status_says_no_more_of_a_reading_than_is_shown(fields: int) -> None:
+    reading = 5, {f"f{n}": "x" * 500 for n in range(fields)}
+    said = status_file.shown({"speed": reading})["speed"]
+    assert len(orjson.dumps(said)) < 100 + 80 * (VALUES_MAX + 1)
+    whole = {"t": reading[0], **reading[1]}
+    assert render(STATUS, {"speed": said}) == render(STATUS, {"speed": whole})
 
 
 def test_a_log_that_is_not_there_is_said(tmp_path: Path, server: PageServer) -> None:
