@@ -17,6 +17,7 @@ from edgewake.edge.actions.action import Act, ActionFailed
 from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import CommandActionConfig
 from edgewake.edge.program import Program, run
+from edgewake.protocol.sketch import item_text
 
 OUTPUT_BYTES_MAX: Final = 2048
 """Bytes of the output that are kept to say why it failed."""
@@ -47,7 +48,7 @@ def environment(alert: Alert) -> Mapping[str, str]:
     """All that a program finds in its environment."""
     t, fields = alert.reading
     told = {"ID": alert.id, "DEVICE": alert.device, "STREAM": alert.stream, "T": str(t)}
-    told |= {name.upper(): str(fields[name]) for name in ("rule", "active", "since_ms") if fields.get(name) is not None}
+    told |= {name.upper(): item_text(value) for name in ("rule", "active", "since_ms") if (value := fields.get(name)) is not None}
     return {"PATH": PATH, "LANG": "C.UTF-8"} | {f"EDGEWAKE_{name}": value.replace("\0", "") for name, value in told.items()}
 
 

@@ -61,7 +61,7 @@ async def test_the_alert_is_on_standard_input_and_never_among_the_words(director
     assert json.loads((directory / "in").read_text()) == {"device": "truck-12", "stream": "alerts", "t": t, **fields}
     assert (directory / "words").read_text() == "1 $HOME; *\n", "no shell is between"
     env = dict(line.partition("=")[::2] for line in (directory / "env").read_text().splitlines())
-    assert (env["EDGEWAKE_RULE"], env["EDGEWAKE_ACTIVE"], env["EDGEWAKE_ID"]) == ("too hot", "True", ALERT.id)
+    assert (env["EDGEWAKE_RULE"], env["EDGEWAKE_ACTIVE"], env["EDGEWAKE_ID"]) == ("too hot", "true", ALERT.id)
     assert {name for name in env if not name.startswith("EDGEWAKE_")} <= {"PATH", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
     assert stat.S_IMODE((directory / "in").stat().st_mode) == 0o600
 
