@@ -63,9 +63,9 @@ async def running(
         await asyncio.to_thread(one.events.close)
 
 
-async def drained(one: Running) -> None:
+async def drained(one: Running, *, timeout_s: float = PATIENCE_S) -> None:
     """Wait until the cloud has acknowledged everything."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(timeout_s):
         while (await one.events.ask_status()).backlog_readings:
             await asyncio.sleep(0.01)
 

@@ -35,6 +35,8 @@ LINK = 8_000
 """Bytes per second: 64 kbit/s."""
 DELAY_S = 0.25
 """One way."""
+LINK_PATIENCE_S = 600.0
+"""For all to come, and for all to be acknowledged: answers are lost like everything else, and then the frame takes its seconds again."""
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +118,13 @@ async def test_a_slow_long_wire_that_loses_packets_delivers_all(tmp_path: Path, 
     lost = wire.lost
     async with Peer(far.port, connection=far.socket_beside()) as peer, agent(tmp_path, far, "lossy-1") as one:
         await put_waveforms(one, WAVEFORMS)
-        async with asyncio.timeout(600):
+        async with asyncio.timeout(LINK_PATIENCE_S):
             await peer.until(
-                lambda: [row["n"] for row in peer.kept.readings("lossy-1", "waveform")] == list(range(WAVEFORMS)), timeout_s=600
+                lambda: [row["n"] for row in peer.kept.readings("lossy-1", "waveform")] == list(range(WAVEFORMS)),
+                timeout_s=LINK_PATIENCE_S,
             )
         assert wire.lost > lost, "the fault did not fire"
-        await drained(one)
+        await drained(one, timeout_s=LINK_PATIENCE_S)
 
 
 @pytest.mark.skipif(not ALL, reason="40 s; `test_slow_link` has the same control on a proxy")
@@ -136,4 +139,4 @@ async def test_control_who_sees_no_progress_on_a_slow_wire_cuts_it_for_ever(
     async with Peer(far.port, connection=far.socket_beside()) as peer, agent(tmp_path, far, "lossy-2", drain_s=0) as one:
         await put_waveforms(one, WAVEFORMS)
         await until(lambda: len(connections) >= 3)
-        assert not peer.taken
+        assert not [taken for taken in peer.taken if taken.device == "lossy-2"], "what an agent before it sent may come yet"
