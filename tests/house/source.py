@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -27,24 +28,41 @@ def modules(*folders: str) -> list[Path]:
     return [path for path in files() if path.suffix == ".py" and path.as_posix().startswith(within)]
 
 
-def parse(path: Path) -> ast.Module:
-    """A file's syntax tree."""
-    return ast.parse((ROOT / path).read_text("utf-8"), filename=str(path))
+def says_what_it_is_for(path: Path) -> bool:
+    """Has a file a docstring, or nothing at all?"""
+    return _read(path).is_explained
+
+
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """(line, module) of every import in a file, those inside functions included; `from a import b` gives a.b."""
+    return _read(path).imports
+
+
+@dataclass(frozen=True)
+class _Source:
+    is_explained: bool
+    imports: tuple[tuple[int, str], ...]
 
 
 @cache
-def imports(path: Path) -> tuple[tuple[int, str], ...]:
-    """(line, module) of every import in a file, those inside functions included; `from a import b` gives a.b."""
-    return tuple(_imports(path))
+def _read(path: Path) -> _Source:
+    text = (ROOT / path).read_text("utf-8")
+    tree = ast.parse(text, filename=str(path))
+    return _Source(not text.strip() or bool(ast.get_docstring(tree)), tuple(imports_in(tree.body, path)))
 
 
-def _imports(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parse(path)):
+def imports_in(statements: Sequence[ast.AST], path: Path | str) -> Iterator[tuple[int, str]]:
+    """As `imports`. An import is a statement, so expressions, most of a tree, are not looked at."""
+    for node in statements:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import hides which floor it goes to"
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        else:
+            for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+                inside = getattr(node, part, ())
+                yield from imports_in(inside if isinstance(inside, list) else (), path)  # a lambda's body is one expression
 
 
 def forbidden(paths: list[Path], *prefixes: str) -> list[str]:

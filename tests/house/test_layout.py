@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from hashlib import sha256
 from pathlib import Path
 
-from tests.house.source import FLOORS, ROOT, files, modules, parse
+from tests.house.source import FLOORS, ROOT, files, modules, says_what_it_is_for
 
 FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "edgewake", "tests", "docs"}
 USUAL = {
@@ -31,7 +30,7 @@ def test_packages_are_one_level_deep():
 
 
 def test_every_module_says_what_it_is_for():
-    silent = [path for path in modules(*FLOORS, "docs") if (ROOT / path).read_text().strip() and not ast.get_docstring(parse(path))]
+    silent = [path for path in modules(*FLOORS, "docs") if not says_what_it_is_for(path)]
     assert silent == [], "expected a docstring, or an empty file"
 
 
