@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
+
+SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
+"""What a tag may have for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, string,
+double, string."""
 
 
 class LaneKind(StrEnum):
@@ -10,6 +16,8 @@ class LaneKind(StrEnum):
 
     PLAIN = "plain"
     SKETCH = "sketch"
+    DISTINCT = "distinct"
+    """Of queries with groups that only count different values: of so many groups nobody keeps sketches that he has no use for."""
     PLAIN_SHED = "plain-shed"
     SKETCH_SHED = "sketch-shed"
     """The same two of queries that may leave readings out when they lag: those that may not never wait for them, nor pay for weights."""
@@ -20,11 +28,18 @@ class LaneKind(StrEnum):
     TABLE = "table"
 
     @property
-    def has_sketches(self) -> bool:
-        """Do its queries need sketches?"""
-        return self in (LaneKind.SKETCH, LaneKind.SKETCH_SHED)
+    def inputs(self) -> tuple[str, ...]:
+        """What its tags have beside numbers."""
+        return _INPUTS.get(self, ())
 
     @property
     def sheds(self) -> bool:
         """May its queries leave readings out?"""
         return self in (LaneKind.PLAIN_SHED, LaneKind.SKETCH_SHED)
+
+
+_INPUTS: Final[Mapping[LaneKind, tuple[str, ...]]] = {
+    LaneKind.SKETCH: SKETCH_INPUTS,
+    LaneKind.SKETCH_SHED: SKETCH_INPUTS,
+    LaneKind.DISTINCT: ("item",),
+}

@@ -1,8 +1,9 @@
 """The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is read from them.
 
-The state's schema is fixed: NUMBERS_PER_TAG slots of count, sum, min, max, and in a sketch lane one HLL, one KLL and one frequent-items
-sketch. They are Apache DataSketches, binary compatible with those of its other languages. Output mode is `update`: each micro-batch
-gives the rows that it changed. State goes when the stream's event time passes a row's `expires`.
+The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in a distinct lane one HLL, and in a
+sketch lane one HLL, one KLL and one frequent-items sketch. They are Apache DataSketches, binary compatible with those of its other
+languages. Output mode is `update`: each micro-batch gives the rows that it changed. State goes when the stream's event time passes a row's
+`expires`.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ TOP_ITEMS_MAX: Final = 1024
 """Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never missed (0.75 of the map is used)."""
 
 
-def aggregate(tagged: DataFrame, *, sketches: bool, weights: bool = False) -> DataFrame:
-    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, with sketches also variance, most, least,
-    hll, kll, top.
+def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False) -> DataFrame:
+    """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, and of the tags' `inputs` (lane_kind) variance,
+    most, least, hll, kll, top.
 
     With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken (tags), weight (the largest).
     """
     made = [F.count(F.lit(1)).alias("readings"), *numbers()] if not weights else weighted()
-    if sketches:
-        made += [F.var_pop("measure").alias("variance"), F.max("extreme").alias("most"), F.min("extreme").alias("least")]
-        made += sketch_columns("item", "quantity", "top_item")
+    if "measure" in inputs:
+        made.append(F.var_pop("measure").alias("variance"))
+    if "extreme" in inputs:
+        made += [F.max("extreme").alias("most"), F.min("extreme").alias("least")]
+    sketches = {"item": hll, "quantity": kll, "top_item": top}
+    made += [make(name) for name, make in sketches.items() if name in inputs]
     return tagged.groupBy(*TAG_COLUMNS).agg(*made)
 
 
@@ -62,20 +66,33 @@ def weighted() -> list[Column]:
 
 def sketch_columns(item: str, quantity: str, top_item: str) -> list[Column]:
     """The three sketches."""
-    return [
-        F.hll_sketch_agg(item, HLL_LOG2_BUCKETS).alias("hll"),
-        F.kll_sketch_agg_double(quantity, KLL_K).alias("kll"),
-        F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias("top"),
-    ]
+    return [hll(item), kll(quantity), top(top_item)]
+
+
+def hll(item: str) -> Column:
+    """Of different values."""
+    return F.hll_sketch_agg(item, HLL_LOG2_BUCKETS).alias("hll")
+
+
+def kll(quantity: str) -> Column:
+    """Of quantiles."""
+    return F.kll_sketch_agg_double(quantity, KLL_K).alias("kll")
+
+
+def top(top_item: str) -> Column:
+    """Of frequent items."""
+    return F.call_function("approx_top_k_accumulate", F.col(top_item), F.lit(TOP_ITEMS_MAX)).alias("top")
 
 
 def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFrame:
     """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an empty sketch), `top` (array)."""
-    kept = [name for name in partials.columns if name not in ("expires", "hll", "kll", "top")]
-    if "hll" not in partials.columns:
+    kept: list[str | Column] = [name for name in partials.columns if name not in ("expires", "hll", "kll", "top")]
+    if "hll" in partials.columns:
+        kept.append(F.hll_sketch_estimate("hll").alias("distinct"))
+    if "kll" not in partials.columns:
         return partials.select(*kept)
     asked = F.array(*[F.lit(float(rank)) for rank in ranks or (0.5,)])
     quantiles = F.when(F.kll_sketch_get_n_double("kll") > 0, F.kll_sketch_get_quantile_double("kll", asked))
     # Null counts as an item, so one more is asked for, and it is left out at the end.
-    top = F.call_function("approx_top_k_estimate", F.col("top"), F.lit(k + 1))
-    return partials.select(*kept, F.hll_sketch_estimate("hll").alias("distinct"), quantiles.alias("quantiles"), top.alias("top"))
+    items = F.call_function("approx_top_k_estimate", F.col("top"), F.lit(k + 1))
+    return partials.select(*kept, quantiles.alias("quantiles"), items.alias("top"))

@@ -97,7 +97,7 @@ class QueryJob:
     ) -> DataFrame:
         """The same from frames on (decode.decode)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
-        sketches, sheds = self.kind.has_sketches, self.kind.sheds
+        inputs, sheds = self.kind.inputs, self.kind.sheds
         all_tags = [tag for registered in self.queries for tag in tags.tags_of(registered)]
         keys = tags.key_columns(all_tags)
 
@@ -112,8 +112,8 @@ class QueryJob:
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None
-        tagged = tags.tagged(each, all_tags, keys, sketches=sketches, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN)
-        return partials.estimate(partials.aggregate(tagged, sketches=sketches, weights=sheds), ranks=self.ranks, k=self.top_k)
+        tagged = tags.tagged(each, all_tags, keys, inputs=inputs, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN)
+        return partials.estimate(partials.aggregate(tagged, inputs=inputs, weights=sheds), ranks=self.ranks, k=self.top_k)
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, what was left out of them, then watermarks."""
@@ -174,6 +174,8 @@ def _kind(registered: Registered) -> LaneKind:
         return LaneKind.SEQUENCE
     if registered.query.shed is not None:
         return LaneKind.SKETCH_SHED if registered.query.has_sketches else LaneKind.PLAIN_SHED
+    if registered.query.keys and registered.query.only_counts_distinct:
+        return LaneKind.DISTINCT
     return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 

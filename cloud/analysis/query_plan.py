@@ -201,6 +201,11 @@ class Query:
         return any(self._lists()[1:])
 
     @property
+    def only_counts_distinct(self) -> bool:
+        """Is a number of different values all that it needs more?"""
+        return bool(self.distinct) and not any((self.moments, self.extremes, self.quantiles, self.tops))
+
+    @property
     def parts(self) -> int:
         """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one of each other kind."""
         numbers, *others = self._lists()

@@ -8,7 +8,7 @@ UNPIVOT are more tags as well. Tags are fixed when the lane starts; the state's 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import itemgetter
@@ -25,10 +25,6 @@ from edgewake.cloud.analysis.shed_columns import Taking
 from edgewake.cloud.analysis.window_columns import bounds, contains
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
-SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
-"""What a tag has for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, string, double,
-string."""
-
 SHED_PART: Final = -1
 """Part of the tags that count what was left out of a window, of all groups: one for each reading and window."""
 
@@ -135,30 +131,30 @@ def tagged(
     tags: Sequence[Tag],
     names: Mapping[Keys, str],
     *,
-    sketches: bool,
+    inputs: Sequence[str],
     takings: Mapping[int, Taking] | None = None,
     forgotten: str | None = None,
 ) -> DataFrame:
     """One row for each tag of each reading.
 
-    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), with sketches also SKETCH_INPUTS, with takings
+    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), the `inputs` of SKETCH_INPUTS, with takings
     (query's id → what it takes; of a query that is missing, all) also `weight` (bigint). `forgotten`: the column with the event time (ms)
     up to which Spark forgets windows. Their tags are left out here already: Spark would look each of them up in its state first.
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    rows = [_tag(tag, names[tag.keys], sketches=sketches, takings=takings, forgotten=forgotten) for tag in tags]
+    rows = [_tag(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten) for tag in tags]
     each = keyed.select((rows[0] if len(rows) == 1 else F.explode(F.array(*rows))).alias("tag"))
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
     expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
     place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
-    values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *(SKETCH_INPUTS if sketches else ()), *(() if takings is None else ("weight",))]
+    values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *inputs, *(() if takings is None else ("weight",))]
     return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
 
 
-def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | None, forgotten: str | None) -> Column:
+def _tag(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Taking] | None, forgotten: str | None) -> Column:
     query = tag.query
     taking = None if takings is None else takings.get(tag.id)
     start, end = bounds(query.window, tag.hops)
@@ -171,9 +167,7 @@ def _tag(tag: Tag, key: str, *, sketches: bool, takings: Mapping[int, Taking] | 
         "key": F.col(key),
         **{f"x_{i}": _double(_at(tag.numbers, i)) for i in range(NUMBERS_PER_TAG)},
     }
-    if sketches:
-        columns |= {"measure": _double(tag.moment), "extreme": extreme_of(tag.extreme)}
-        columns |= {"item": text_of(tag.distinct), "quantity": _double(tag.quantile), "top_item": text_of(tag.top)}
+    columns |= {name: _INPUT_OF[name](tag) for name in inputs}
     if takings is not None:
         columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
     row = _struct(columns)
@@ -219,3 +213,13 @@ def _double(expression: Expression | None) -> Column:
 def text_of(item: tuple[Expression, Kind] | None) -> Column:
     """A value as a text, so that different ones are different; null of nothing."""
     return (F.lit(None) if item is None else as_text(column(item[0], F.col), item[1])).cast("string")
+
+
+_INPUT_OF: Final[Mapping[str, Callable[[Tag], Column]]] = {
+    "measure": lambda tag: _double(tag.moment),
+    "extreme": lambda tag: extreme_of(tag.extreme),
+    "item": lambda tag: text_of(tag.distinct),
+    "quantity": lambda tag: _double(tag.quantile),
+    "top_item": lambda tag: text_of(tag.top),
+}
+"""SKETCH_INPUTS (lane_kind)."""

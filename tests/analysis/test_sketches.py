@@ -127,6 +127,27 @@ def assert_summaries_answer_within_their_bounds(rows: dict[str, Any], feed: Feed
     assert set(sample) <= set(streets)
 
 
+def test_different_values_of_groups_are_exact_while_few_over_restarts(analysis: Analysis, feed: Feed) -> None:
+    """In a lane that keeps no other sketches; what a group had before the restart merges with what it gets after it."""
+    select = "device, approx_count_distinct(street) AS streets, approx_count_distinct(load) AS loads, max(load) AS high"
+    queries = registered(sql(feed.name, select, "window(event_time, '1 minute'), device"), streams=[feed.stream])
+    for part in range(2):
+        for i in range(30):
+            device, first = f"d{i % 3}", 0 if i % 3 else part * 1_000 + i * 30
+            streets = [f"street {first + j}" for j in range(100)]
+            feed.send(
+                [T0 + part * 1_000 + j for j in range(100)], device=device, street=streets, load=[part * 10 + j % 7 for j in range(100)]
+            )
+        analysis.run(queries, feed)
+
+    found = truth(results(feed.config, queries[0].query.name), "device")
+    different = {place: len({one["street"] for one in feed.sent if one["device"] == place[-1]}) for place in found}
+    assert sorted(different.values()) == [100, 100, 1_820]
+    for place, row in found.items():
+        assert abs(row["streets"] / different[place] - 1) <= (0.03 if different[place] > 1_000 else 0)
+        assert (row["loads"], row["high"]) == (14, 16)
+
+
 def test_long_texts_are_counted_by_their_beginning_and_a_hash(analysis: Analysis, feed: Feed) -> None:
     """1200 different lines of a log in a minute: kept whole they would make a record that Kafka does not take."""
     lines = [f"{'x' * 1_700} {i}" for i in range(1_200)]
