@@ -34,7 +34,12 @@ WATERMARK_KEY: Final = b"watermark"
 
 def result_key(window_start: int, window_end: int, group: str) -> bytes:
     """Kafka key of a result: the same for every revision of the same window and group. `group`: its columns as a JSON object, sorted."""
-    return f"[{window_start},{window_end},{group}]".encode()
+    return f"{key_head(window_start, window_end)}{group}]".encode()
+
+
+def key_head(window_start: int, window_end: int) -> str:
+    """What keys of a window have before the group."""
+    return f"[{window_start},{window_end},"
 
 
 def watermark_value(query: str, watermark: int, revision: int) -> bytes:

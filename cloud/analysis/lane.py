@@ -457,7 +457,10 @@ class Lane:
             broken: emit.Broken = {}
             for output in self.job.outputs(rows, step, broken):
                 results += 1
-                yield from self._cut(output, now_ms)
+                if output.topic == topics.WINDOWS:
+                    yield from self._cut(output, now_ms)
+                else:
+                    yield emit.bounded(output, now_ms=now_ms)
             yield from emit.late_outputs(late_windows, queries, step)
             after = self._with_lacking(after, step)
             names = {label.rpartition("@")[0].encode() for label in broken}
