@@ -118,10 +118,12 @@ def check(of_group: Path | None, config_file: Path | None) -> None:
     config = load_config(config_file or of_group)
     sources = ", ".join(f"{source.type} → {source.stream} ({source.mode})" for source in config.source) or "none"
     chains = ", ".join(f"{chain.stream} → {chain.into}" for chain in config.chain) or "none"
+    absences = ", ".join(f"{rule.stream} → {rule.into}" for rule in config.absence) or "none"
+    sketches = ", ".join(f"{sketch.stream} ({' '.join(sketch.kinds)})" for sketch in config.sketch) or "none"
     actions = ", ".join(f"{action.stream} → {action.type} {action.name}" for action in config.action) or "none"
     click.echo(
         f"good: device {config.device}, broker {config.mqtt.host}:{config.mqtt.port}, log in {config.data_dir}, "
-        f"sources: {sources}, chains: {chains}, actions: {actions}"
+        f"sources: {sources}, chains: {chains}, absences: {absences}, sketches: {sketches}, actions: {actions}"
     )
 
 

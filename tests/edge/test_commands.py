@@ -218,3 +218,15 @@ def test_the_doctor_says_that_nothing_is_kept_aside_for_a_full_disk(config: Path
     nearly_full = os.statvfs_result((4096, 4096, 1000, 500, 500, 100, 100, 100, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: nearly_full)
     assert "BAD   directory: 1 MiB are free" in call("doctor", "--config", config).output
+
+
+def test_check_names_all_that_reads_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        f'device = "d"\ndata_dir = "{tmp_path}"\n[[source]]\ntype = "json_lines"\nstream = "heat"\nsend = false\n'
+        '[[absence]]\nname = "quiet"\nstream = "heat"\ninto = "silences"\nafter_s = 5\n'
+        '[[sketch]]\nstream = "heat"\nfields = ["x"]\nkinds = ["numbers", "count_min"]\n'
+    )
+    done = call("check", "--config", path)
+    assert done.exit_code == 0
+    assert "chains: none, absences: heat → silences, sketches: heat (numbers count_min), actions: none" in done.output
