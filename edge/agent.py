@@ -213,7 +213,7 @@ class Agent:
             state=DeviceState.ONLINE,
             sent_at=now_ms,
             epoch=known.epoch,
-            backlog_readings=known.backlog_readings,
+            backlog_readings=known.waiting_readings,
             backlog_bytes=known.stored_bytes,
             oldest_unacked_s=None if known.oldest_at is None else max(0.0, (now_ms - known.oldest_at) / 1000),
             lost_readings=known.lost_readings,

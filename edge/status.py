@@ -18,6 +18,7 @@ import orjson
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState
 from edgewake.edge.log.frames import UNSET_CLOCK
+from edgewake.edge.log.gaps import given_up
 from edgewake.edge.log.schema import BACKLOG_BYTES, RETAINED_BYTES, reading
 from edgewake.edge.log.tables import read_consumers
 from edgewake.protocol.errors import LocalError
@@ -92,26 +93,32 @@ def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
-    """However much waits, a few rows are read: of each stream, frame and consumer, and the counters."""
-    frames, in_frames, oldest_frame = db.execute("SELECT count(*), coalesce(sum(count), 0), min(accepted_at) FROM frames").fetchone()
-    readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0]
+    """However much waits, a few rows are read: of each stream, frame, gap and consumer, and the counters."""
+    frames, in_frames, oldest_frame = db.execute(
+        "SELECT count(*), coalesce(sum(count) FILTER (WHERE gap IS NULL), 0), min(accepted_at) FROM frames"
+    ).fetchone()
+    gone = given_up(db)
+    readings = db.execute("SELECT coalesce(sum(last - framed), 0) FROM streams").fetchone()[0] - sum(gone.values())
     first_waiting = "SELECT accepted_at FROM batches WHERE stream = id AND first > framed ORDER BY first LIMIT 1"
     oldest_batches = [at for (at,) in db.execute(f"SELECT ({first_waiting}) FROM streams")]  # noqa: S608
     copied_bytes = db.execute("SELECT coalesce(sum(length(payload)), 0) FROM frames").fetchone()[0]
     counters = dict(db.execute("SELECT name, value FROM counters"))
     oldest = min((at for at in (oldest_frame, *oldest_batches) if at is not None), default=None)
-    in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id)"
+    in_frames_of = "(SELECT coalesce(sum(count), 0) FROM frames WHERE stream = id AND gap IS NULL)"
     streams = db.execute(f"SELECT name, last, frame, last - framed + {in_frames_of} FROM streams ORDER BY name").fetchall()  # noqa: S608
     accepted = {name: last for name, last, _, _ in streams}
     return {
-        "backlog_readings": in_frames + readings,
+        "backlog_readings": max(0, in_frames + readings),
         "backlog_bytes": counters.get(BACKLOG_BYTES, 0) + copied_bytes,
         "retained_bytes": counters.get(RETAINED_BYTES, 0),
         "frames": frames,
         "oldest_unacked_s": None if oldest is None else max(0.0, (now_ms - oldest) / 1000),
         "lost": {name.removeprefix("lost_"): value for name, value in counters.items() if name.startswith("lost_")},
         "unset_clock_readings": counters.get(UNSET_CLOCK, 0),
-        "streams": {name: {"accepted": last, "last_frame": frame, "waiting": waiting} for name, last, frame, waiting in streams},
+        "streams": {
+            name: {"accepted": last, "last_frame": frame, "waiting": max(0, waiting - gone.get(name, 0))}
+            for name, last, frame, waiting in streams
+        },
         "consumers": {consumer.name: _consumer(consumer, accepted) for consumer in read_consumers(db)},
     }
 

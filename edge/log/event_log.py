@@ -58,6 +58,7 @@ class LogStatus:
     state: LogState
     epoch: int
     backlog_readings: int
+    """Places that the cloud knows nothing of yet: of readings that wait, and of some that were given up meanwhile (`given_up_readings`)."""
     stored_bytes: int
     oldest_at: int | None
     """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
@@ -65,6 +66,12 @@ class LogStatus:
     """Readings given up, by reason (quota, age, corrupt, rejected, queue_full, refused), since the log was made."""
     unset_clock_readings: int = 0
     """Readings that were sent with times from before the machine's clock was set, since the log was made."""
+    given_up_readings: int = 0
+
+    @property
+    def waiting_readings(self) -> int:
+        """Readings that are here and that the cloud does not have."""
+        return max(0, self.backlog_readings - self.given_up_readings)
 
     @property
     def lost_readings(self) -> int:
@@ -342,7 +349,9 @@ class EventLog:
         lost.update(self._writer.unsaid_losses())
         backlog, _ = store.backlog()
         unset = store.counters.get(UNSET_CLOCK, 0)
-        return LogStatus(self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost), unset)
+        return LogStatus(
+            self._writer.state, store.epoch, backlog, store.stored_bytes, store.oldest_at(), dict(lost), unset, store.given_up()
+        )
 
     @property
     def state(self) -> LogState:

@@ -53,6 +53,16 @@ def gaps_behind(db: sqlite3.Connection, stream: int, after: int, last: int) -> I
     return _sound(db, "first > ? AND first <= ? ORDER BY first", (stream, after, last))
 
 
+def given_up(db: sqlite3.Connection) -> dict[str, int]:
+    """By stream: how many of the positions that wait for their frame are of readings that are lost. Reads small rows alone; one that cannot
+    be true counts nothing.
+    """
+    last = "g.first + g.count - 1"
+    waiting = f"{last} BETWEEN max(g.first, framed + 1) AND last AND typeof(g.first) = 'integer' AND typeof(g.count) = 'integer'"
+    query = f"SELECT name, sum({last} - max(g.first - 1, framed)) FROM gaps g JOIN streams ON id = g.stream WHERE {waiting} GROUP BY name"  # noqa: S608
+    return {name: int(count) for name, count in db.execute(query)}
+
+
 def _sound(db: sqlite3.Connection, where: str, values: tuple[int, ...]) -> Iterator[GivenUp]:
     for *row, crc in db.execute(f"SELECT stream, first, count, reason, crc FROM gaps WHERE stream = ? AND {where}", values):  # noqa: S608
         if is_sound(row, crc):

@@ -21,7 +21,7 @@ from edgewake.edge.log.consumers import ConsumerState, Missed, RawBatch, outside
 from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
-from edgewake.edge.log.gaps import forget_unsound_gaps
+from edgewake.edge.log.gaps import forget_unsound_gaps, given_up
 from edgewake.edge.log.pages import has_lost_its_header
 from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.repair import Repair
@@ -390,6 +390,11 @@ class LogStore:
         """(readings accepted and not acknowledged, of them in frames)."""
         framed = self._db.execute("SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL").fetchone()[0]
         return framed + sum(stream.last - stream.framed for stream in self._state.streams.values()), framed
+
+    def given_up(self) -> int:
+        """Of `backlog`, places of readings that are lost: the cloud is to be told of them."""
+        with sound_rows():
+            return sum(given_up(self._db).values())
 
     def oldest_at(self) -> int | None:
         """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all are."""

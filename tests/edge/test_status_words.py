@@ -12,9 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge import status as module
+from edgewake.edge.config import LaneConfig, LogConfig, UplinkConfig
+from edgewake.edge.log.audit import export
+from edgewake.edge.log.quota import AtQuota
 from edgewake.edge.status import STALE_AFTER, STATUS_NAME, _running, read, read_log, table, write
+from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import LocalError
-from tests.edge.helpers import Sent, opened, put
+from tests.edge.helpers import Sent, opened, put, reading
+from tests.services import PATIENCE_S, wait_until
 
 LOG: dict[str, Any] = {
     "epoch": 5, "backlog_readings": 0, "backlog_bytes": 0, "frames": 0, "oldest_unacked_s": None,
@@ -169,6 +174,38 @@ def test_the_figures_of_a_log_with_frames_on_their_way_readings_that_wait_and_a_
     assert found["consumers"]["late"] == {"behind": 25, "missed": 0}
     assert found["oldest_unacked_s"] == 0.0, "no age below nought, whatever the clock says"
     assert found["lost"] == {}
+
+
+@pytest.mark.parametrize("policy", [AtQuota.DROP_OLDEST, AtQuota.DROP_NEWEST, AtQuota.THIN_OUT])
+def test_what_was_given_up_is_lost_and_waits_no_more(tmp_path: Path, policy: AtQuota) -> None:
+    """Before its gap is in a frame, while that is on its way, and when the cloud was told."""
+    config = LogConfig(linger_ms=0, linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=1 << 16, at_quota=policy))
+    uplink = UplinkConfig(frame_readings_max=10, inflight_frames_max=5)
+    sent = Sent()
+
+    def waiting() -> int:
+        """As many as are in the log, and as the running agent says."""
+        found, here = read_log(tmp_path, now_ms=0), sum(1 for _ in export(tmp_path, None))
+        assert (found["backlog_readings"], found["streams"]["speed"]["waiting"]) == (here, here)
+        assert events.status().waiting_readings == here
+        return here
+
+    with opened(tmp_path, sent=sent, config=config, uplink=uplink, lanes={"speed": Lane.BULK}) as events:
+        log = events.stream("speed")
+        for n in range(120):
+            assert log.wait_accepted(log.append(reading(n, text="x" * 1000)), timeout_s=PATIENCE_S)
+        lost = events.status().lost["quota"]
+        assert lost > 40
+        assert waiting() == 120 - lost
+        events.start_sending()
+        sent.until(2)
+        events.stop_sending()
+        assert waiting() == 120 - lost
+        for out in tuple(sent):
+            events.free(out.key)
+        freed = sum(out.count for out in sent if out.gap is None)
+        wait_until(lambda: events.status().waiting_readings == 120 - lost - freed, "they are freed")
+        assert waiting() == 120 - lost - freed
 
 
 @pytest.mark.parametrize("passed_s", [0.0, 90.0])
