@@ -17,7 +17,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import jars
 from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
-from tests.services import Kafka, Mosquitto, run_kafka, run_mosquitto
+from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto
 from tests.sharing_out import BundleScheduling, rank
 
 for _name, _value in class_archives.environment().items():
@@ -92,8 +92,8 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A single-node Kafka: .bootstrap."""
-    with run_kafka(tmp_path_factory.mktemp("kafka")) as service:
+    """A single-node Kafka: .bootstrap. No test kills it."""
+    with run_kafka(tmp_path_factory.mktemp("kafka"), *STAYS) as service:
         yield service
 
 

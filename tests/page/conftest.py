@@ -13,13 +13,13 @@ from playwright.async_api import Browser, Page
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.chromium import chromium, open_page
 from tests.page.world import AccessServer, Writer
-from tests.services import run_kafka
+from tests.services import STAYS, run_kafka
 
 
 @pytest.fixture(scope="package")
 def page_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
     """A Kafka for the page alone."""
-    with run_kafka(tmp_path_factory.mktemp("page-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("page-kafka"), *STAYS) as service:
         yield KafkaConfig(bootstrap=service.bootstrap)
 
 
