@@ -10,6 +10,10 @@ from edgewake.cloud.kafka import clients, metadata
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.services import PATIENCE_S
 
+WAIT_MS = 200
+"""How long Kafka holds back a fetch that finds nothing. A test reads now and then; one that asks for 64 partitions fifty times a second,
+as consumers do that are in a hurry, keeps Kafka busier than the parts under test."""
+
 
 class TopicReader:
     """`with` it; `read()` gives all records of the topic as it is now, in the order of each partition."""
@@ -17,7 +21,7 @@ class TopicReader:
     def __init__(self, config: KafkaConfig, topic: str, *, committed: bool = True, device: str | None = None) -> None:
         """`device`: keep its records alone."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+        more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": WAIT_MS}
         self._consumer = clients.consumer(config, "test-reader", **more)
         self._topic, self._key = topic, None if device is None else device.encode()
         self._unread: set[int] = set()

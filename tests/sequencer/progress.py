@@ -14,7 +14,7 @@ class Progress:
     """Follows the positions of all 64 partitions; the topics exist."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        self._rows = clients.consumer(config, "test-progress")
+        self._rows = clients.consumer(config, "test-progress", **{"fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS})
         self._ends = clients.consumer(config, "test-progress-ends")
         self._rows.assign([TopicPartition(topics.SEQUENCE, shard, OFFSET_BEGINNING) for shard in range(topics.SHARDS)])
         self.positions: dict[int, int] = dict.fromkeys(range(topics.UP_PARTITIONS), 0)

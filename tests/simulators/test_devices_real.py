@@ -33,7 +33,7 @@ class UpReader:
 
     def __init__(self, config: KafkaConfig, stream: str) -> None:
         topic_admin.ensure_topics(config, [topics.UP])
-        self._consumer = clients.consumer(config, f"test-{stream}")
+        self._consumer = clients.consumer(config, f"test-{stream}", **{"fetch.wait.max.ms": clients.HANDED_OVER_WAIT_MS})
         places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
         for place in places:
             place.offset = watermarks(self._consumer, place.topic, place.partition)[1]
