@@ -6,7 +6,7 @@ Tests that share a Spark session stay in one process: a session of each process 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from xdist.scheduler import LoadFileScheduling
@@ -16,24 +16,35 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "lane", "repairs"))
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
-TOGETHER: Final = ("tests/bridge/", "tests/sequencer/", "tests/page/", "tests/access/")
-"""Folders whose files share servers that are started for the folder: by two processes they would be started twice."""
+TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
+    # Where a part that starts with a key of its own meets no leases that tests/push sealed with others.
+    "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/", "tests/deploy/test_nameless_uid.py"),
+    "tests/ops/": (
+        "tests/ops/",
+        "tests/push/",
+        "tests/bridge/test_topic_check.py",
+        *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),
+        "tests/simulators/test_devices_real.py",
+    ),
+    SPARK: (SPARK,),
+    **{folder: (folder,) for folder in ("tests/bridge/", "tests/sequencer/", "tests/page/")},
+}
+"""Bundle → how the names of its files begin; the first that fits counts. Files of a folder share servers that are started for the folder,
+and those of the first two bundles the session's Kafka: each process with one of them starts them, and what is idle costs time, too."""
 LONGEST: Final = (
     SPARK,
     SECOND_SPARK[0],
+    "tests/access/",
+    "tests/ops/",
     "tests/bridge/",
-    "tests/sequencer/",
-    "tests/page/",
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
+    "tests/sequencer/",
+    "tests/page/",
     "tests/deploy/test_up.py",
-    "tests/access/",
-    "tests/push/test_schema.py",
-    "tests/ops/test_schema.py",
 )
-"""Bundles that take half a minute and more. First those with a Kafka of their own: a process starts the session's
-Kafka when a test first asks for it, and one that is idle costs processor time, too."""
+"""Bundles that take half a minute and more. A bundle of a test or two is given out together with the next one."""
 
 
 def bundle(test: str) -> str:
@@ -41,8 +52,9 @@ def bundle(test: str) -> str:
     file = test.split("::", 1)[0]
     if file in SECOND_SPARK:
         return SECOND_SPARK[0]
-    folder = next((folder for folder in (SPARK, *TOGETHER) if file.startswith(folder)), None)
-    return file if folder is None or file in OWN_SPARK else folder
+    if file in OWN_SPARK:
+        return file
+    return next((name for name, beginnings in TOGETHER.items() if file.startswith(beginnings)), file)
 
 
 def rank(file: str, with_services: Collection[str]) -> int:
