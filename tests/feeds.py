@@ -75,7 +75,7 @@ class Feed:
         self._seq: dict[str, int] = {}
         topic_admin.ensure_topics(self.config, [self.topic])
         self._producer = clients.transactional_producer(self.config, f"tx-{self.name}-{secrets.token_hex(3)}")
-        self._producer.init_transactions(30)
+        clients.fence(self._producer, 30)
         self._commit = VisibleCommit(config, self._producer, self.topic)
 
     def send(self, device: str = "dev-1", n: int = 1, *, frames: int = 1, fields: Mapping[str, list[Any]] | None = None) -> None:
@@ -133,7 +133,7 @@ class QueryFeed:
         self.topic = topics.query_topic(self.name, 1)
         topic_admin.ensure_topics(config, [self.topic])
         self._producer = clients.transactional_producer(config, f"tx-{self.name}")
-        self._producer.init_transactions(30)
+        clients.fence(self._producer, 30)
         self._commit = VisibleCommit(config, self._producer, self.topic)
 
     def close(self) -> None:

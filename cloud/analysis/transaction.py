@@ -48,7 +48,7 @@ class Transactions:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
         self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms)
         try:
-            self._producer.init_transactions(COMMIT_TIMEOUT_S)
+            clients.fence(self._producer, COMMIT_TIMEOUT_S)
         except KafkaException as error:
             raise clients.away(config, error.args[0]) from error
 

@@ -41,7 +41,7 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
 
 
 def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeout_ms: int = 10_000) -> Producer:
-    """A producer that writes in transactions; a new one with the same id fences the old. Call `init_transactions` first.
+    """A producer that writes in transactions; a new one with the same id fences the old. Call `fence` first.
 
     `timeout_ms`: how long readers wait for the transaction of a process that died and is not replaced.
     """
@@ -58,6 +58,15 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
             "retry.backoff.ms": 5,
         },
     )
+
+
+def fence(transactional: Producer, timeout_s: float) -> None:
+    """Shut out all earlier producers with its id, and end what they left open. Raises KafkaException."""
+    # Where no broker is connected yet, librdkafka looks again after half a second. The first question connects the address that we have,
+    # and then the brokers that the answer names take its place; the second one is answered by one of those.
+    for _ in range(2):
+        transactional.list_topics(timeout=timeout_s)
+    transactional.init_transactions(timeout_s)
 
 
 FOLLOWER_WAIT_MS: Final = 500

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from edgewake.cloud.kafka.clients import FOLLOWER_WAIT_MS, consumer
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -51,8 +51,8 @@ class TableReader:
         # consumer's own end-of-partition event says where it stands.
         self._consumer = consumer(config, client_id, **_TABLE_CONSUMER | {"fetch.wait.max.ms": wait_ms})
         self._uncommitted = consumer(config, client_id, **_END_CONSUMER)
-        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         self._position = 0
+        self._is_assigned = False
         self.unreadable = 0
         """Records that were skipped; the first one is logged."""
 
@@ -62,6 +62,12 @@ class TableReader:
         Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or when it is no longer wanted.
         """
         end = self._end(idle_s)
+        if not self._is_assigned:
+            # By its number: librdkafka would look for the beginning itself, and look again after half a second, because it is not connected
+            # yet. Who asks for the number is.
+            first, _ = watermarks(self._consumer, self._topic, self._partition, patience_s=idle_s)
+            self._consumer.assign([TopicPartition(self._topic, self._partition, first)])
+            self._is_assigned = True
         came_s = logged_s = time.monotonic()
         while self._position < end:
             before = self._position

@@ -125,7 +125,7 @@ class LetterReplayer:
         """Fence whoever wrote before, and read what is there. Raises KafkaException or Unavailable."""
         topic_admin.ensure_topics(self._config, [topics.REPLAYS])
         writer = _Writer(self._config)
-        writer.producer.init_transactions(KAFKA_S)
+        clients.fence(writer.producer, KAFKA_S)
         self._replays = Replays()
         table = TableReader(self._config, "ops-replays", topics.REPLAYS, on_change=self._replays.change, wait_ms=clients.ONCE_WAIT_MS)
         try:

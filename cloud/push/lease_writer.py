@@ -59,7 +59,7 @@ class LeaseWriter:
     def fence(self) -> None:
         """Fence all earlier owners; blocks. Raises Unavailable."""
         try:
-            self._producer.init_transactions(WRITE_TIMEOUT_S)
+            clients.fence(self._producer, WRITE_TIMEOUT_S)
         except KafkaException as error:
             raise Unavailable(f"leases: {error.args[0].str()}") from error
 

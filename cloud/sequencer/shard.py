@@ -52,7 +52,7 @@ class Shard:
     ) -> Shard:
         """Take the shard over: shut out who served it, then read what that one knew. Raises KafkaException or Unavailable."""
         producer = clients.transactional_producer(config, f"sequencer-{number}")
-        producer.init_transactions(KAFKA_S)
+        clients.fence(producer, KAFKA_S)
         shard = cls(number, producer=producer, writer=OutputWriter(producer, part=part, shard=number, streams=streams), streams=streams)
         rows = _Rows()
         table = TableReader(config, f"{part}-state", topics.SEQUENCE, on_change=rows.change, partition=number, wait_ms=clients.ONCE_WAIT_MS)

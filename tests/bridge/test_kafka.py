@@ -8,7 +8,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
@@ -34,7 +34,7 @@ def table(config: KafkaConfig) -> str:
 
 def transactional(config: KafkaConfig) -> Producer:
     producer = clients.transactional_producer(config, f"test-{uuid.uuid4().hex}")
-    producer.init_transactions(30)
+    clients.fence(producer, 30)
     return producer
 
 
@@ -131,6 +131,17 @@ def test_a_row_that_cannot_be_read_is_counted_and_skipped(config: KafkaConfig, t
     reader.read_all()
     reader.close()
     assert (found, reader.unreadable) == ([1, 2], 1)
+
+
+def test_a_table_is_read_from_its_first_kept_record_on(config: KafkaConfig, table: str) -> None:
+    producer = clients.producer(config, "test")
+    for i in range(3):
+        producer.produce(table, b"%d" % i, b"%d" % i)
+    producer.flush(30)
+    client = clients.admin(config)
+    (removed,) = client.delete_records([TopicPartition(table, 0, 2)]).values()
+    assert removed.result(PATIENCE_S).low_watermark == 2
+    assert rows(config, table) == {"2": b"2"}
 
 
 def test_topics_are_made_once_by_many_at_once(config: KafkaConfig) -> None:

@@ -42,7 +42,7 @@ def test_producers_transactions_consumers_and_admin_work(secure: SecureKafka, wa
     topic_admin.ensure_topics(config.model_copy(update={"partitions": 1}), [topic])
     rows: dict[str, bytes | None] = {}
     writer = clients.transactional_producer(config, f"tx-{topic}")
-    writer.init_transactions(20)
+    clients.fence(writer, 20)
     writer.begin_transaction()
     writer.produce(topic, b"1", "key")
     writer.commit_transaction(20)

@@ -61,7 +61,7 @@ class Writer:
         self._queries: dict[str, Registration] = {}
         self._lock = threading.Lock()
         self._producer = clients.transactional_producer(config, f"page-tests-{secrets.token_hex(4)}")
-        self._producer.init_transactions(30)
+        clients.fence(self._producer, 30)
         topic_admin.ensure_topics(config, topics.COMPACTED)
 
     def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> None:
