@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pytest
+
 from edgewake.cloud.analysis import registry
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.registry import Tables, statuses
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import QueryState, Registration
-from edgewake.protocol.stream import FieldInfo, Stream, StreamTable
+from edgewake.protocol.stream import FieldInfo, NameKind, Stream, StreamTable
 
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 
@@ -67,3 +73,26 @@ def test_a_removed_query_is_gone_and_a_removed_stream_makes_its_queries_wait() -
     assert state(found)[0] is QueryState.STARTING
     found.on_query("q", None)
     assert statuses(found, {}) == {}
+
+
+def test_a_file_is_read_again_only_when_it_or_the_streams_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def parsed(text: str, streams: Mapping[str, Stream]) -> Query:
+        read.append(text)
+        return parse(text, streams)
+
+    monkeypatch.setattr(registry, "parse", parsed)
+    one, other = registration("one"), registration("other", field="y")
+    found = tables(one, other, x=FieldType.NUMBER)
+    assert [state(found, name=name)[0] for name in ("one", "other")] == [QueryState.RUNNING, QueryState.REFUSED]
+    found.on_stream("third", Stream(name="third", kind=NameKind.QUERY, claim="c").model_dump_json().encode())
+    found.on_query("third", registration("third").model_dump_json().encode())
+    assert state(found, name="third")[0] is QueryState.RUNNING
+    assert read == [one.text, other.text, registration("third").text]
+    fields = dict.fromkeys(("x", "y"), FieldInfo(type=FieldType.NUMBER))
+    found.on_stream("s", Stream(name="s", fields=fields).model_dump_json().encode())
+    assert state(found, name="other")[0] is QueryState.RUNNING
+    assert state(found, {"other@1": "why"}, "other")[0] is QueryState.FAILED
+    found.on_query("one", registration("one", field="z").model_dump_json().encode())
+    assert state(found, name="one")[0] is QueryState.REFUSED
