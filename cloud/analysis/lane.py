@@ -405,7 +405,7 @@ class Lane:
             windows,
             least_ms=self.config.trigger_ms,
             calm_ms=self.config.calm_trigger_ms,
-            busy=pace.is_busy(rate, read=observed.readings, left=waits),
+            busy=pace.is_busy(rate, read=observed.readings, left=waits) or pace.is_new(self.job.queries, began_ms),
             oldest_ms=observed.oldest,
             settle=self._settle,
         )

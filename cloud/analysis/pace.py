@@ -8,10 +8,11 @@ with a backlog, gets a batch each `least_ms`; that, too, a little after windows'
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.windows import Window
 
 SETTLE_MS: Final = 150
@@ -35,6 +36,9 @@ _UNTRIED: Final = -1
 """Clean looks of an earlier first look that no batch was made at yet."""
 BACKLOG: Final = 100
 """Records that wait, from which, and where they are more than the last batch had, a stream is busy as well."""
+NEW_MS: Final = 20_000
+"""Somebody waits for the first rows of a query that was registered so short a time ago, also in the `tail` that comes after `query add`:
+its stream is not calm meanwhile, which costs at most twenty batches."""
 SOON_MS: Final = 5_000
 """Where no window ends, each reading may be a result that somebody waits for: no longer than this from one batch to the next."""
 
@@ -72,6 +76,11 @@ def learned(settle: Settle, windows: Collection[Window], *, before_ms: int, olde
 def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
     """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not say."""
     return readings_per_s >= BUSY_PER_S or (left is not None and left > max(read, BACKLOG))
+
+
+def is_new(queries: Iterable[Registered], now_ms: int) -> bool:
+    """Is one of them new? One that was registered by a clock that is ahead of ours is so later."""
+    return any(0 <= now_ms - one.registered_at < NEW_MS for one in queries)
 
 
 def next_ms(

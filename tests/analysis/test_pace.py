@@ -8,7 +8,19 @@ import pytest
 
 from edgewake.cloud.analysis.checkpoint import is_done
 from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.pace import SETTLE_MS, SETTLE_MS_MAX, Settle, is_busy, learned, next_ms, next_summary_ms
+from edgewake.cloud.analysis.pace import (
+    NEW_MS,
+    SETTLE_MS,
+    SETTLE_MS_MAX,
+    Settle,
+    is_busy,
+    is_new,
+    learned,
+    next_ms,
+    next_summary_ms,
+)
+from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.clock import SystemClock
 from tests.analysis.support import Analysis, Feed, catch_up, registered, results, sql
@@ -30,9 +42,10 @@ class StandingClock(SystemClock):
         return self._now_ms
 
 
-def calm_lane(analysis: Analysis, feed: Feed, *, now_ms: int) -> Lane:
+def calm_lane(analysis: Analysis, feed: Feed, *, now_ms: int, registered_at: int = 1) -> Lane:
     """With one reading to compute; half an hour from one batch to the next, where no window ends."""
-    (query,) = registered(sql(feed.name, "device, count(*) AS n", "window(event_time, '1 hour'), device"), streams=[feed.stream])
+    text = sql(feed.name, "device, count(*) AS n", "window(event_time, '1 hour'), device")
+    (query,) = registered(text, streams=[feed.stream], at=registered_at)
     lane = analysis.with_config(trigger_ms=1_000, calm_trigger_ms=3_600_000).lane([query], [feed.stream])
     lane.clock = StandingClock(now_ms)
     feed.send([END], speed=[1.0])
@@ -178,6 +191,26 @@ def test_a_stop_ends_the_rest_and_spark_notes_the_batch_before_it(analysis: Anal
 def test_a_calm_stream_s_window_is_told_when_it_ends(analysis: Analysis, feed: Feed) -> None:
     """The rest would be half an hour otherwise: a second before the hour's end it is until that."""
     lane = calm_lane(analysis, feed, now_ms=HOUR_END - 1_000)
+    lane.start()
+    try:
+        catch_up(lane, feed)
+        feed.send([END + 1], speed=[1.0])
+        wait_until(lambda: lane.counters.batches == 2, "the second batch")
+    finally:
+        lane.stop()
+
+    assert [row["n"] for row in results(feed.config, lane.job.queries[0].query.name)] == [1, 2]
+
+
+def test_a_query_is_new_for_a_while_and_not_before_its_time() -> None:
+    text = sql("s", "count(*) AS n", "window(event_time, '1 hour')")
+    queries = [Registered(parse(text), at) for at in (1, END)]
+    assert [is_new(queries, END + after_ms) for after_ms in (-1, 0, NEW_MS - 1, NEW_MS)] == [False, True, True, False]
+
+
+def test_a_calm_stream_s_new_query_has_rows_at_full_pace(analysis: Analysis, feed: Feed) -> None:
+    """Half an hour before a window ends; the control is the lane above that rests until then."""
+    lane = calm_lane(analysis, feed, now_ms=HOUR_END - 1_800_000, registered_at=HOUR_END - 1_801_000)
     lane.start()
     try:
         catch_up(lane, feed)
