@@ -17,7 +17,7 @@ from edgewake.cloud.ops.repair_cli import ask, backfill, repair, repairs
 
 WAIT_S: Final = 60
 """How long `add` waits for a query to run."""
-LOOK_EVERY_S: Final = 0.3
+LOOK_EVERY_S: Final = 0.1
 PREVIEW_S: Final = 75
 """How long `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "stream", "lag", "detail")
