@@ -111,8 +111,17 @@ class Checked(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
 
+class NotThereYet(QueryError):
+    """Of a query file only a stream is missing: it can be registered, and runs when the stream is there and fits."""
+
+    def __init__(self, found: Checked, error: QueryError) -> None:
+        """`found`: what it says, if all names that it reads are believed."""
+        super().__init__(*error.faults)
+        self.found = found
+
+
 Check = Callable[[str, Mapping[str, Stream]], Checked]
-"""Reads a query file against the catalogue; raises QueryError."""
+"""Reads a query file against the catalogue; raises QueryError, NotThereYet where that is all."""
 
 
 class Registry:
@@ -146,16 +155,23 @@ class Registry:
     def check(self, text: str) -> CheckedQuery:
         """Read a query file; raises Problem with every fault of it."""
         try:
-            found = self._check(text, self._tables.streams)
+            return _described(self._check(text, self._tables.streams))
         except QueryError as error:
-            faults = [asdict(fault) for fault in error.faults]
-            raise Problem(422, "query_refused", str(error), line=error.faults[0].line, faults=faults) from error
-        return CheckedQuery(name=found.name, stream=found.stream, columns=list(found.columns))
+            raise _refused(error) from error
+
+    def _registrable(self, text: str) -> CheckedQuery:
+        """The same, but that a stream may be missing: the analysis waits for it."""
+        try:
+            return _described(self._check(text, self._tables.streams))
+        except NotThereYet as error:
+            return _described(error.found)
+        except QueryError as error:
+            raise _refused(error) from error
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
         """Register a query file; (view, was it new?). The same text again is no error. Raises Problem or Unavailable."""
         async with self._turn:
-            name = self.check(text).name
+            name = self._registrable(text).name
             existing = self._tables.queries.get(name)
             if existing is not None and existing.text == text:
                 return self.view(existing, with_text=True), False
@@ -176,7 +192,7 @@ class Registry:
         """
         async with self._turn:
             existing = self.get(name)
-            if (found := self.check(text).name) != name:
+            if (found := self._registrable(text).name) != name:
                 raise Problem(
                     422, "query_refused", f"the query file's name is {found!r}, not {name!r}; a new name needs a new registration"
                 )
@@ -247,3 +263,12 @@ class Registry:
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
         """The query as it stands."""
         return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
+
+
+def _described(found: Checked) -> CheckedQuery:
+    return CheckedQuery(name=found.name, stream=found.stream, columns=list(found.columns))
+
+
+def _refused(error: QueryError) -> Problem:
+    faults = [asdict(fault) for fault in error.faults]
+    return Problem(422, "query_refused", str(error), line=error.faults[0].line, faults=faults)

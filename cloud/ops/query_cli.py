@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -99,7 +100,7 @@ def add(api: OpsApi, file: Path, wait_s: int, backfill_from: int | None) -> None
 def replace(api: OpsApi, file: Path, wait_s: int) -> None:
     """Put the query in FILE in the place of the registered one of its name, and wait until it runs."""
     text = _text_of(file)
-    name = api.ask("POST", "/v1/queries:check", body={"text": text}, about=f"{file}: ").json()["name"]
+    name = _name_in(text) or fail(f"{file}: expected a line `-- name: my_query`")
     found = api.ask("PUT", f"/v1/queries/{name}", body={"text": text}, about=f"{file}: ").json()
     tell(f"{name}: replaced", err=True)
     _tell_whether_it_runs(api, found, wait_s)
@@ -107,10 +108,13 @@ def replace(api: OpsApi, file: Path, wait_s: int) -> None:
 
 def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> None:
     found = _wait(api, found, wait_s)
-    if found["state"] != "running":
+    if _waits(found) or (found["state"] == "starting" and not wait_s):
+        tell(f"{found['name']}: {found['detail'] or 'starting'}; `edgewake query show {found['name']}` tells when it runs", err=True)
+    elif found["state"] != "running":
         fail(f"{found['name']}: {found['state']}{': ' + found['detail'] if found['detail'] else ''}. {_advice(found)}")
-    where = next(iter(found["events_urls"]), found["events_path"])
-    tell(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
+    else:
+        where = next(iter(found["events_urls"]), found["events_path"])
+        tell(f"{found['name']}: running. Its results: curl -N '{where}'", err=True)
     if api.as_json:
         print_json({name: value for name, value in found.items() if name != "text"})
 
@@ -142,6 +146,12 @@ def preview(api: OpsApi, file: Path, minutes: int, rows_max: int) -> None:
         tell(f"{file}: there are more than these {len(found['rows'])} results", err=True)
 
 
+def _name_in(text: str) -> str | None:
+    """What the header says; whether all is right the API says."""
+    match = re.search(r"^--\s*name\s*:\s*([a-z][a-z0-9_]*)\s*$", text, re.MULTILINE)
+    return None if match is None else match[1]
+
+
 def _text_of(file: Path) -> str:
     try:
         text = file.read_text("utf-8")
@@ -161,11 +171,16 @@ def _wait(api: OpsApi, found: dict[str, Any], wait_s: int) -> dict[str, Any]:
 
     deadline = time.monotonic() + wait_s
     with Console(stderr=True).status(f"{found['name']}: {found['state']} …") as status:
-        while found["state"] in ("starting", "retrying") and time.monotonic() < deadline:
+        while found["state"] in ("starting", "retrying") and time.monotonic() < deadline and not _waits(found):
             time.sleep(LOOK_EVERY_S)
             found = api.ask("GET", f"/v1/queries/{found['name']}").json()
             status.update(f"{found['name']}: {found['state']} …")
     return found
+
+
+def _waits(found: Mapping[str, Any]) -> bool:
+    """For a stream that is not there yet, which may be for days?"""
+    return bool(found["state"] == "starting" and found["detail"])
 
 
 def _advice(found: Mapping[str, Any]) -> str:

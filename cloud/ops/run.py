@@ -30,7 +30,7 @@ from edgewake.cloud.ops.keys import Keys
 from edgewake.cloud.ops.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.metrics import TablesCollector
 from edgewake.cloud.ops.previews import PreviewDesk
-from edgewake.cloud.ops.queries import Checked, Registry
+from edgewake.cloud.ops.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.reader import Reader
 from edgewake.cloud.ops.repairs import RepairDesk
 from edgewake.cloud.ops.request_desk import RequestDesk
@@ -171,9 +171,12 @@ async def run(settings: OpsConfig) -> None:
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     # The SQL parser takes 30 MB, and most days nobody registers a query.
-    from edgewake.cloud.analysis.query_file import check_query_file
+    from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, parse
 
-    return check_query_file(text, streams)
+    try:
+        return check_query_file(text, streams)
+    except UnknownStream as error:
+        raise NotThereYet(parse(text), error) from error
 
 
 def _secret() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -114,6 +115,31 @@ def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(ops: 
     assert "did you mean 'speed'?" in field
     assert f"{query_file}: line " in function
     assert "did you mean sum?" in function
+
+
+def test_a_query_is_registered_before_its_stream_is_there_and_a_check_says_that_it_is_not(
+    ops: Ops, writer: Writer, query_file: Path
+) -> None:
+    name, text = query_file.stem, query_file.read_text()
+    there = re.findall(r"FROM (\w+)", text)[0]
+    query_file.write_text(text.replace(f"FROM {there}", f"FROM {there}_later"))
+    checked = run(ops, "check", str(query_file))
+    assert (checked.returncode, f"did you mean '{there}'?" in checked.stderr) == (1, True)
+    assert run(ops, "replace", str(query_file)).returncode == 1, "there is nothing to be replaced"
+
+    adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
+    say(writer, name, QueryState.STARTING, f"waits for stream '{there}_later'")
+    out, err = adding.communicate(timeout=60)
+    assert (adding.returncode, json.loads(out)["state"]) == (0, "starting"), err
+    assert f"{name}: waits for stream '{there}_later'; `edgewake query show {name}` tells when it runs" in err
+    query_file.write_text(query_file.read_text().replace("avg(speed)", "max(speed)"))
+    assert run(ops, "replace", str(query_file), "--wait", "0").returncode == 0
+
+    query_file.write_text(query_file.read_text().replace("max(speed)", "summ(speed)").replace(f"-- name: {name}", f"-- name: {name}_2"))
+    both = run(ops, "add", str(query_file))
+    assert (both.returncode, "did you mean sum?" in both.stderr) == (1, True), "another fault is one at once"
+    assert ops.client.get(f"/v1/queries/{name}_2").status_code == 404
 
 
 def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_file: Path) -> None:
