@@ -33,6 +33,8 @@ STORES_MAX: Final = 16
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """How long the first question waits until the store has read up to the live end."""
+FIRST_LOOK_S: Final = 0.05
+"""How often the first question looks whether the store is there."""
 EVENTS_A_TURN: Final = 200
 """Events taken in before other clients have their turn."""
 _EVENT_BYTES: Final = 1000
@@ -168,10 +170,11 @@ class _Store:
             if item is not None:
                 await self._hub.gap(subscriber, item, OnGap.EARLIEST)
             self._taken = subscriber.positions
-            if subscriber.is_at_end:
+            if subscriber.is_at_end and self._plan is not None and self._hub.has_caught_up(self._plan):
                 self.ready.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_S / 10):
+                # What the stream's last transaction ends with is no record, so nobody is woken for it.
+                async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
                     await news.wait()
 
     async def _take(self, steps: Sequence[Step], to: Positions) -> None:

@@ -42,6 +42,10 @@ class Followed:
         """The positions of the live end."""
         return tuple((max(tail.end, latest), 0) for tail, latest in zip(self.tails, self.latest, strict=True))
 
+    def has_caught_up(self) -> bool:
+        """Do the tails reach to where the stream ended when it was first followed? Before, their end is not its end."""
+        return all(tail.end >= latest for tail, latest in zip(self.tails, self.latest, strict=True))
+
     def partitions(self) -> list[TopicPartition]:
         """Where to read on."""
         return [TopicPartition(self.source.topic, p, tail.end) for p, tail in enumerate(self.tails)]

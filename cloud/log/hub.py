@@ -308,6 +308,10 @@ class Hub:
         """The live end of a plan."""
         return tuple(entry.live() for entry in self._entries(opened))
 
+    def has_caught_up(self, opened: Plan) -> bool:
+        """Do the tails of a plan reach to where its streams ended when they were first followed?"""
+        return all(entry.has_caught_up() for entry in self._entries(opened))
+
     def _tail_bounds(self, opened: Plan) -> list[list[Bounds]]:
         """What is in memory of each partition of a plan: less than is kept."""
         return [

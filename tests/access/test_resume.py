@@ -380,6 +380,19 @@ async def delete_topic(feed: Feed) -> None:
     await eventually(lambda: metadata.partition_count(client, feed.topic) == 0, "the topic is gone")
 
 
+async def test_the_first_answer_has_all_that_there_is_of_a_stream_that_nobody_read_before(
+    access_a: Server, new_feed: Callable[..., Feed]
+) -> None:
+    feeds = [new_feed() for _ in range(3)]
+    for i, feed in enumerate(feeds):
+        for device in range(4 + i):
+            feed.send(f"dev-{device}", 3)
+    async with httpx.AsyncClient(base_url=access_a.url, timeout=60) as client:
+        for i, feed in enumerate(feeds):
+            snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
+            assert {row["device"]: row["n"] for row in snapshot["rows"]} == {f"dev-{device}": 3 for device in range(4 + i)}
+
+
 async def test_a_snapshot_goes_on_as_a_stream_without_hole_or_repeat_while_writing_goes_on(
     access_a: Server, new_feed: Callable[..., Feed]
 ) -> None:
