@@ -23,12 +23,11 @@ from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.pair_queries import PairJob, place_of
 from edgewake.cloud.analysis.plan_values import PlanValues
-from edgewake.cloud.analysis.query_plan import Query, Registered
+from edgewake.cloud.analysis.query_lanes import kind_of, streams_of
+from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.row_queries import RowsJob
 from edgewake.cloud.analysis.sequence_queries import SequenceJob
-from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.table_queries import TableJob
-from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 
 STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 2}
@@ -149,34 +148,8 @@ def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, 
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
-        lanes.setdefault((place_of(streams_of(each.query)), _kind(each)), []).append(each)
+        lanes.setdefault((place_of(streams_of(each.query)), kind_of(each.query)), []).append(each)
     return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
-
-
-def streams_of(query: Query) -> tuple[str, ...]:
-    """The streams whose readings become its rows, that of FROM first."""
-    join, others = query.join, query.others
-    if join is not None and (query.is_paired or (query.is_table and topic_of(join.table, dict(join.columns)) != topics.DEVICES)):
-        others = (join.table,)
-    return tuple(dict.fromkeys((query.stream, *others)))
-
-
-def _kind(registered: Registered) -> LaneKind:
-    if registered.query.is_paired:
-        return LaneKind.PAIR
-    if registered.query.is_table:
-        return LaneKind.TABLE
-    if registered.query.is_completed:
-        return LaneKind.JOIN
-    if registered.query.is_rows:
-        return LaneKind.ROWS
-    if registered.query.window.is_sequence:
-        return LaneKind.SEQUENCE
-    if registered.query.shed is not None:
-        return LaneKind.SKETCH_SHED if registered.query.has_sketches else LaneKind.PLAIN_SHED
-    if registered.query.keys and registered.query.only_counts_distinct:
-        return LaneKind.DISTINCT
-    return LaneKind.SKETCH if registered.query.has_sketches else LaneKind.PLAIN
 
 
 def _job(kind: LaneKind, queries: Sequence[Registered], types: Mapping[str, Mapping[str, FieldType]]) -> QueriesJob:

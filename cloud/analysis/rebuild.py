@@ -28,7 +28,8 @@ from edgewake.cloud.analysis import emit, state_parts
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
-from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of, streams_of
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.query_lanes import streams_of
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
 from edgewake.cloud.analysis.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from

@@ -25,7 +25,8 @@ from edgewake.cloud.analysis import emit, past
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.decode import decode
-from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of, streams_of
+from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
+from edgewake.cloud.analysis.query_lanes import streams_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
 from edgewake.cloud.analysis.refold import Impossible, Span, TooMany, refolded
 from edgewake.cloud.analysis.repair import (

@@ -65,8 +65,17 @@ class CheckedQuery(BaseModel):
 
     name: str
     stream: str
+    """Of FROM."""
+    streams: list[str]
+    """All that it reads, but for joined tables."""
     columns: list[str]
     """Of its results, beside revision and final."""
+    execution: str
+    """shared: Spark computes it together with others; dedicated: the driver makes its rows."""
+    why: str
+    """Why it is computed so."""
+    plan: list[str]
+    """What is done with a reading, step by step."""
 
 
 def view(registration: Registration, progress: Progress | None, access_urls: Sequence[str], *, with_text: bool = False) -> QueryView:
@@ -108,7 +117,15 @@ class Checked(Protocol):
     @property
     def stream(self) -> str: ...
     @property
+    def streams(self) -> tuple[str, ...]: ...
+    @property
     def columns(self) -> tuple[str, ...]: ...
+    @property
+    def execution(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def plan(self) -> tuple[str, ...]: ...
 
 
 class NotThereYet(QueryError):
@@ -266,7 +283,15 @@ class Registry:
 
 
 def _described(found: Checked) -> CheckedQuery:
-    return CheckedQuery(name=found.name, stream=found.stream, columns=list(found.columns))
+    return CheckedQuery(
+        name=found.name,
+        stream=found.stream,
+        streams=list(found.streams),
+        columns=list(found.columns),
+        execution=found.execution,
+        why=found.why,
+        plan=list(found.plan),
+    )
 
 
 def _refused(error: QueryError) -> Problem:

@@ -123,12 +123,15 @@ def _tell_whether_it_runs(api: OpsApi, found: dict[str, Any], wait_s: int) -> No
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @shows
 def check(api: OpsApi, file: Path) -> None:
-    """Check the query in FILE against the streams that there are, and register nothing."""
+    """Check the query in FILE against the streams that there are, show its class and plan, and register nothing."""
     found = api.ask("POST", "/v1/queries:check", body={"text": _text_of(file)}, about=f"{file}: ").json()
     if api.as_json:
         print_json(found)
     else:
-        tell(f"{file}: good; query {found['name']} reads stream {found['stream']} and gives {', '.join(found['columns'])}")
+        tell(f"{file}: good; query {found['name']} reads {', '.join(found['streams'])} and gives {', '.join(found['columns'])}")
+        tell(f"{found['execution']}: {found['why']}")
+        for number, step in enumerate(found["plan"], 1):
+            tell(f"{number}. {step}")
 
 
 @query.command()

@@ -172,11 +172,12 @@ async def run(settings: OpsConfig) -> None:
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     # The SQL parser takes 30 MB, and most days nobody registers a query.
     from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, parse
+    from edgewake.cloud.analysis.query_lanes import described
 
     try:
-        return check_query_file(text, streams)
+        return described(check_query_file(text, streams))
     except UnknownStream as error:
-        raise NotThereYet(parse(text), error) from error
+        raise NotThereYet(described(parse(text)), error) from error
 
 
 def _secret() -> str:

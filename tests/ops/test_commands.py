@@ -117,6 +117,11 @@ def test_a_query_file_is_checked_and_not_registered(
     file.write_text(sql(name, stream))
     found = printed(ops, "query", "check", str(file))
     assert (found["name"], found["stream"], found["columns"]) == (name, stream, ["window_start", "window_end", "device", "mean"])
+    assert (found["streams"], found["execution"], len(found["plan"])) == ([stream], "shared", 4)
+    told = run(ops, "query", "--table", "check", str(file)).stdout
+    assert f"query {name} reads {stream} and gives window_start" in told
+    assert "\nshared: " in told
+    assert f"\n1. read {stream}, as it is: speed\n" in told
     assert ops.client.get(f"/v1/queries/{name}").status_code == 404
     file.write_text(sql(name, stream).replace("speed", "sped"))
     refused = run(ops, "query", "check", str(file))
