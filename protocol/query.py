@@ -56,6 +56,18 @@ class QueryState(StrEnum):
     FAILED = "failed"
 
 
+class Reached(BaseModel):
+    """How far a query has come in one of the streams that it reads."""
+
+    model_config = ConfigDict(frozen=True)
+
+    offsets: dict[int, int] = {}
+    """Partition of the stream's topic → first offset not yet computed."""
+    asked_from: dict[int, int] = {}
+    """Partition of the stream's topic → first offset that this query was asked; what is before it was computed without the query. A
+    partition that is missing here was computed from its beginning."""
+
+
 class Progress(BaseModel):
     """How far a query has come (key on `ew.progress`: query). Written in the same transaction as the batch's results."""
 
@@ -63,6 +75,7 @@ class Progress(BaseModel):
 
     query: str
     stream: str
+    """Of FROM."""
     state: QueryState
     registered_at: int | None = None
     """Which registration this is about; None where it could not be read."""
@@ -76,13 +89,10 @@ class Progress(BaseModel):
     """The `revision` of its latest rows."""
     watermark: int | None = None
     """Event time in ms up to which every window is final."""
-    offsets: dict[int, int] = {}
-    """Partition of the stream's topic → first offset not yet computed."""
-    asked_from: dict[int, int] = {}
-    """Partition of the stream's topic → first offset that this query was asked; what is before it was computed without the query. A
-    partition that is missing here was computed from its beginning."""
+    reached: dict[str, Reached] = {}
+    """By stream: all that the query reads, but for the tables that each reading is joined with."""
     lag: int | None = None
-    """Records of the stream not yet computed."""
+    """Records of these streams not yet computed."""
     readings_per_s: float | None = None
     late: int = 0
     """Readings counted as late since the query was registered."""

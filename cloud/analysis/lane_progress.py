@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.lane_record import LaneRecord
+from edgewake.cloud.analysis.query_lanes import streams_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.protocol import topics
-from edgewake.protocol.query import Progress, QueryState
+from edgewake.protocol.query import Progress, QueryState, Reached
 
 
 def outputs(
-    queries: Sequence[Registered], record: LaneRecord, topic: str, *, rate: float | None, left: Mapping[int, int] | None, now_ms: int
+    queries: Sequence[Registered], record: LaneRecord, *, rate: float | None, left: Mapping[int, int] | None, now_ms: int
 ) -> list[emit.Output]:
-    """Of queries that run. `topic`: of the lane's first stream; `rate`: readings a second; `left`: partition → records that wait."""
+    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait."""
     return [
         progress_output(
             Progress(
@@ -26,8 +27,13 @@ def outputs(
                 keys=registered.query.key_names,
                 batch=record.revision,
                 watermark=emit.watermark(registered.query, record.top),
-                offsets=record.offsets.get(topic, {}),
-                asked_from=record.asked_from.get(registered.label, {}).get(topic, {}),
+                reached={
+                    stream: Reached(
+                        offsets=record.offsets.get(topics.stream_topic(stream), {}),
+                        asked_from=record.asked_from.get(registered.label, {}).get(topics.stream_topic(stream), {}),
+                    )
+                    for stream in streams_of(registered.query)
+                },
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
                 late=record.late.get(registered.label, 0),

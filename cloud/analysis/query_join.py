@@ -143,7 +143,7 @@ def _believed(columns: Iterable[exp.Column]) -> Mapping[str, Kind]:
 def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, faults: Faults) -> tuple[Join, Mapping[str, Kind]]:
     joins = select.args["joins"]
     if len(joins) > 1:
-        raise QueryError("JOIN: one table can be joined; register a query for each, and join their results")
+        raise QueryError("JOIN: one table can be joined; register a query for each of them, and follow all: edgewake tail NAME_1 NAME_2")
     join, table = joins[0], joins[0].this
     for word in (join.args.get("method"), join.args.get("side"), join.args.get("kind")):
         if word in _SIDES:

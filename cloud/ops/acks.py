@@ -20,7 +20,7 @@ from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.ops.kafka_lookup import DeadlinePassed, KafkaSession
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
-from edgewake.protocol.query import Progress, Registration
+from edgewake.protocol.query import Progress, Reached, Registration
 from edgewake.protocol.record import ORIGIN_HEADER, PLACEMENT_HEADER, Discipline, Placement, origin
 from edgewake.protocol.sequence import BEGINNING, POSITION_KEY, Position, decode_positions
 
@@ -192,12 +192,13 @@ def with_queries(view: AckView, registered: Mapping[str, Registration], progress
     if view.offset is None or view.partition is None or view.state != "sequenced":
         return view
     current = [p for p in progress if p.query in registered and p.updated_at >= registered[p.query].registered_at]
-    positions = [_query(one, view.partition, view.offset) for one in sorted(current, key=lambda p: p.query) if one.stream == view.stream]
+    of_stream = [(one.query, one.reached[view.stream]) for one in sorted(current, key=lambda p: p.query) if view.stream in one.reached]
+    positions = [_query(name, reached, view.partition, view.offset) for name, reached in of_stream]
     return view.model_copy(update={"queries": positions})
 
 
-def _query(progress: Progress, partition: int, offset: int) -> QueryPosition:
-    if offset < progress.asked_from.get(partition, 0):
-        return QueryPosition(query=progress.query, state="not_asked", offsets_behind=0)
-    behind = max(0, offset + 1 - progress.offsets.get(partition, 0))
-    return QueryPosition(query=progress.query, state="pending" if behind else "computed", offsets_behind=behind)
+def _query(name: str, reached: Reached, partition: int, offset: int) -> QueryPosition:
+    if offset < reached.asked_from.get(partition, 0):
+        return QueryPosition(query=name, state="not_asked", offsets_behind=0)
+    behind = max(0, offset + 1 - reached.offsets.get(partition, 0))
+    return QueryPosition(query=name, state="pending" if behind else "computed", offsets_behind=behind)

@@ -37,13 +37,16 @@ class QueryView(BaseModel):
     """starting until the analysis has said something about it."""
     detail: str = ""
     stream: str | None = None
+    """Of FROM."""
+    streams: list[str] = []
+    """All that it reads, but for tables that each reading is joined with; none until it runs."""
     paused: bool = False
     registered_at: int | None = None
     batch: int | None = None
     watermark: int | None = None
     """Event time in ms up to which every window is final."""
     lag: int | None = None
-    """Kafka offsets of the stream not yet computed: records, and about one marker a transaction."""
+    """Kafka offsets of its streams not yet computed: records, and about one marker a transaction."""
     readings_per_s: float | None = None
     late: int = 0
     kept: float = 1.0
@@ -85,8 +88,9 @@ def view(registration: Registration, progress: Progress | None, access_urls: Seq
     path = f"/v1/streams/{registration.name}/events"
     facts: dict[str, object] = {"state": QueryState.PAUSED if registration.paused else QueryState.STARTING}
     if progress is not None:
-        facts |= progress.model_dump(exclude={"query", "offsets", "asked_from", "quarantined"}) | {
-            "state": _state(registration, progress.state)
+        facts |= progress.model_dump(exclude={"query", "reached", "quarantined"}) | {
+            "state": _state(registration, progress.state),
+            "streams": list(progress.reached) or [progress.stream],
         }
     return QueryView.model_validate(
         facts

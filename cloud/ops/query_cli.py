@@ -21,8 +21,8 @@ WAIT_S: Final = 60
 LOOK_EVERY_S: Final = 0.1
 PREVIEW_S: Final = 75
 """How long `preview` waits: longer than the operations API does."""
-COLUMNS: Final = ("name", "state", "stream", "lag", "detail")
-WIDE_COLUMNS: Final = ("name", "state", "stream", "lag", "readings_per_s", "late", "kept", "shed", "watermark", "detail")
+COLUMNS: Final = ("name", "state", "streams", "lag", "detail")
+WIDE_COLUMNS: Final = ("name", "state", "streams", "lag", "readings_per_s", "late", "kept", "shed", "watermark", "detail")
 
 
 @click.group()

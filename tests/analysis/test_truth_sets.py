@@ -121,7 +121,7 @@ class Set:
     def is_computed(self) -> bool:
         """Has the lane committed all that was sent?"""
         ends = topic_ends(self.feed.config, topics.stream_topic(self.feed.name))
-        offsets = progress(self.feed.config, self.query).get("offsets") or {}
+        offsets = progress(self.feed.config, self.query).get("reached", {}).get(self.feed.name, {}).get("offsets", {})
         return all(int(offsets.get(str(partition), 0)) >= end for partition, end in ends.items() if end)
 
     def close(self) -> None:

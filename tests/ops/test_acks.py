@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
@@ -16,7 +17,7 @@ from edgewake.cloud.ops.kafka_lookup import KafkaLookup, OutOfRange
 from edgewake.protocol import topics
 from edgewake.protocol.ack import AckToken
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.query import Progress, QueryState, Reached, Registration
 from edgewake.protocol.record import Discipline
 from edgewake.protocol.sequence import Position
 from tests.ops.builders import HastyClock
@@ -161,8 +162,11 @@ async def test_a_token_of_no_frame_finds_none(writer: Writer, lookup: KafkaLooku
         await find(lookup, token)
 
 
-def progress(query: str, stream: str, offsets: dict[int, int], **more: object) -> Progress:
-    return Progress(query=query, stream=stream, state=QueryState.RUNNING, offsets=offsets, updated_at=5, **more)
+def progress(query: str, streams: str, offsets: dict[int, int], **more: Any) -> Progress:
+    """The last of the streams, which are told apart by `+`, has these offsets."""
+    first, *others = streams.split("+")
+    reached = {name: Reached() for name in (first, *others)} | {(first, *others)[-1]: Reached(offsets=offsets, **more)}
+    return Progress(query=query, stream=first, state=QueryState.RUNNING, reached=reached, updated_at=5)
 
 
 VIEW = AckView(
@@ -188,6 +192,11 @@ def test_a_query_has_computed_a_frame_when_its_offset_is_past_it() -> None:
 def test_a_query_that_joined_after_the_frame_was_never_asked(asked_from: int, expected: str) -> None:
     """Its lane's offsets are past the frame all the same: the lane computed it for other queries."""
     assert [one.state for one in states(progress("q", "s", {1: 50}, asked_from={1: asked_from}))] == [expected]
+
+
+def test_a_query_of_several_streams_has_come_so_far_in_each_of_them() -> None:
+    found = states(progress("of_others", "a+b", {1: 99}), progress("pairs", "a+s", {1: 11}), progress("union", "a+b+s", {1: 10}))
+    assert [(one.query, one.state) for one in found] == [("pairs", "computed"), ("union", "pending")]
 
 
 def test_progress_of_an_earlier_query_of_the_same_name_is_left_out() -> None:

@@ -18,7 +18,7 @@ from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.lease_record import Lease
-from edgewake.protocol.query import Progress, QueryState, Registration
+from edgewake.protocol.query import Progress, QueryState, Reached, Registration
 from edgewake.protocol.record import Mode
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.ops.conftest import Writer
@@ -229,7 +229,9 @@ def test_an_ack_token_leads_to_the_frame_and_to_its_progress_through_every_query
     partition, offset = writer.sequenced(device, stream, 1, token)
     for name, at in ((done, offset + 1), (behind, offset)):
         registration = Registration(name=name, text="…", registered_at=1)
-        progress = Progress(query=name, stream=stream, state=QueryState.RUNNING, offsets={partition: at}, updated_at=2)
+        progress = Progress(
+            query=name, stream=stream, state=QueryState.RUNNING, reached={stream: Reached(offsets={partition: at})}, updated_at=2
+        )
         writer.put(topics.QUERIES, name, registration.model_dump_json().encode())
         writer.put(topics.PROGRESS, name, progress.model_dump_json().encode())
     found = eventually(lambda: ops.client.get(f"/v1/acks/{token}"), lambda ack: len(ack["queries"]) == 2)
