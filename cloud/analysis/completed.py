@@ -72,6 +72,8 @@ class Histories:
     of: dict[str, list[Any]] = field(default_factory=dict)
     """Device → a state for each call. The device without a reading for longest is the first."""
     changed: set[str] = field(default_factory=set)
+    forgotten: int = 0
+    """Devices so far that were forgotten because there are more than are kept."""
 
     def step(self, device: str, t: int, values: Sequence[Any]) -> list[float | None]:
         """The results for one more reading, whose expressions have these values."""
@@ -83,6 +85,7 @@ class Histories:
             oldest = next(iter(self.of))
             del self.of[oldest]
             self.changed.add(oldest)
+            self.forgotten += 1
         return [result for _, result in stepped]
 
     def dump(self) -> dict[str, bytes | None]:

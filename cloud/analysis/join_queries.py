@@ -38,6 +38,15 @@ class JoinStates(States):
 
     tables: dict[str, Table] = field(default_factory=dict)
     histories: dict[str, Histories] = field(default_factory=dict)
+    _said: dict[str, int] = field(default_factory=dict)
+    """Label → how many of its devices and keys were forgotten when that was said last."""
+
+    def has_forgotten(self, label: str) -> bool:
+        """Was any device or key of this query forgotten since this was asked last, because there are more than are kept?"""
+        table = self.tables.get(label)
+        now = self.histories[label].forgotten + (0 if table is None else table.versions.forgotten)
+        before, self._said[label] = self._said.get(label, 0), now
+        return now > before
 
     def follower(self, config: KafkaConfig) -> TableFollower:
         """Reads all tables from where the furthest back of their queries is."""
@@ -118,6 +127,8 @@ class JoinJob:
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
                 continue
+            if states.has_forgotten(registered.label):
+                batch.lacks_before[registered.label] = batch.top or 0
             if registered.query.is_rows:
                 yield from rows_told(registered, joined, batch.revision)
             else:

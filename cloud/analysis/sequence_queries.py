@@ -172,7 +172,8 @@ class Fold:
             value = texts[key] if key in self._states else None
             yield emit.Output(topics.WINDOWS, f"{self._place}|{self._registered.label}|{key}".encode(), value)
         if self._room.lacks_before:
-            self._batch.lacks_before[self._registered.label] = self._room.lacks_before
+            lacks_before, label = self._batch.lacks_before, self._registered.label
+            lacks_before[label] = max(self._room.lacks_before, lacks_before.get(label, 0))
 
     def _add(self, t: int, key: str, x: sequences.Values) -> None:
         if key not in self._states and key not in self._room.forgotten:  # what was forgotten may be written down

@@ -48,6 +48,8 @@ class Versions:
     """Rows of a key that are kept."""
     chars: int = 0
     """Of the texts in all rows."""
+    forgotten: int = 0
+    """Keys so far that were forgotten because there is more than is kept."""
 
     def put(self, key: str, since: int, values: list[Any], *, closed: int | None = None) -> None:
         """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
@@ -67,6 +69,7 @@ class Versions:
             forgotten = self.of.pop(oldest)
             self._remove(forgotten, 0, len(forgotten))
             self.changed.add(oldest)
+            self.forgotten += 1
 
     def _remove(self, rows: list[tuple[int, list[Any]]], first: int, end: int) -> None:
         self.chars -= sum(_chars(values) for _, values in rows[first:end])

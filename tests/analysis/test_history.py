@@ -160,25 +160,36 @@ class Lane:
         self.told: list[dict[str, Any]] = []
         self._offset = 0
 
-    def read(self, *readings: tuple[str, int, float | None]) -> None:
-        """One batch: device, time and value of each reading."""
+    def read(self, *readings: tuple[str, int, float | None], top: int | None = None) -> dict[str, int]:
+        """One batch: device, time and value of each reading. Returns which windows may lack readings now (emit.Batch)."""
         rows = []
         for device, t, value in readings:
             reading = orjson.dumps({"device": device, "t": t, "received_at": t, "v": value}).decode()
             place = {"partition": 0, "offset": self._offset, "number": 0}
             rows.append({"query": self.job.queries[0].id, **place, "reading": reading})
             self._offset += 1
-        step = emit.Batch(revision=self._offset, top_before=None, top=None, states=self.states)
+        step = emit.Batch(revision=self._offset, top_before=None, top=top, states=self.states)
         for output in self.job.outputs(pa.Table.from_pylist(rows), step, broken := {}):
             if output.topic == topics.WINDOWS:
                 self.kept |= {output.key.decode(): output.value or b""}
             elif output.headers.get("kind") == b"result":
                 self.told.append(orjson.loads(output.value or b""))
         assert not broken
+        return step.lacks_before
 
     def restart(self) -> None:
         """Go on from what was written down."""
         self.states = restored(self.job.queries, {key: value for key, value in self.kept.items() if value})
+
+
+@pytest.mark.parametrize("group", ["", "GROUP BY window(event_time, '1 minute')"])
+def test_a_device_that_begins_anew_because_there_are_too_many_is_said(monkeypatch: pytest.MonkeyPatch, group: str) -> None:
+    monkeypatch.setattr(completed, "DEVICES_MAX", 2)
+    trend = "trend(v, '1 minute')"
+    lane = Lane(f"SELECT {f'max({trend})' if group else trend} AS x FROM s {group}")
+    assert lane.read(("a", T0, 1.0), ("b", T0, 1.0), top=T0) == {}
+    assert lane.read(("a", T0 + 1, 1.0), ("c", T0 + 1, 1.0), top=T0 + 1) == {"q@7": T0 + 1}
+    assert lane.read(("a", T0 + 2, 1.0), ("c", T0 + 2, 1.0), top=T0 + 2) == {}, "said once"
 
 
 def test_an_outlier_of_each_device_is_found_over_a_restart() -> None:

@@ -88,6 +88,7 @@ def test_a_table_is_bounded_in_keys_and_in_rows_of_a_key(monkeypatch: pytest.Mon
     versions.dump()
     versions.put("c", 0, [0])
     assert versions.dump() == {"a": None, "c": b"[[0,[0]]]"}, "the one without a new row for longest"
+    assert versions.forgotten == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 20), st.integers(-1, 9)), max_size=60))
