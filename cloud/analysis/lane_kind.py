@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
-"""What a tag may have for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, string,
+"""What a tag may have for moments, extremes and the three sketches: double, struct<at: double, number: double, text: string>, bigint,
 double, string."""
 
 

@@ -30,7 +30,7 @@ from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.cloud.analysis.table_queries import TableJob
 from edgewake.protocol.field_type import FieldType
 
-STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 2}
+STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 3, LaneKind.SKETCH_SHED: 2, LaneKind.DISTINCT: 2}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 

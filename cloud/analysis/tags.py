@@ -143,18 +143,52 @@ def tagged(
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    rows = [_tag(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten) for tag in tags]
-    each = keyed.select((rows[0] if len(rows) == 1 else F.explode(F.array(*rows))).alias("tag"))
+    makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten) for tag in tags]
+    each, columns = _alone(keyed, makings[0]) if len(tags) == 1 and not takings else _exploded(keyed, makings)
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
-    expires = F.timestamp_millis("tag.expires_ms").alias("expires", metadata={"spark.watermarkDelayMs": 0})
+    expires = F.timestamp_millis(columns["expires_ms"]).alias("expires", metadata={"spark.watermarkDelayMs": 0})
     # Never null by schema: it would depend on which tags there are (a WHERE, a key), and Spark refuses a state whose key changed so.
-    place = [F.coalesce(f"tag.{name}", F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
-    values = [*(f"x_{i}" for i in range(NUMBERS_PER_TAG)), *inputs, *(() if takings is None else ("weight",))]
-    return each.where(F.col("tag").isNotNull()).select(expires, *place, *[f"tag.{name}" for name in values])
+    place = [F.coalesce(columns[name], F.lit("" if name == "key" else 0)).alias(name) for name in TAG_COLUMNS[1:]]
+    values = [made.alias(name) for name, made in columns.items() if name not in ("expires_ms", *TAG_COLUMNS)]
+    return each.select(expires, *place, *values)
 
 
-def _tag(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Taking] | None, forgotten: str | None) -> Column:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A tag of a reading as columns."""
+
+    columns: Mapping[str, Column]
+    condition: Column | None
+    """When there is such a tag; None: always."""
+    taking: Taking | None
+    counts_left_out: bool
+    """Is there another tag in its place for a reading that is not taken?"""
+
+
+def _alone(readings: DataFrame, made: _Made) -> tuple[DataFrame, Mapping[str, Column]]:
+    """Readings with the only tag that they have."""
+    # What is the same in all rows Spark would not keep as a column, and name the state's key by its value.
+    nothing = F.pmod("t", F.lit(1).cast("bigint"))
+    varied = {"query": made.columns["query"] + nothing, "part": (made.columns["part"] + nothing).cast("int")}
+    return readings if made.condition is None else readings.where(made.condition), {**made.columns, **varied}
+
+
+def _exploded(readings: DataFrame, makings: Sequence[_Made]) -> tuple[DataFrame, Mapping[str, Column]]:
+    """A row for each of several tags. Each is a struct in an array, which takes a third of a microsecond."""
+    each = readings.select(F.explode(F.array(*map(_row, makings))).alias("tag")).where(F.col("tag").isNotNull())
+    return each, {name: F.col(f"tag.{name}") for name in makings[0].columns}
+
+
+def _row(made: _Made) -> Column:
+    row = _struct(made.columns)
+    if made.taking is not None:
+        row = F.when(made.taking.is_taken, row)
+        row = row.otherwise(_struct(_left_out(made.columns))) if made.counts_left_out else row
+    return row if made.condition is None else F.when(made.condition, row)
+
+
+def _made(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Taking] | None, forgotten: str | None) -> _Made:
     query = tag.query
     taking = None if takings is None else takings.get(tag.id)
     start, end = bounds(query.window, tag.hops)
@@ -170,14 +204,10 @@ def _tag(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Tak
     columns |= {name: _INPUT_OF[name](tag) for name in inputs}
     if takings is not None:
         columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
-    row = _struct(columns)
-    if taking is not None:
-        row = F.when(taking.is_taken, row)
-        row = row.otherwise(_struct(_left_out(columns))) if tag.part == 0 else row
     is_in = contains(query.window, tag.hops)
     conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
     conditions += [] if forgotten is None else [columns["expires_ms"] > F.col(forgotten)]
-    return F.when(reduce(operator.and_, conditions), row) if conditions else row
+    return _Made(columns, reduce(operator.and_, conditions) if conditions else None, taking, tag.part == 0)
 
 
 def _struct(columns: Mapping[str, Column]) -> Column:
@@ -210,6 +240,14 @@ def _double(expression: Expression | None) -> Column:
     return (F.lit(None) if expression is None else column(expression, F.col)).cast("double")
 
 
+def hash_of(item: tuple[Expression, Kind] | None) -> Column:
+    """64 bits that differ as values do, null of nothing: what a sketch of different values takes. Texts would cost three times as much."""
+    if item is None:
+        return F.lit(None).cast("bigint")
+    value = column(item[0], F.col)
+    return F.when(value.isNotNull(), F.xxhash64(value))
+
+
 def text_of(item: tuple[Expression, Kind] | None) -> Column:
     """A value as a text, so that different ones are different; null of nothing."""
     return (F.lit(None) if item is None else as_text(column(item[0], F.col), item[1])).cast("string")
@@ -218,7 +256,7 @@ def text_of(item: tuple[Expression, Kind] | None) -> Column:
 _INPUT_OF: Final[Mapping[str, Callable[[Tag], Column]]] = {
     "measure": lambda tag: _double(tag.moment),
     "extreme": lambda tag: extreme_of(tag.extreme),
-    "item": lambda tag: text_of(tag.distinct),
+    "item": lambda tag: hash_of(tag.distinct),
     "quantity": lambda tag: _double(tag.quantile),
     "top_item": lambda tag: text_of(tag.top),
 }

@@ -59,6 +59,18 @@ def test_sketches_are_close_to_the_truth(analysis: Analysis, feed: Feed) -> None
     assert row["load_top"][0]["item"] in range(7)
 
 
+def test_the_only_query_of_a_lane_goes_on_when_another_comes(analysis: Analysis, feed: Feed) -> None:
+    texts = [sql(feed.name, f"approx_count_distinct({name}) AS values", "window(event_time, '1 minute')") for name in ("speed", "street")]
+    speeds, streets = registered(*texts, streams=[feed.stream])
+
+    for i, queries in enumerate(([speeds], [speeds, streets], [speeds])):
+        feed.send([T0, T0 + 1, T0 + 2], speed=[0, -0.0, i], street=["", f"{i}", "a" * 300])
+        analysis.run(queries, feed)
+
+    assert [row["values"] for row in truth(results(feed.config, speeds.query.name)).values()] == [3]
+    assert [row["values"] for row in truth(results(feed.config, streets.query.name)).values()] == [3]
+
+
 def test_minute_summaries_are_datasketches_in_kafka_and_in_parquet(analysis: Analysis, feed: Feed) -> None:
     fill(feed)
     lake_dir = analysis.config.data_dir / "lake"
