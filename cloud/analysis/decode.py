@@ -45,20 +45,36 @@ def _frames(records: DataFrame, fields: str, *kept: str) -> DataFrame:
     return frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
 
 
-def rows(fields: Mapping[str, FieldType]) -> Column:
-    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all of them."""
-    columns = [F.coalesce(F.col(f"fields.`{name}`"), F.array().cast(f"array<{_ELEMENT[kind]}>")) for name, kind in sorted(fields.items())]
-    return F.arrays_zip(F.col("t").alias("t"), *[column.alias(name) for name, column in zip(sorted(fields), columns, strict=True)])
+def rows(fields: Mapping[str, FieldType], is_one_enough: Column | None = None) -> Column:
+    """A frame's readings as array<struct<t, field, …>>; a field that a frame lacks is null in all of them.
+
+    `is_one_enough`: of which frames only the first one is needed.
+    """
+    columns = {"t": F.col("t")}
+    for name, kind in sorted(fields.items()):
+        columns[name] = F.coalesce(F.col(f"fields.`{name}`"), F.array().cast(f"array<{_ELEMENT[kind]}>"))
+    if is_one_enough is not None:
+        count = F.when(is_one_enough, 1).otherwise(F.size("t"))
+        columns = {name: F.slice(values, F.lit(1), count) for name, values in columns.items()}
+    return F.arrays_zip(*[values.alias(name) for name, values in columns.items()])
 
 
-def readings(frames: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str], *, numbered: bool = False) -> DataFrame:
+def readings(
+    frames: DataFrame,
+    fields: Mapping[str, FieldType],
+    keep: Sequence[str],
+    *,
+    numbered: str = "",
+    is_one_enough: Column | None = None,
+) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`, and where
-    they are `numbered` the number in the frame, from 0.
+    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`, and with
+    `numbered` a column of that name with the number in the frame, from 0. `is_one_enough`: see rows.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
-    each_of = F.posexplode(rows(fields)).alias("number", "reading") if numbered else F.explode(rows(fields)).alias("reading")
+    made = rows(fields, is_one_enough)
+    each_of = F.posexplode(made).alias(numbered, "reading") if numbered else F.explode(made).alias("reading")
     each = frames.select("device", "received_at", "shift", *keep, each_of)
-    keep = (*keep, "number") if numbered else keep
+    keep = (*keep, numbered) if numbered else keep
     return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", *names, *keep)

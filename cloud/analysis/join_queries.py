@@ -110,7 +110,7 @@ class JoinJob:
         """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the fields)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(records, fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered=True)
+        each = readings(frames, fields, ("partition", "offset"), numbered="number")
         rows = F.array(*[_row(registered, sorted(fields)) for registered in self.queries])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 

@@ -25,13 +25,14 @@ TOP_ITEMS_MAX: Final = 1024
 """Items that a frequent-items sketch follows; an item more frequent than 1/768 of all is never missed (0.75 of the map is used)."""
 
 
-def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False) -> DataFrame:
+def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False, summed: bool = False) -> DataFrame:
     """Merge tags into partials. Out: TAG_COLUMNS, readings, count_i, sum_i, min_i, max_i, and of the tags' `inputs` (lane_kind) variance,
     most, least, hll, kll, top.
 
-    With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken (tags), weight (the largest).
+    With weights each tag counts `weight` times in readings, count_i and sum_i; out also: taken (tags), weight (the largest). Where tags are
+    `summed`, each stands for `readings` of them, and has for x_i of one what they have together: count_i, sum_i, least_i and most_i.
     """
-    made = [F.count(F.lit(1)).alias("readings"), *numbers()] if not weights else weighted()
+    made = weighted() if weights else sums() if summed else numbers()
     if "measure" in inputs:
         made.append(F.var_pop("measure").alias("variance"))
     if "extreme" in inputs:
@@ -42,12 +43,26 @@ def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False
 
 
 def numbers() -> list[Column]:
-    """The slots of numbers."""
-    made = []
+    """Readings and the slots of numbers, of tags that stand for a reading each."""
+    one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
+    # Sums as those of `sums`, for the state is the same: a query that comes may change how the others' tags are made.
+    made = [F.sum(one).alias("readings")]
     for i in range(NUMBERS_PER_TAG):
-        x = f"x_{i}"
-        made += [F.count(x).alias(f"count_{i}"), F.sum(x).alias(f"sum_{i}"), F.min(x).alias(f"min_{i}"), F.max(x).alias(f"max_{i}")]
+        x = F.col(f"x_{i}")
+        made += [F.sum(F.when(x.isNotNull(), one).otherwise(none)).alias(f"count_{i}"), *_of_doubles(i, x, x, x)]
     return made
+
+
+def sums() -> list[Column]:
+    """The same of tags that stand for several each."""
+    made = [F.sum("readings").alias("readings")]
+    for i in range(NUMBERS_PER_TAG):
+        made += [F.sum(f"count_{i}").alias(f"count_{i}"), *_of_doubles(i, *(F.col(f"{what}_{i}") for what in ("sum", "least", "most")))]
+    return made
+
+
+def _of_doubles(i: int, total: Column, least: Column, most: Column) -> list[Column]:
+    return [F.sum(total).alias(f"sum_{i}"), F.min(least).alias(f"min_{i}"), F.max(most).alias(f"max_{i}")]
 
 
 def weighted() -> list[Column]:

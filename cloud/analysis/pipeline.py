@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import emit, finish, late, partials, shed_columns, shed_report, tags
+from edgewake.cloud.analysis import emit, finish, frame_sums, late, partials, shed_columns, shed_report, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
@@ -30,7 +30,7 @@ from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.cloud.analysis.table_queries import TableJob
 from edgewake.protocol.field_type import FieldType
 
-STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.SKETCH: 3, LaneKind.SKETCH_SHED: 2, LaneKind.DISTINCT: 2}
+STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.PLAIN: 2, LaneKind.SKETCH: 4, LaneKind.SKETCH_SHED: 2, LaneKind.DISTINCT: 3}
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 
@@ -106,13 +106,20 @@ class QueryJob:
         if forgotten is not None:
             frames, kept = frames.withColumn(_FORGOTTEN, forgotten.first(F.col("partition"))), [*kept, _FORGOTTEN]
         frames, level_names = shed_columns.with_levels(frames, levels)
-        if levels:
-            each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names, *shed_columns.PLACE), numbered=True))
+        sums = None if sheds else tags.sums_for(all_tags)
+        if sums is not None:
+            frames = frame_sums.summed_up(frames, sums)
+            each = readings(frames, fields, (*kept, *sums.columns), numbered=frame_sums.PLACE, is_one_enough=sums.is_one_enough)
+        elif levels:
+            each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names, *shed_columns.PLACE), numbered="number"))
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None
-        tagged = tags.tagged(each, all_tags, keys, inputs=inputs, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN)
-        return partials.estimate(partials.aggregate(tagged, inputs=inputs, weights=sheds), ranks=self.ranks, k=self.top_k)
+        tagged = tags.tagged(
+            each, all_tags, keys, inputs=inputs, takings=takings, forgotten=None if forgotten is None else _FORGOTTEN, sums=sums
+        )
+        merged = partials.aggregate(tagged, inputs=inputs, weights=sheds, summed=sums is not None)
+        return partials.estimate(merged, ranks=self.ranks, k=self.top_k)
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, what was left out of them, then watermarks."""

@@ -46,7 +46,7 @@ class RowsJob:
         """See Job; out: query (id), t, key and values (JSON objects)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered=True)
+        each = readings(frames, fields, ("partition", "offset"), numbered="number")
         rows = F.array(*[_row(registered) for registered in self.queries])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 

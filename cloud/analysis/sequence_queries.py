@@ -98,7 +98,7 @@ class SequenceJob:
         """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of numbers), extremes, and items (texts)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered=True)
+        each = readings(frames, fields, ("partition", "offset"), numbered="number")
         rows = F.array(*[row for registered in self.queries for row in _rows(registered)])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 

@@ -18,7 +18,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
-from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal, fields_of, substitute
+from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Field, Literal, fields_of, substitute
+from edgewake.cloud.analysis.frame_sums import PLACE, SUMS, Shape, Sums
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
@@ -27,6 +28,10 @@ from edgewake.cloud.analysis.window_columns import bounds, contains
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
 SHED_PART: Final = -1
 """Part of the tags that count what was left out of a window, of all groups: one for each reading and window."""
+
+_OF_THE_FRAME: Final = frozenset({"device", "received_at"})
+"""What all readings of a frame have in common."""
+_TIMES: Final = frozenset(TIMES.values())
 
 Keys = tuple[tuple[str, Expression], ...]
 T = TypeVar("T")
@@ -49,6 +54,19 @@ class Tag:
     distinct: tuple[Expression, Kind] | None
     quantile: Expression | None
     top: tuple[Expression, Kind] | None
+
+    @property
+    def shape(self) -> Shape | None:
+        """What it takes of a frame that lies in one window; None where it looks at single readings."""
+        window = self.query.window
+        # Where a zone's clocks go back over midnight, what is between two readings of a day may be of another day.
+        is_one_run = window.divides and not window.is_sequence and (window.unit in (None, "all") or window.zone == "UTC")
+        chooses = self.where is not None and not set(fields_of(self.where)) <= _OF_THE_FRAME
+        of_one = (self.moment, self.extreme, self.distinct, self.quantile, self.top)
+        names = [number.name for number in self.numbers if isinstance(number, Field) and number.name not in _TIMES]
+        are_fields = len(names) == len(self.numbers)
+        sums = is_one_run and not chooses and of_the_frame(self.keys) and are_fields and not any(of_one)
+        return Shape(window, tuple(names)) if sums else None
 
 
 def tags_of(registered: Registered) -> Iterator[Tag]:
@@ -126,6 +144,12 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
     )
 
 
+def sums_for(tags: Sequence[Tag]) -> Sums | None:
+    """What frames are summed up for; None where all tags look at single readings."""
+    shapes = [shape for tag in tags if (shape := tag.shape) is not None]
+    return Sums(tuple(dict.fromkeys(shapes)), has_rows=len(shapes) < len(tags)) if shapes else None
+
+
 def tagged(
     readings: DataFrame,
     tags: Sequence[Tag],
@@ -134,16 +158,18 @@ def tagged(
     inputs: Sequence[str],
     takings: Mapping[int, Taking] | None = None,
     forgotten: str | None = None,
+    sums: Sums | None = None,
 ) -> DataFrame:
-    """One row for each tag of each reading.
+    """One row for each tag of each reading; with `sums` one for each tag that takes them of a frame that is whole in its window.
 
-    In: device, t, the fields and the frame's keys. Out: TAG_COLUMNS, x_0 … x_n (double), the `inputs` of SKETCH_INPUTS, with takings
-    (query's id → what it takes; of a query that is missing, all) also `weight` (bigint). `forgotten`: the column with the event time (ms)
-    up to which Spark forgets windows. Their tags are left out here already: Spark would look each of them up in its state first.
+    In: device, t, the fields and the frame's keys, with sums also sums.columns and the reading's number. Out: TAG_COLUMNS, x_0 … x_n
+    (double), the `inputs` of SKETCH_INPUTS, with takings (query's id → what it takes; of a query that is missing, all) also `weight`
+    (bigint), with sums in place of each x what partials.aggregate says. `forgotten`: the column with the event time (ms) up to which Spark
+    forgets windows. Their tags are left out here already: Spark would look each of them up in its state first.
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten) for tag in tags]
+    makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten, sums=sums) for tag in tags]
     each, columns = _alone(keyed, makings[0]) if len(tags) == 1 and not takings else _exploded(keyed, makings)
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
@@ -188,7 +214,9 @@ def _row(made: _Made) -> Column:
     return row if made.condition is None else F.when(made.condition, row)
 
 
-def _made(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Taking] | None, forgotten: str | None) -> _Made:
+def _made(
+    tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Taking] | None, forgotten: str | None, sums: Sums | None
+) -> _Made:
     query = tag.query
     taking = None if takings is None else takings.get(tag.id)
     start, end = bounds(query.window, tag.hops)
@@ -199,7 +227,7 @@ def _made(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Ta
         "window_start": start,
         "window_end": end,
         "key": F.col(key),
-        **{f"x_{i}": _double(_at(tag.numbers, i)) for i in range(NUMBERS_PER_TAG)},
+        **(_numbers(tag) if sums is None else _summed(tag, sums)),
     }
     columns |= {name: _INPUT_OF[name](tag) for name in inputs}
     if takings is not None:
@@ -207,7 +235,26 @@ def _made(tag: Tag, key: str, *, inputs: Sequence[str], takings: Mapping[int, Ta
     is_in = contains(query.window, tag.hops)
     conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
     conditions += [] if forgotten is None else [columns["expires_ms"] > F.col(forgotten)]
+    conditions += [] if sums is None or tag.shape is None else [~sums.is_whole(tag.shape) | (F.col(PLACE) == 0)]
     return _Made(columns, reduce(operator.and_, conditions) if conditions else None, taking, tag.part == 0)
+
+
+def _numbers(tag: Tag) -> dict[str, Column]:
+    return {f"x_{i}": _double(_at(tag.numbers, i)) for i in range(NUMBERS_PER_TAG)}
+
+
+def _summed(tag: Tag, sums: Sums) -> dict[str, Column]:
+    """What the tag's row stands for: one reading, or a whole frame."""
+    shape = tag.shape
+    is_whole = F.lit(False) if shape is None else sums.is_whole(shape)
+    fields = () if shape is None else shape.fields
+    columns = {"readings": F.when(is_whole, sums.readings).otherwise(F.lit(1).cast("bigint"))}
+    for i in range(NUMBERS_PER_TAG):
+        x = _double(_at(tag.numbers, i))
+        of_one = dict.fromkeys(SUMS, x) | {"count": F.when(x.isNotNull(), 1).otherwise(0).cast("bigint")}
+        for what, value in of_one.items():
+            columns[f"{what}_{i}"] = F.when(is_whole, sums.value(what, fields[i])).otherwise(value) if i < len(fields) else value
+    return columns
 
 
 def _struct(columns: Mapping[str, Column]) -> Column:

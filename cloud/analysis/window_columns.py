@@ -20,12 +20,19 @@ def bounds(window: Window, hops: int) -> tuple[Column, Column]:
     time = F.col(window.time)
     if window.is_sequence:
         return time, time
+    begin = start(window, time)
     if window.unit is None:
-        start = time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint")) - hops * window.slide_ms
-        return start, start + window.size_ms
-    begin = F.date_trunc(window.unit, local(time, window.zone))
+        begin -= hops * window.slide_ms
+        return begin, begin + window.size_ms
     end = begin + F.make_interval(**{name: F.lit(count) for name, count in _LENGTHS[window.unit].items()})
     return ms_of(begin, window.zone), ms_of(end, window.zone)
+
+
+def start(window: Window, time: Column) -> Column:
+    """When the latest window of a time (ms) began: of a fixed one in ms, of a calendar window the wall clock of its zone."""
+    if window.unit is None:
+        return time - F.pmod(time - window.offset_ms, F.lit(window.slide_ms).cast("bigint"))
+    return F.date_trunc(window.unit, local(time, window.zone))
 
 
 def contains(window: Window, hops: int) -> Column | None:

@@ -1,0 +1,110 @@
+"""Frames that are summed up before their readings become rows: where all of a frame is in one window of a query, one row stands for it.
+
+A reading that is a row of its own is one again for each query that it is in; the numbers of a frame are summed up once for all of them. A
+frame that reaches into a second window becomes rows as ever, and so does one in which a field is null here and there. Which tags take sums:
+Tag.shape (tags.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+from operator import and_
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.clock_correction import corrected
+from edgewake.cloud.analysis.window_columns import start
+from edgewake.cloud.analysis.windows import Window
+
+SUMS: Final = ("count", "sum", "least", "most")
+"""What is made of each field of a frame: bigint, then doubles, which are null where there is no number."""
+
+PLACE: Final = "$number"
+"""Of a reading: its number in its frame, from 0. No field can have such a name."""
+_READINGS: Final = "$readings"
+
+
+class Shape(NamedTuple):
+    """What a tag takes of a frame."""
+
+    window: Window
+    fields: tuple[str, ...]
+    """Those that it counts, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What the frames of a lane are summed up for."""
+
+    shapes: tuple[Shape, ...]
+    has_rows: bool
+    """Does the lane need each reading as a row as well?"""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All that are summed up."""
+        return tuple(dict.fromkeys(field for shape in self.shapes for field in shape.fields))
+
+    @property
+    def columns(self) -> list[str]:
+        """What `summed_up` adds to a frame."""
+        return [_READINGS, *map(self._whole, self.shapes), *(self._value(what, field) for field in self.fields for what in SUMS)]
+
+    @property
+    def readings(self) -> Column:
+        """How many a frame has, bigint."""
+        return F.col(_READINGS)
+
+    @property
+    def is_one_enough(self) -> Column:
+        """Does one row stand for all of a frame?"""
+        return F.lit(False) if self.has_rows else reduce(and_, [F.col(self._whole(shape)) for shape in self.shapes])
+
+    def is_whole(self, shape: Shape) -> Column:
+        """Do the sums of a frame stand for it: is all of it in the same windows, and no field null in a part of it?"""
+        return F.col(self._whole(shape))
+
+    def value(self, what: str, field: str) -> Column:
+        """One of SUMS of a frame's field."""
+        return F.col(self._value(what, field))
+
+    def _whole(self, shape: Shape) -> str:
+        return f"$whole_{self.shapes.index(shape)}"
+
+    def _value(self, what: str, field: str) -> str:
+        return f"${what}_{self.fields.index(field)}"
+
+
+def summed_up(frames: DataFrame, sums: Sums) -> DataFrame:
+    """Frames with `sums.columns`. In: shift, received_at, t, fields."""
+    first, last = corrected(F.array_min("t")), corrected(F.array_max("t"))
+    whole = [reduce(and_, map(_is_full, shape.fields), _is_one(shape.window, first, last)) for shape in sums.shapes]
+    figures = [figure for field in sums.fields for figure in _figures(_column(field))]
+    return frames.withColumns(dict(zip(sums.columns, [F.size("t").cast("bigint"), *whole, *figures], strict=True)))
+
+
+def _column(field: str) -> Column:
+    return F.col(f"fields.`{field}`")
+
+
+def _is_one(window: Window, first: Column, last: Column) -> Column:
+    """All readings of a frame were received at once, and all times are in the window that is never over."""
+    return F.lit(True) if window.is_all or window.time != "t" else start(window, first) == start(window, last)
+
+
+def _is_full(field: str) -> Column:
+    """Has the field a number in all readings of a frame, or in none?"""
+    # What no number is, is not found; with a null in the array the answer is null. Looking for nulls themselves is not compiled, and slow.
+    return _column(field).isNull() | F.array_contains(_column(field), F.lit(inf)).eqNullSafe(F.lit(False))
+
+
+def _figures(values: Column) -> list[Column]:
+    count = F.when(values.isNull(), 0).otherwise(F.size(values)).cast("bigint")
+    # Of an array of doubles as it is Spark asks its settings what a double is, for each of them, which takes longer than the rest.
+    boxed = F.arrays_zip(values.alias("x"))
+    total = F.aggregate(boxed, F.lit(0.0), lambda so_far, one: so_far + one["x"])
+    return [count, total, F.array_min(values), F.array_max(values)]
