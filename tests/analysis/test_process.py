@@ -121,7 +121,8 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
         process.wait_for(READY, timeout_s=120)
         wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result")
         assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
-        assert progress(feed.config, "top_streets")["detail"].startswith("waits for stream 'vehicle_position'")
+        waiting = "waits for stream 'vehicle_position'"
+        wait_until(lambda: progress(feed.config, "top_streets").get("detail", "").startswith(waiting), "a built-in query waits")
 
         register(feed, total_by_minute(feed, second), name=second)
         register(feed, total_by_minute(feed, bad).replace("speed", "sped"), name=bad)
