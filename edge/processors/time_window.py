@@ -68,7 +68,7 @@ class TimeWindow:
         number = t // self._every_ms
         added, remarks = self._add([], number, reading)
         closed = (t - self._grace_ms) // self._every_ms - 1
-        return Stepped({"panes": added, "head": t, "closed": min(closed, number - 1), "late": 0}, (), remarks)
+        return Stepped({"panes": added, "head": t, "closed": closed, "late": 0}, (), remarks)
 
     def _add(self, before: Sequence[tuple[int, Pane]], number: int, reading: Reading) -> tuple[list[tuple[int, Pane]], list[str]]:
         *earlier, (newest, pane) = before or [(number, panes.empty())]

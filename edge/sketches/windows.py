@@ -69,7 +69,7 @@ class Windows:
         return replace(fresh, first={}, turns=self.turns + 1)._begun(number, position, t), Placed(number, tuple(sorted(self.first)))
 
     def _begun(self, number: int, position: int, t: int) -> Windows:
-        closed = min(number - 1, (t - self.grace_ms) // self.size_ms - 1)
+        closed = (t - self.grace_ms) // self.size_ms - 1
         return replace(self, closed=closed, head=t, late_run=0, counted=self.counted + 1)._with(number, position)
 
     def _counted(self, number: int, position: int, t: int) -> tuple[Windows, Placed]:

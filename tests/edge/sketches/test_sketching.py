@@ -152,6 +152,9 @@ def test_without_the_library_the_agent_says_what_to_install(tmp_path: Path, monk
     monkeypatch.setattr(sketching, "find_spec", lambda _name: None)
     with opened(tmp_path) as events, pytest.raises(LocalError, match=r"edgewake\[edge-sketches\]"):
         Sketcher(CONFIG, events, SystemClock(), random.Random(1))
+    own = SketchConfig.checked({"stream": "noise", "fields": ["db"], "kinds": ["numbers", "count_min"]})
+    with opened(tmp_path) as events:
+        Sketcher(own, events, SystemClock(), random.Random(1))  # they need none
 
 
 async def test_sketches_that_are_no_longer_configured_hold_nothing_back(tmp_path: Path) -> None:

@@ -99,3 +99,33 @@ def test_a_clock_that_is_set_back_begins_windows_anew_under_another_label() -> N
 @pytest.mark.parametrize("kept", [None, b"", b"{}", b"[1000]", b"[1000, 1, 2, 3, 4, 5, 6, null]", b"[2000, 1, 2, 3, 4, 5, 6, 7]"])
 def test_a_state_that_cannot_be_read_or_is_of_other_windows_is_none(kept: bytes | None) -> None:
     assert resumed(kept, size_ms=1000, grace_ms=0) == Windows(1000, 0)
+
+
+def test_the_grace_holds_from_the_first_reading_on() -> None:
+    log = run(5.0, 4.2, 3.9, 7.5, grace_ms=1000)
+    assert log.output == [((T0 + 4000, T0 + 5000), [2]), ((T0 + 5000, T0 + 6000), [1])]
+    assert log.windows.late == 1
+
+
+def test_a_late_reading_that_is_read_again_after_a_crash_is_in_no_window_still() -> None:
+    """It stands behind the first reading of a window that was open: a second sketch of its window would take the first one's place."""
+    times = [T0 + round(second * 1000) for second in (0, 1.2, 2.1, 0.3, 3.05, 3.4, 6)]
+    whole, killed = Log(times, 1000), Log(times, 1000)
+    assert not whole.life(8)
+    assert killed.life(5)
+    assert killed.cursor == 2, "the late one is read again"
+    assert not killed.life(8)
+    assert killed.output == whole.output
+    assert [positions for _, positions in whole.output] == [[1], [2], [3], [5, 6]]
+    assert killed.windows.late == whole.windows.late == 1
+
+
+@pytest.mark.parametrize(("late", "turns"), [(LATE_RUN_MAX, 1), (LATE_RUN_MAX + 1, 2)])
+def test_after_a_clock_was_set_back_as_many_stragglers_are_late_as_before(late: int, turns: int) -> None:
+    log = run(50, *[5] * (LATE_RUN_MAX + 1), *[1] * late)
+    assert (log.windows.turns, log.windows.late) == (turns, 2 * LATE_RUN_MAX)
+
+
+@pytest.mark.parametrize(("turns", "label"), [(0, 7_000), (1, 7_001), (998, 7_998), (999, 7_999), (5_000, 7_999)])
+def test_however_often_a_clock_is_set_back_a_window_begins_before_its_end(turns: int, label: int) -> None:
+    assert Windows(SIZE_MS, 0, turns=turns).span_ms(7) == (label, 8_000)
