@@ -52,13 +52,10 @@ from tests.sequencer.progress import Progress
 from tests.services import Kafka, Process, free_ports, part, run_kafka, wait_until
 
 LIMITS: Final = """
-What drains a backlog is processor time, which agent, broker, bridge, Kafka and the bench's own reader share. With Kafka warm they needed
-2.7 to 3.3 µs of it a reading together: the agent 1.0 to 1.1, the bridge 0.7 to 1.0, Kafka 0.7 to 1.2, the bench 0.2 to 0.3. By these, two
-cores that have nothing else to do would carry more than 300,000 readings a second; beside other work the rate falls with what is left of
-them (one stream, three runs at a load average of 14: 215,000 to 280,000). A live reading waits behind what is in flight, so the slower a
-backlog drains, the longer it waits: 0.5 to 0.6 s at percentile 99 in those runs, 0.7 to 1.1 s where other work left 140,000 to 160,000 a
-second. About half of the agent's share is its log, found alone at 0.4 to 0.7: reading the batches, compressing them (0.1), the commits that
-delete them.
+What drains a backlog is processor time, which agent, broker, bridge, Kafka and the bench's own reader share: a reading takes 2.6 µs of it
+in all, and 4.5 µs where a sequencer passes everything on and Kafka keeps it twice. A busy machine drains slower by what is taken from it:
+215,000 to 280,000 a second beside other work at a load average of 14. A live reading waits behind the frames that are in flight, so its
+wait depends on how fast these drain, in either figure; a lane of its own (`urgent`) does not wait for them.
 From the opening of the way to the session the agent waits for its next attempt, which after a long outage is half a minute at most
 (`uplink.backoff_max_s`), by design: a thousand devices that lost one broker do not come back in one second.
 """
