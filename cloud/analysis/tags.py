@@ -288,7 +288,7 @@ def _double(expression: Expression | None) -> Column:
 
 
 def hash_of(item: tuple[Expression, Kind] | None) -> Column:
-    """64 bits that differ as values do, null of nothing: what a sketch of different values takes. Texts would cost three times as much."""
+    """64 bits that differ as values do, null of nothing: what a sketch of different values takes. Texts would cost more."""
     if item is None:
         return F.lit(None).cast("bigint")
     value = column(item[0], F.col)
