@@ -28,7 +28,7 @@ class ThrottlingProxy:
         """One connection."""
         self.connections += 1
         answers, upstream = await asyncio.open_connection("127.0.0.1", self.target)
-        back = asyncio.create_task(_copy(answers, writer))
+        back = asyncio.create_task(copy(answers, writer))
         loop = asyncio.get_running_loop()
         free_s = loop.time()
         try:
@@ -45,7 +45,8 @@ class ThrottlingProxy:
             writer.close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes until it ends or the connection is lost, then close."""
     with contextlib.suppress(ConnectionError):
         while piece := await reader.read(65_536):
             writer.write(piece)

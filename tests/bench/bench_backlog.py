@@ -50,6 +50,7 @@ from tests.bench.figures import Found, cpu_s, percentile, rss_mib, run
 from tests.edge.mtls import broker_with_mtls, certificates
 from tests.sequencer.progress import Progress
 from tests.services import Kafka, Process, free_ports, part, run_kafka, wait_until
+from tests.throttling_proxy import copy
 
 LIMITS: Final = """
 What drains a backlog is processor time, which agent, broker, bridge, Kafka and the bench's own reader share: a reading takes 2.6 µs of it
@@ -212,16 +213,8 @@ class Door:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, upstream = await asyncio.open_connection("127.0.0.1", self.target)
         self.writers |= {writer, upstream}
-        await asyncio.gather(self._copy(reader, upstream), self._copy(answers, writer))
+        await asyncio.gather(copy(reader, upstream), copy(answers, writer))
         self.writers -= {writer, upstream}
-
-    @staticmethod
-    async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while piece := await reader.read(65_536):
-                writer.write(piece)
-                await writer.drain()
-        writer.close()
 
 
 class Reader:
