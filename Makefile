@@ -41,8 +41,8 @@ quick: $(VENV)/installed-test rewritten ## test everything that starts no servic
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
-FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py
-test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires
+FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py tests/bridge/test_killed_transactions.py
+test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires, and a Kafka killed in its transactions
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 $(FAULTS)
 
 test-examples: $(VENV)/installed-test ## test every property of hypothesis with ten times the examples of `make test`

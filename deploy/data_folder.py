@@ -15,7 +15,7 @@ from typing import Final
 
 from edgewake.protocol.errors import LocalError
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what the folder holds: Kafka's topics and records, the agent's log, checkpoints, names of files. Grows with each change that an older
 or newer Edgewake cannot read. 1 had no number."""
 DISK_BYTES_MIN: Final = 1 << 30
