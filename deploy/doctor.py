@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from edgewake.deploy import checks, data_folder, jars, java, mosquitto
+from edgewake.deploy import checks, data_folder, jars, java, mosquitto, open_transactions
 from edgewake.protocol.errors import ConfigError, EdgewakeError, LocalError, Unavailable
 from edgewake.protocol.installation import Installation, key_of
 
@@ -166,15 +166,20 @@ def broker_answers(address: str) -> str:
     raise Unavailable(f"{address} hung up: expected an MQTT 5 broker")
 
 
-def kafka_answers(address: str) -> str:
-    """Does Kafka name its brokers?"""
+def kafka_answers(address: str, *, patience_s: float = open_transactions.PATIENCE_S) -> str:
+    """Does Kafka name its brokers, and end its transactions?"""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "error_cb": lambda _: None})
     try:
-        found = AdminClient({"bootstrap.servers": address, "log_level": 0, "error_cb": lambda _: None}).list_topics(timeout=ANSWER_S)
+        found = client.list_topics(timeout=ANSWER_S)
+        counts = {name: len(topic.partitions) for name, topic in found.topics.items() if name.startswith("ew.")}
+        hanging = open_transactions.hanging(client, counts, answer_s=ANSWER_S, patience_s=patience_s)
     except KafkaException as error:
         raise Unavailable(f"{address} does not answer: {error.args[0].str()}") from error
+    if hanging:
+        raise Advice(open_transactions.describe(hanging))
     return f"{address}, {len(found.brokers)} broker{'s' if len(found.brokers) != 1 else ''}, {len(found.topics)} topics"
 
 

@@ -76,7 +76,10 @@ class TableReader:
             if self._position > before:
                 came_s = now_s
             elif now_s - came_s > idle_s:
-                raise Unavailable(f"topic {self._topic}: read to {self._position} of {end}, and no record for {idle_s:.0f} s")
+                raise Unavailable(
+                    f"topic {self._topic}, partition {self._partition}: read to {self._position} of {end}, "
+                    f"and no record for {idle_s:.0f} s; `edgewake doctor` says whether a transaction there does not end"
+                )
             if not is_wanted():
                 raise Unavailable(f"topic {self._topic}: reading ended at {self._position} of {end}, it is not wanted any more")
             if now_s - logged_s >= PROGRESS_S:

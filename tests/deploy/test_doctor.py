@@ -9,12 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy import doctor
 from edgewake.deploy.doctor import Finding, Verdict
+from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.installation import Installation
-from tests.services import Kafka, Mosquitto, free_ports
+from tests.services import PATIENCE_S, Kafka, Mosquitto, free_ports
 
 
 def raising(error: Exception) -> doctor.Check:
@@ -34,6 +38,34 @@ def test_a_broker_and_kafka_that_answer_are_good(mosquitto: Mosquitto, kafka: Ka
     assert [(finding.check, finding.verdict) for finding in found] == [("MQTT broker", Verdict.GOOD), ("Kafka", Verdict.GOOD)]
     assert "success" in found[0].detail
     assert "1 broker," in found[1].detail
+
+
+def test_a_transaction_that_does_not_end_is_named_with_its_place(kafka: Kafka) -> None:
+    """Open, it hides what others commit behind it; other transactions that come and go do not count."""
+    config = KafkaConfig(bootstrap=kafka.bootstrap)
+    topic = topics.stream_topic("doctor_hanging")
+    topic_admin.ensure_topics(config, [topic])
+    hanging, passing = (clients.transactional_producer(config, f"doctor-{name}", timeout_ms=600_000) for name in ("hanging", "passing"))
+    for producer in (hanging, passing):
+        clients.fence(producer, PATIENCE_S)
+    commit(passing, topic)
+    hanging.begin_transaction()
+    hanging.produce(topic, b"x", partition=0)
+    hanging.flush()
+    commit(passing, topic)
+    try:
+        with pytest.raises(doctor.Advice, match=f"nothing of {topic} partition 0 from offset [12]: a transaction there is open"):
+            doctor.kafka_answers(kafka.bootstrap, patience_s=1)
+    finally:
+        hanging.abort_transaction(PATIENCE_S)
+    assert "1 broker" in doctor.kafka_answers(kafka.bootstrap)
+
+
+def commit(producer: Producer, topic: str) -> None:
+    """A transaction of one record."""
+    producer.begin_transaction()
+    producer.produce(topic, b"y", partition=0)
+    producer.commit_transaction(PATIENCE_S)
 
 
 def test_what_does_not_answer_is_bad_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
