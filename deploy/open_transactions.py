@@ -38,7 +38,9 @@ def hanging(client: AdminClient, counts: Mapping[str, int], *, answer_s: float, 
 
 
 def hidden(client: AdminClient, counts: Mapping[str, int], *, answer_s: float) -> Hidden:
-    """Partitions with records that readers of committed ones do not see at this moment. Raises KafkaException."""
+    """Partitions with records that readers of committed ones do not see at this moment. Partitions that cannot say, because they are
+    being made, deleted or moved, are left out. Raises KafkaException.
+    """
     from confluent_kafka import IsolationLevel, TopicPartition
 
     partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
@@ -46,14 +48,24 @@ def hidden(client: AdminClient, counts: Mapping[str, int], *, answer_s: float) -
         return {}
     stable = _ends(client, partitions, IsolationLevel.READ_COMMITTED, answer_s)
     ends = _ends(client, partitions, IsolationLevel.READ_UNCOMMITTED, answer_s)
-    return {where: first for where, first in stable.items() if first < ends[where]}
+    return {where: first for where, first in stable.items() if first < ends.get(where, first)}
 
 
 def _ends(client: AdminClient, partitions: Sequence[TopicPartition], isolation: object, answer_s: float) -> Hidden:
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import OffsetSpec
 
+    unknown = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT)
     futures = client.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation_level=isolation, request_timeout=answer_s)
-    return {(one.topic, one.partition): int(future.result().offset) for one, future in futures.items()}
+    ends: dict[tuple[str, int], int] = {}
+    for one, future in futures.items():
+        try:
+            ends[one.topic, one.partition] = int(future.result().offset)
+        except KafkaException as error:
+            # Of a partition only, such as one without a leader. librdkafka's own errors are negative: nobody answers.
+            if error.args[0].code() < 0 and error.args[0].code() not in unknown:
+                raise
+    return ends
 
 
 def describe(found: Hidden) -> str:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import doctor
+from edgewake.deploy import doctor, open_transactions
 from edgewake.deploy.doctor import Finding, Verdict
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
@@ -59,6 +59,11 @@ def test_a_transaction_that_does_not_end_is_named_with_its_place(kafka: Kafka) -
     finally:
         hanging.abort_transaction(PATIENCE_S)
     assert "1 broker" in doctor.kafka_answers(kafka.bootstrap)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_left_out(kafka: Kafka) -> None:
+    client = clients.admin(KafkaConfig(bootstrap=kafka.bootstrap))
+    assert open_transactions.hidden(client, {topics.stream_topic("doctor_deleted"): 2}, answer_s=PATIENCE_S) == {}
 
 
 def commit(producer: Producer, topic: str) -> None:
