@@ -176,10 +176,19 @@ class Agent:
     # how it is
 
     async def _write_status(self) -> None:
+        """Now and then, and when the connection opens or is lost: who asks then should not hear what was."""
+        turned = self._uplink.turned
         while True:
+            turned.clear()
             self._log_status = await self._events.ask_status()
             self._say(running=True)
-            await self._clock.sleep(self._config.uplink.status_interval_s)
+            pause = asyncio.ensure_future(self._clock.sleep(self._config.uplink.status_interval_s))
+            turn = asyncio.ensure_future(turned.wait())
+            try:
+                await asyncio.wait({pause, turn}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                pause.cancel()
+                turn.cancel()
 
     def _say(self, *, running: bool) -> None:
         try:

@@ -98,6 +98,8 @@ class Uplink:
         self._link: MqttLink | None = None
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
+        self.turned = asyncio.Event()
+        """Set when a connection opens or is lost; who waits for it clears it."""
         self._asks_puback = config.uplink.qos == 1
         self._ack_topic = topics.acks(config.device)
         self.acked = 0
@@ -169,6 +171,7 @@ class Uplink:
             extra={"event": "uplink.connected", "unacked": len(session), "home": self._route.is_home},
         )  # fmt: skip
         self._link = link
+        self.turned.set()
         link.on_writable = self._pump
         self._events.start_sending(self._frame_bytes(link))
         if self._feeds is not None:
@@ -181,6 +184,7 @@ class Uplink:
             link.cut("closed")
         self._route.ended()
         session.move(UplinkEvent.LOST)
+        self.turned.set()
         if link.too_large:
             self._packet_bytes_max = max(PACKET_BYTES_MIN, link.largest_sent - 1)
         self._may_alias = self._may_alias and not link.alias_refused

@@ -19,18 +19,17 @@ from edgewake.edge.status import read_log
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import json_of
 from tests.edge.peer import Peer
-from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, wait_until
+from tests.services import PATIENCE_S, Mosquitto, Process, free_ports, part, run_mosquitto, wait_until
 
 READY = '"event":"part.ready"'
 RESIDENT_MIB_MAX = 34
 """Against something heavy that is imported by mistake."""
 
 
-def config(directory: Path, port: int, device: str, sources: str = "") -> Path:
+def config(directory: Path, port: int, device: str, sources: str = "", *, status_interval_s: float = 0.2) -> Path:
     path = directory / "agent.toml"
-    path.write_text(
-        f'device = "{device}"\ndata_dir = "{directory}/data"\n[mqtt]\nport = {port}\n[uplink]\nstatus_interval_s = 0.2\n{sources}', "utf-8"
-    )
+    uplink = f"[uplink]\nstatus_interval_s = {status_interval_s}\n"
+    path.write_text(f'device = "{device}"\ndata_dir = "{directory}/data"\n[mqtt]\nport = {port}\n{uplink}{sources}', "utf-8")
     return path
 
 
@@ -62,6 +61,22 @@ async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(tmp_p
     said = json_of(edgewake("status", "--config", path, "--json").stdout)
     assert said["running"] is False
     assert said["log"]["streams"]["agent_1"]["accepted"] >= 20  # type: ignore[index]
+
+
+def test_its_status_knows_at_once_whether_it_is_connected(tmp_path: Path) -> None:
+    """Otherwise it is written every `status_interval_s`: here it would be old for longer than the test waits."""
+    with run_mosquitto(tmp_path / "mosquitto") as broker:
+        path = config(tmp_path, broker.port, "agent-6", status_interval_s=10 * PATIENCE_S)
+
+        def connection() -> object:
+            return json_of(edgewake("status", "--config", path, "--json").stdout).get("connection")
+
+        with part("agent", path, tmp_path / "out") as agent:
+            agent.wait_for(READY)
+            wait_until(lambda: connection() == "streaming", "its status has the connection")
+            broker.process.kill()
+            wait_until(lambda: connection() != "streaming", "its status has the end of the connection")
+            assert agent.stop() == 0
 
 
 async def test_a_killed_agent_goes_on_with_what_it_had_accepted(tmp_path: Path, mosquitto: Mosquitto) -> None:
