@@ -403,7 +403,10 @@ async def test_a_snapshot_goes_on_as_a_stream_without_hole_or_repeat_while_writi
         snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
         while not snapshot["rows"]:
             snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
-    await writing
+        await writing
+        written = snapshot
+        while sum(row["n"] for row in written["rows"]) < 3 * 40:
+            written = (await client.get(f"/v1/latest/{feed.name}")).json()
     async with open_stream(access_a.url, feed.name) as control:
         await control.until_cursor()
         async with open_stream(access_a.url, feed.name, cursor=snapshot["cursor"]) as stream:

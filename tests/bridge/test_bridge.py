@@ -88,6 +88,13 @@ class HalfStored(Device):
     def __init__(self, here: World, stored: set[bytes], came: list[bytes], *, puback: str) -> None:
         super().__init__(here, "control-bridge", "x")
         self._stored, self._came, self._puback = stored, came, puback
+        self._was_heard = asyncio.Event()
+
+    async def is_heard(self) -> None:
+        """Wait until the broker has read all that was sent: it answers in order."""
+        self._transport.write(mqtt5.PingReqPacket().write())
+        async with asyncio.timeout(PATIENCE_S):
+            await self._was_heard.wait()
 
     def hello(self) -> bytes:
         return mqtt5.ConnectPacket(self.name, clean_start=False, session_expiry_interval=60).write()
@@ -100,6 +107,8 @@ class HalfStored(Device):
                     self._transport.write(mqtt5.SubscribePacket(1, filters).write())
                 case mqtt5.SubAckPacket():
                     self._subscribed = True
+                case mqtt5.PingRespPacket():
+                    self._was_heard.set()
                 case mqtt5.PublishPacket():
                     self._came.append(packet.payload)
                     stores = len(self._came) <= 50 or len(self._came) > 100
@@ -123,6 +132,7 @@ async def test_the_control_that_acknowledges_at_once_loses(own_broker: Mosquitto
     async with asyncio.timeout(PATIENCE_S):
         while len(came) < 100:
             await asyncio.sleep(0.01)
+    await consumer.is_heard()
     await consumer.close()
     await HalfStored(here, stored, came, puback=puback).connected()
     device.publish(b"101", topic="control/up", packet_id=101)

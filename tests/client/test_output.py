@@ -182,7 +182,7 @@ def test_columns_are_names_of_the_rows_each_once_and_at_least_one(rows: Sequence
     assert wider[: len(found)] == found, "more width adds columns and changes none"
 
 
-@given(st.dictionaries(NAMES, VALUES, min_size=1))
+@given(st.dictionaries(NAMES, VALUES.filter(lambda value: value == value), min_size=1))
 def test_a_row_of_several_streams_shows_each_of_its_own_fields(row: Mapping[str, object]) -> None:
     found = merged(row)
     assert found["stream"] == row.get("stream", row.get("query"))
