@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from edgewake.deploy import jars
 from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
 from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto
-from tests.sharing_out import BundleScheduling, rank
+from tests.sharing_out import file_of, rank
 
 for _name, _value in class_archives.environment().items():
     os.environ.setdefault(_name, _value)
@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _starts_services(item):
             item.add_marker("services")
-            with_services.add(_file(item))
-    items.sort(key=lambda item: rank(_file(item), with_services))
+            with_services.add(file_of(item.nodeid))
+    items.sort(key=lambda item: rank(file_of(item.nodeid), with_services))
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,14 +73,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.split("::", 1)[0]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BundleScheduling | None:
-    """Ours for `--dist loadfile`."""
-    return BundleScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """At the end libraries say what of theirs is left, unless the process ends without looking."""
+    if not hasattr(config, "workerinput"):
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
@@ -135,17 +132,3 @@ def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
     feed = QueryFeed(kafka_config)
     yield feed
     feed.close()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Write half surrogates of what a test printed as `\\udce9`: pytest's processes speak UTF-8, and one ended them all."""
-    return _in_utf8((yield))
-
-
-def _in_utf8(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
-    return type(value)(_in_utf8(one) for one in value) if isinstance(value, list | tuple) else value
