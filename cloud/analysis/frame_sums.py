@@ -62,7 +62,12 @@ class Sums:
     @property
     def is_one_enough(self) -> Column:
         """Does one row stand for all of a frame?"""
-        return F.lit(False) if self.has_rows else reduce(and_, [F.col(self._whole(shape)) for shape in self.shapes])
+        return F.lit(False) if self.has_rows else self.is_whole_for_all
+
+    @property
+    def is_whole_for_all(self) -> Column:
+        """Do the sums of a frame stand for it in all shapes?"""
+        return reduce(and_, map(self.is_whole, self.shapes))
 
     def is_whole(self, shape: Shape) -> Column:
         """Do the sums of a frame stand for it: is all of it in the same windows, and no field null in a part of it?"""

@@ -17,15 +17,18 @@ from typing import Final, TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis import tag_table
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
 from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Field, Literal, fields_of, substitute
 from edgewake.cloud.analysis.frame_sums import PLACE, SUMS, Shape, Sums
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
+from edgewake.cloud.analysis.tag_table import Line
 from edgewake.cloud.analysis.window_columns import bounds, contains
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
+TAG: Final = "$tag"
 SHED_PART: Final = -1
 """Part of the tags that count what was left out of a window, of all groups: one for each reading and window."""
 
@@ -67,6 +70,11 @@ class Tag:
         are_fields = len(names) == len(self.numbers)
         sums = is_one_run and not chooses and of_the_frame(self.keys) and are_fields and not any(of_one)
         return Shape(window, tuple(names)) if sums else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Does it take every reading, and sums of frames? Then nothing of it needs code of its own (tag_table)."""
+        return self.shape is not None and self.where is None
 
 
 def tags_of(registered: Registered) -> Iterator[Tag]:
@@ -169,8 +177,17 @@ def tagged(
     """
     late_keys = [key_json(keys, F.col).alias(name) for keys, name in names.items() if not of_the_frame(keys)]
     keyed = readings.select("*", *late_keys)
-    makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten, sums=sums) for tag in tags]
-    each, columns = _alone(keyed, makings[0]) if len(tags) == 1 and not takings else _exploded(keyed, makings)
+    lines = [] if sums is None or len(tags) == 1 else [_line(tag, names[tag.keys]) for tag in tags if tag.is_plain]
+    others = [tag for tag in tags if not (lines and tag.is_plain)]
+    makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten, sums=sums) for tag in others]
+    if sums is not None and lines:
+        nothing = {name: _INPUT_OF[name](next(tag for tag in tags if tag.is_plain)) for name in inputs}
+        keyed = _exploded(keyed, makings, beside=~sums.is_whole_for_all | (F.col(PLACE) == 0)) if makings else keyed
+        each, columns = tag_table.joined(keyed, lines, sums, nothing=nothing, tag=TAG if makings else None, forgotten=forgotten)
+    elif len(tags) == 1 and not takings:
+        each, columns = _alone(keyed, makings[0])
+    else:
+        each, columns = _exploded(keyed, makings), {name: F.col(f"`{TAG}`.{name}") for name in makings[0].columns}
     # The metadata makes Spark evict a row when the stream's watermark passes `expires`: window end plus the query's own lateness and
     # the time in which a final window is opened again.
     expires = F.timestamp_millis(columns["expires_ms"]).alias("expires", metadata={"spark.watermarkDelayMs": 0})
@@ -200,10 +217,23 @@ def _alone(readings: DataFrame, made: _Made) -> tuple[DataFrame, Mapping[str, Co
     return readings if made.condition is None else readings.where(made.condition), {**made.columns, **varied}
 
 
-def _exploded(readings: DataFrame, makings: Sequence[_Made]) -> tuple[DataFrame, Mapping[str, Column]]:
-    """A row for each of several tags. Each is a struct in an array, which takes a third of a microsecond."""
-    each = readings.select(F.explode(F.array(*map(_row, makings))).alias("tag")).where(F.col("tag").isNotNull())
-    return each, {name: F.col(f"tag.{name}") for name in makings[0].columns}
+def _exploded(readings: DataFrame, makings: Sequence[_Made], *, beside: Column | None = None) -> DataFrame:
+    """A row for each tag of each reading, in the column TAG. With `beside` one more where it is true, in which TAG is null."""
+    # Each is a column, though an array would do: of many Spark then makes several methods of code. As one it is more than Java takes of
+    # some forty tags, and from then on nothing is compiled (spark.sql.codegen.maxFields).
+    rows = {f"$row_{i}": _row(made) for i, made in enumerate(makings)}
+    wide = readings.select("*", *[row.alias(name) for name, row in rows.items()])
+    if beside is None:
+        return wide.select(F.explode(F.array(*rows)).alias(TAG)).where(F.col(TAG).isNotNull())
+    each = wide.select(*readings.columns, F.posexplode(F.array(*rows, F.lit(None))).alias("$place", TAG))
+    return each.where(F.col(TAG).isNotNull() | (beside & (F.col("$place") == len(rows))))
+
+
+def _line(tag: Tag, key: str) -> Line:
+    assert tag.shape is not None
+    window = tag.query.window
+    back_ms = tag.hops * window.slide_ms if window.unit is None else 0
+    return Line(tag.id, tag.part, tag.shape, key, tag.query.kept_ms, back_ms)
 
 
 def _row(made: _Made) -> Column:

@@ -152,15 +152,37 @@ def test_windows_of_summed_frames_are_those_of_their_readings(spark: SparkSessio
         assert found[queries[-1].id] == expected(rows, 10_000, 10_000, lambda row: row.get("speed", 0) > 10)
 
 
+MANY: Final = 50
+COMPILED_OR_FAILS: Final = "spark.sql.codegen.fallback"
+
+
+@pytest.mark.parametrize("where", ["", "WHERE speed > {i}"], ids=["all alike", "half of them choose readings"])
+def test_the_code_of_many_queries_is_compiled(spark: SparkSession, where: str) -> None:
+    """Java takes a method of 64 KB; of a longer one Spark said so as an error in the log, and went on without compiling."""
+    queries = registered(
+        *(sql("s", "count(load) AS n", "window(event_time, '10 seconds'), device", where=where.format(i=i) * (i % 2)) for i in range(MANY)),
+        streams=[STREAM],
+    )
+    spark.conf.set(COMPILED_OR_FAILS, "false")
+    try:
+        found = partials(spark, queries, [value([T0, T0 + 1], speed=[1, 99], load=[1, 2])])
+    finally:
+        spark.conf.unset(COMPILED_OR_FAILS)
+
+    readings = {query.id: next(iter(found[query.id].values()))[0] for query in queries}
+    assert list(readings.values()) == [1 if where and i % 2 else 2 for i in range(MANY)]
+
+
 def test_a_state_goes_on_whatever_the_queries_beside_it_look_at(analysis: Analysis, feed: Feed) -> None:
     group = "window(event_time, '1 minute'), device"
-    sums, chosen = registered(
+    sums, chosen, other = registered(
         sql(feed.name, "count(*) AS n, sum(speed) AS total", group),
         sql(feed.name, "count(*) AS n, sum(speed) AS total", group, where="WHERE speed > 2"),
+        sql(feed.name, "count(*) AS n", group),
         streams=[feed.stream],
     )
 
-    for i, queries in enumerate(([sums], [sums, chosen], [sums], [chosen, sums])):
+    for i, queries in enumerate(([sums], [sums, chosen], [sums, other], [chosen, sums])):
         feed.send([T0 + i, T0 + 100 + i], speed=[1, 10 ** (i + 1)])
         analysis.run(queries, feed)
 

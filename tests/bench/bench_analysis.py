@@ -54,8 +54,8 @@ Sketches look at each reading, so a query with them is slower than one without, 
 batches nobody computes: Spark plans, asks Kafka and writes its files, and a transaction ends. The larger a batch, the less of that a
 reading bears: in batches of 600,000 readings the main query took 554,000 a second and used half of the two processors, ten queries took
 1.5 and fifty 4.4 times as long as one. In batches of the default one query alone gains most, so that the others fall back behind it: each
-adds its own rows to every frame, and of fifty the code that Spark makes is larger than its compiler takes, so it goes on without (the log
-says so). With many keys each result passes the state store and Python on the driver, one batch after the other.
+adds its own rows to every frame, and results of its own. With many keys each result passes the state store and Python on the driver, one
+batch after the other.
 """
 _streams = itertools.count()
 
