@@ -109,7 +109,7 @@ def start_session(
         session = builder.getOrCreate()
     except Py4JJavaError as error:
         raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
-    _write_no_checksum_files(session)
+    _write_plain_files(session)
     return session
 
 
@@ -121,16 +121,37 @@ def jars_in(jars_dir: Path) -> list[str]:
     return jars
 
 
-def _write_no_checksum_files(session: SparkSession) -> None:
-    """A `.crc` file beside each checkpoint file doubles their number, and nobody reads it: RocksDB's files carry checksums of their own.
+def _write_plain_files(session: SparkSession) -> None:
+    """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and without a process for each.
 
-    The local file system must stay the checksummed class (uploads of RocksDB snapshots need it by type). Hadoop keeps one instance
-    per scheme, so Spark uses the one that is set here.
+    RocksDB's files carry checksums of their own. To give a file its mode Hadoop starts `chmod` where its native library is missing, as in
+    Spark's wheel: three times in each batch, a sixth of the time that a small one takes. The local file system must stay the checksummed
+    class (uploads of RocksDB snapshots need it by type). Hadoop keeps one instance per scheme, so Spark uses the one that is changed here;
+    what it stands on has no setter.
     """
     java: Any = session.sparkContext._jvm
     local = java.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
     local.setWriteChecksum(False)
     local.setVerifyChecksum(False)
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(local.getClass().getClassLoader())
+    compiler.cook(_PLAIN_FILES)
+    plain = compiler.getClassLoader().loadClass("PlainFiles").getDeclaredConstructor(None).newInstance(None)
+    plain.initialize(local.getUri(), local.getConf())
+    below = java.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+    below.setAccessible(True)
+    below.set(local, plain)
+
+
+_PLAIN_FILES: Final = """
+public class PlainFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
+  public void setPermission(org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission mode)
+      throws java.io.IOException {
+    java.nio.file.Files.setPosixFilePermissions(
+        pathToFile(path).toPath(), java.nio.file.attribute.PosixFilePermissions.fromString(mode.toString().substring(0, 9)));
+  }
+}
+"""
 
 
 def hashed_groups(memory: str) -> int:

@@ -1,14 +1,15 @@
-"""How Spark is set up: what a batch may keep in the heap."""
+"""How Spark is set up: what a batch may keep in the heap, and how its files are written."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.session import GROUP_BYTES, HASHED_SHARE, hashed_groups
+from edgewake.cloud.analysis.session import GROUP_BYTES, HASHED_SHARE, hashed_groups, jvm_pid
 from edgewake.protocol.errors import ConfigError
 
 THRESHOLD = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
@@ -41,6 +42,30 @@ def test_groups_that_do_not_fit_into_the_heap_are_sorted_on_disk(spark: SparkSes
         assert not fell_back(spark, bound + 1)
     finally:
         spark.conf.set(THRESHOLD, bound)
+
+
+def test_a_file_of_a_checkpoint_has_its_mode_and_no_process_is_started_for_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Control: what Spark would write with starts one for each file."""
+    java: Any = spark.sparkContext._jvm
+    hadoop = java.org.apache.hadoop
+    files = hadoop.fs.FileSystem.getLocal(spark.sparkContext._jsc.hadoopConfiguration())
+    raw = hadoop.fs.RawLocalFileSystem()
+    raw.initialize(files.getUri(), files.getConf())
+    faults = []
+    for system, name in ((files, "ours"), (raw, "raw")):
+        before = faults_of_children(jvm_pid(spark))
+        path = hadoop.fs.Path(str(tmp_path / name))
+        mode = hadoop.fs.permission.FsPermission("640")
+        system.create(path, mode, True, 4096, 1, 1 << 20, None).close()
+        faults.append(faults_of_children(jvm_pid(spark)) - before)
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o640
+    assert faults[0] == 0, "none"
+    assert faults[1] > 0
+
+
+def faults_of_children(pid: int) -> int:
+    """Page faults of the processes that this one started and saw ending: any has some."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[8])
 
 
 def test_a_larger_heap_holds_more_however_its_size_is_written() -> None:
