@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,6 +58,7 @@ from edgewake.cloud.analysis.table_follower import TableFollower
 from edgewake.cloud.analysis.table_queries import TableStates, caught_up
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -116,7 +118,7 @@ class Counters:
 
 @dataclass
 class Lane:
-    """A lane: `start`, then look at `error` now and then, then `stop`."""
+    """A lane: perhaps `plan`, `start`, then look at `failure` now and then, then `stop`."""
 
     session: SparkSession
     config: AnalysisConfig
@@ -136,6 +138,7 @@ class Lane:
         self.topic = topics.stream_topic(self.job.stream)
         self.checkpoint = self.config.kept_dir / "checkpoints" / self._place / self.job.kind
         self._query: StreamingQuery | None = None
+        self._plan: Future[DataFrame] | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
         self._pause = threading.Event()
@@ -157,7 +160,7 @@ class Lane:
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
-        self._limit: BatchLimit
+        self._limit = self._limited(self.config.batch_records_max)
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -167,19 +170,31 @@ class Lane:
         self._record: LaneRecord
         self._last_batch_s = self.clock.monotonic_s()
 
+    def plan(self, beside: Executor) -> None:
+        """Begin to make the plan: a thousand questions to the JVM, beside which another lane may end and Kafka be asked. `start` waits for
+        it; without it `start` makes it itself.
+        """
+        self._plan = beside.submit(self._planned)
+
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
+        self._batches_before, self._last_batch_s = self.counters.batches, self.clock.monotonic_s()
         self._transactions = Transactions(self.config.kafka, self.name)
-        self._ends, self._log = Ends(self.config.kafka, self._sources), LogReader(self.config.kafka)
+        self._log = LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
         if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
             log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
+        changed = self._planned() if self._plan is None else self._plan.result()
         most = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
-        self._limit = BatchLimit(most, is_driven=isinstance(self.job, DrivenJob))
+        if most != self.config.batch_records_max:
+            self._limit = self._limited(most)
+            changed = self._planned()
         self._record = self._begin(record)
+        if self._shedder is not None:
+            self._shedder.turn(self._record)
         if isinstance(self.job, DrivenJob):
             rows = kept_rows(self.config.kafka, driven.place_of(self.job))
             self._states = driven.restored(self.job, state_parts.joined(rows), record)
@@ -192,8 +207,6 @@ class Lane:
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
-        self._partitions = max(1, self._ends.partitions())
-        changed = self._graph(source(self.session, self.config, *self._sources.topics, records_max=self._limit.records))
         self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
         self._query = (
             changed.writeStream.queryName(self.name)
@@ -205,6 +218,16 @@ class Lane:
             .start()
         )
         self._started.set()
+
+    def _limited(self, most: int) -> BatchLimit:
+        return BatchLimit(most, is_driven=isinstance(self.job, DrivenJob))
+
+    def _planned(self) -> DataFrame:
+        """The plan, of topics that are there."""
+        topic_admin.ensure_topics(self.config.kafka, self._sources.topics)
+        self._ends = self._ends or Ends(self.config.kafka, self._sources)
+        self._partitions = max(1, self._ends.partitions())
+        return self._graph(source(self.session, self.config, *self._sources.topics, records_max=self._limit.records))
 
     def _firsts(self) -> dict[str, dict[int, int]]:
         assert self._ends is not None
@@ -222,7 +245,6 @@ class Lane:
         if not self.job.kind.sheds:
             return self.job.graph(records, self._partitions, forgotten=self._forgotten)
         self._shedder = shedder.Shedder(self.session, self.job.queries, self._partitions)
-        self._shedder.turn(self._record)
         return self.job.graph(records, self._partitions, self._shedder.levels, self._forgotten)
 
     def _begin(self, record: LaneRecord) -> LaneRecord:
@@ -276,6 +298,8 @@ class Lane:
     def stop(self) -> None:
         """Wait for the transaction under way and for Spark's note of it, then end the Spark query."""
         self._stopped.set()  # who reads a long table gives it up
+        if self._plan is not None:
+            self._plan.exception()  # it uses clients that are closed now
         with self._turn:
             self._stopping = True
         self._started.set()  # a batch that waits for a start that failed must see that it is over

@@ -11,6 +11,7 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -59,7 +60,7 @@ from edgewake.protocol.stream import NameKind, Stream
 log = logging.getLogger("edgewake.analysis")
 
 LOOK_EVERY_S: Final = 0.2
-"""How often changes of queries and streams and the health of lanes are looked at."""
+"""How often changes of streams and the health of lanes are looked at; a change of a query is seen at once."""
 SUMMARY_AFTER_S: Final = 20.0
 """Summaries begin so long after the queries, or their interval: the first batches of all lanes at once would make people wait for the first
 results."""
@@ -106,6 +107,7 @@ class Analysis:
         self._tables = Tables()
         self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
+        self._planner = ThreadPoolExecutor(1, "plans")
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
@@ -142,7 +144,13 @@ class Analysis:
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
-            stop.wait(LOOK_EVERY_S)
+            self._pause(stop)
+
+    def _pause(self, stop: threading.Event) -> None:
+        """Until the next look; a query that is registered, paused or removed ends it."""
+        until_s = self._clock.monotonic_s() + LOOK_EVERY_S
+        if not self._readers[0].poll(LOOK_EVERY_S):
+            stop.wait(max(0.0, until_s - self._clock.monotonic_s()))
 
     def _check_spark(self) -> None:
         if spark.has_ended(self._session):
@@ -164,6 +172,7 @@ class Analysis:
         self._sequencers.close()
         if self._summing_thread is not None:
             self._summing_thread.join(STOP_S)
+        self._planner.shutdown(wait=False)
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -186,7 +195,7 @@ class Analysis:
         topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, *topics.SUMMARIES])
         for reader in self._readers:
             reader.close()
-        self._readers = [
+        self._readers = [  # the first one wakes the main loop
             TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
             TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
             TableReader(config, "analysis-repairs", topics.REPAIRS, on_change=self._repairs.on_row),
@@ -309,6 +318,7 @@ class Analysis:
 
     def _reconcile(self, stop: threading.Event) -> None:
         found, jobs = self._wanted()
+        planned = {} if stop.is_set() else {key: self._plan(key, job) for key, job in jobs.items() if self._begins(key, job)}
         for key, place in list(self._lanes.items()):
             if place.lane is not None and place.lane.job != jobs.get(key):
                 self._stop_lane(key, place)
@@ -322,11 +332,25 @@ class Analysis:
         self._board.keep(set(found))
         labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
         self._failed = {label: why for label, why in self._failed.items() if label in labels}
-        for key, job in jobs.items():
-            place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
-            is_due = place.lane is None and not place.is_held and self._clock.monotonic_s() >= place.not_before_s
-            if is_due and not stop.is_set() and self._leads():
-                self._start_lane(key, place, job)
+        for key, lane in planned.items():
+            if not stop.is_set() and self._leads():
+                self._start_lane(key, self._lanes[key], lane)
+            else:
+                lane.stop()
+
+    def _begins(self, key: LaneKey, job: Job) -> bool:
+        """Is a lane to be started, or to be started anew?"""
+        place = self._lanes.get(key)
+        if place is None or place.is_held:
+            return place is None
+        return self._clock.monotonic_s() >= place.not_before_s if place.lane is None else place.lane.job != job
+
+    def _plan(self, key: LaneKey, job: Job) -> Lane:
+        """A lane whose plan is being made, one after the other, while those that it replaces end."""
+        place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
+        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold)
+        lane.plan(self._planner)
+        return lane
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
         """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
@@ -338,13 +362,12 @@ class Analysis:
         for name in removed:
             log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
 
-    def _start_lane(self, key: LaneKey, place: SupervisedLane, job: Job) -> None:
-        lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold)
+    def _start_lane(self, key: LaneKey, place: SupervisedLane, lane: Lane) -> None:
+        job = lane.job
         started_s = self._clock.monotonic_s()
         self._board.hand_over(registered.query.name for registered in job.queries)
         try:
-            names = [registered.topic for registered in job.queries]
-            topic_admin.ensure_topics(self._config.kafka, [*map(topics.stream_topic, sources_of(job)), *names])
+            topic_admin.ensure_topics(self._config.kafka, [registered.topic for registered in job.queries])
             lane.start()
         except _START_FAULTS as error:
             lane.stop()
