@@ -66,9 +66,10 @@ from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
 
-FETCH_WAIT_MS: Final = 10
+FETCH_WAIT_MS: Final = 1
 """How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
-consumer's next fetch already waits, so every batch takes this much longer; Kafka's default is 500 ms."""
+consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. Spark's consumer
+fetches only for a batch, so this asks for no more."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")

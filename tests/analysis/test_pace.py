@@ -9,6 +9,7 @@ import pytest
 from edgewake.cloud.analysis.checkpoint import is_done
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pace import (
+    DOUBTED_LOOKS,
     NEW_MS,
     SETTLE_MS,
     SETTLE_MS_MAX,
@@ -68,11 +69,11 @@ def begins(
 
 
 def test_a_calm_stream_has_two_batches_after_a_window_s_end_and_one_before_the_next() -> None:
-    assert begins(10_000, until_s=20) == [0.15, 0.85, 5.86, 10.15, 10.85, 15.86]
+    assert begins(10_000, until_s=20) == [0.08, 0.48, 5.49, 10.08, 10.48, 15.49]
 
 
 @pytest.mark.parametrize(
-    ("began", "oldest", "then"), [(0.16, -1, 0.85), (0.86, -1, 1.86), (5.87, -1, 6.87), (9.87, -1, 10.15), (0.86, 0, 5.86)]
+    ("began", "oldest", "then"), [(0.09, -1, 0.48), (0.49, -1, 1.49), (5.5, -1, 6.5), (9.5, -1, 10.08), (0.49, 0, 5.49)]
 )
 def test_while_readings_of_windows_that_ended_come_there_is_a_batch_each_second(began: float, oldest: int, then: float) -> None:
     began_ms = END + round(began * 1000)
@@ -80,23 +81,23 @@ def test_while_readings_of_windows_that_ended_come_there_is_a_batch_each_second(
 
 
 def test_a_long_window_is_told_every_calm_interval() -> None:
-    assert begins(MINUTE, until_s=20) == [0.15, 0.85, 5.86, 10.87, 15.88]
+    assert begins(MINUTE, until_s=20) == [0.08, 0.48, 5.49, 10.5, 15.51]
 
 
 def test_a_batch_that_would_come_just_before_a_window_s_end_is_left_to_that() -> None:
-    assert begins(MINUTE, began_ms=END + 54_500, until_s=60.5) == [54.5, 60.15]
+    assert begins(MINUTE, began_ms=END + 54_500, until_s=60.4) == [54.5, 60.08]
 
 
 def test_windows_of_several_lengths_are_all_told_at_their_ends() -> None:
-    assert {10.15, 15.15, 20.15, 30.15} <= set(begins(10_000, 15_000, MINUTE, until_s=31))
+    assert {10.08, 15.08, 20.08, 30.08} <= set(begins(10_000, 15_000, MINUTE, until_s=31))
 
 
 def test_windows_that_do_not_begin_with_the_minute_and_days_of_a_zone_are_told_at_their_ends() -> None:
     shifted = Window(size_ms=MINUTE, slide_ms=MINUTE, offset_ms=7_000)
-    assert next_ms(END + 6_500, [shifted], least_ms=1_000, calm_ms=5_000) == END + 7_150
+    assert next_ms(END + 6_500, [shifted], least_ms=1_000, calm_ms=5_000) == END + 7_000 + SETTLE_MS
     midnight = 1_790_028_000_000  # in Berlin, 22:00 UTC
     day = Window(size_ms=25 * 3_600_000, slide_ms=25 * 3_600_000, unit="day", zone="Europe/Berlin")
-    assert next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + 150
+    assert next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + SETTLE_MS
 
 
 def looks(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[list[int]]:
@@ -118,14 +119,36 @@ def looks(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[lis
 def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(delay_ms: int, calm_ms: int, batches: int) -> None:
     found = looks(delay_ms, calm_ms=calm_ms)
     assert len(found[0]) > batches, "nothing was known yet"
-    assert sum(map(len, found)) <= batches * len(found) + 15, "one for the end, at most one for what is open, and now and then a try"
+    assert sum(map(len, found)) <= batches * len(found) + 20, "one for the end, at most one for what is open, and now and then a try"
     told = [next(at for at in of_window if at >= delay_ms) for of_window in found]
-    assert sum(at <= SETTLE_MS_MAX for at in told) >= 0.9 * len(told)
+    assert sum(at <= SETTLE_MS_MAX for at in told) >= 0.85 * len(told)
     assert max(told) <= 2_000, "nobody waits for the batch in the middle"
 
 
+def test_what_was_late_once_is_left_to_second_looks_and_the_first_is_as_soon_as_before() -> None:
+    """Control: late twice in a row it is no accident, and the first look waits for it."""
+
+    def after(*late: bool) -> Settle:
+        settle = Settle(is_enough=True)
+        for i, is_late in enumerate(late):
+            first = END + i * 10_000 + SETTLE_MS + 10
+            settle = learned(settle, [each(10_000)], before_ms=first, oldest_ms=END + i * 10_000 + (-1 if is_late else 0))
+        return settle
+
+    assert after(True) == Settle(doubt=DOUBTED_LOOKS)
+    assert after(True, *[False] * (DOUBTED_LOOKS - 1)) == Settle(doubt=1)
+    assert after(True, *[False] * DOUBTED_LOOKS) == Settle(is_enough=True)
+    assert after(True, *[False] * DOUBTED_LOOKS, True).ms == SETTLE_MS
+    assert after(True, False, True) == Settle(2 * SETTLE_MS)
+
+
+def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
+    look = END + SETTLE_MS + 10
+    assert next_ms(look, [each(10_000)], least_ms=1_000, calm_ms=5_000, busy=True, settle=Settle(is_enough=True)) == END + 1_080
+
+
 def test_readings_that_are_later_than_any_first_look_still_get_a_batch_each_second() -> None:
-    assert {len(of_window) for of_window in looks(1_200)[2:]} == {4}
+    assert {len(of_window) for of_window in looks(1_200)[5:]} == {5}
 
 
 def test_a_slow_stream_that_becomes_fast_is_told_sooner_in_the_end() -> None:
@@ -138,22 +161,22 @@ def test_a_slow_stream_that_becomes_fast_is_told_sooner_in_the_end() -> None:
 
 def test_a_look_tells_nothing_where_no_window_ends_or_none_was_looked_at_before() -> None:
     assert learned(Settle(), [], before_ms=END, oldest_ms=END - 1) == Settle()
-    assert learned(Settle(), [each(10_000)], before_ms=END + 149, oldest_ms=END - 1) == Settle()
+    assert learned(Settle(), [each(10_000)], before_ms=END + SETTLE_MS - 1, oldest_ms=END - 1) == Settle()
 
 
 def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
-    assert begins(1_000, until_s=4) == [0.15, 1.15, 2.15, 3.15]
+    assert begins(1_000, until_s=4) == [0.08, 1.08, 2.08, 3.08]
 
 
 @pytest.mark.parametrize(("calm_ms", "busy"), [(5_000, True), (0, False), (1_000, False)])
-def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_second(calm_ms: int, busy: bool) -> None:
-    assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.15, 1.15, 2.15]
+def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_second_and_two_after_an_end(calm_ms: int, busy: bool) -> None:
+    assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.08, 0.48, 1.08, 2.08]
 
 
 @pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])
-@pytest.mark.parametrize("before_ms", [1, 149, 999])
+@pytest.mark.parametrize("before_ms", [1, SETTLE_MS - 1, 999])
 def test_a_batch_that_begins_just_before_an_end_is_followed_by_the_look_at_it(slide_ms: int, before_ms: int) -> None:
-    assert next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000) == END + 150
+    assert next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000) == END + SETTLE_MS
 
 
 def test_minutes_are_summed_up_when_their_results_are_told() -> None:
