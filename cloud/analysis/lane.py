@@ -42,6 +42,7 @@ from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.join_queries import JoinStates
+from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.observed import Observed, observed_in
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
@@ -59,19 +60,12 @@ from edgewake.cloud.analysis.table_queries import TableStates, caught_up
 from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka import topic_admin
-from edgewake.cloud.kafka.security import spark_options
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
 
-FETCH_WAIT_MS: Final = 1
-"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
-consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. Spark's consumer
-fetches only for a batch, so this asks for no more."""
-FETCH_TIMEOUT_MS: Final = 20_000
-"""How long a task waits for Kafka before the lane is started anew."""
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
 ABSENCE_LOOK_MS: Final = 500
@@ -82,26 +76,6 @@ NOTE_TIMEOUT_S: Final = 1.0
 
 class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
-
-
-def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int) -> DataFrame:
-    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet.
-
-    `records_max`: of a batch, until set_limit says another number.
-    """
-    return (
-        session.readStream.format("kafka")
-        .options(**spark_options(config.kafka.security))
-        .option("kafka.bootstrap.servers", config.kafka.bootstrap)
-        .option("subscribe", ",".join(names))
-        .option("kafka.isolation.level", "read_committed")
-        .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(records_max))
-        .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
-        .load()
-    )
 
 
 @dataclass

@@ -29,8 +29,9 @@ from edgewake.cloud.analysis.batch_range import as_text, records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.checkpoint import offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Counters, Lane, source
+from edgewake.cloud.analysis.lane import Counters, Lane
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.previews import Previews

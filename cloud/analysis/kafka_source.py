@@ -1,0 +1,37 @@
+"""How Spark reads streams from Kafka: committed records only, from the earliest on, and never past a loss."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.kafka.security import spark_options
+
+FETCH_WAIT_MS: Final = 1
+"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
+consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. Spark's consumer
+fetches only for a batch, so this asks for no more."""
+FETCH_TIMEOUT_MS: Final = 20_000
+"""How long a task waits for Kafka before the lane is started anew."""
+
+
+def source(session: SparkSession, config: AnalysisConfig, *names: str, records_max: int) -> DataFrame:
+    """Committed records of these topics, from the earliest on; stops loudly when retention took what was not read yet.
+
+    `records_max`: of a batch, until set_limit says another number.
+    """
+    return (
+        session.readStream.format("kafka")
+        .options(**spark_options(config.kafka.security))
+        .option("kafka.bootstrap.servers", config.kafka.bootstrap)
+        .option("subscribe", ",".join(names))
+        .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", str(records_max))
+        .option("kafkaConsumer.pollTimeoutMs", str(FETCH_TIMEOUT_MS))
+        .load()
+    )
