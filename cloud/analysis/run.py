@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics
+from edgewake.cloud.analysis import class_archive
 from edgewake.cloud.analysis import session as spark
 from edgewake.cloud.analysis.batch_range import as_text, records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
@@ -519,12 +520,17 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
         return
-    session = spark.start_session_of(config)
+    classes = class_archive.archive_of(config.data_dir, config.jars_dir)
+    session = spark.start_session_of(config, [] if classes is None else classes.options())
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
     gathered.append(analysis.gather)
     try:
+        if classes is not None:
+            classes.begin(class_archive.command_line(spark.jvm_pid(session)))
         analysis.run(stop)
     finally:
         analysis.close()
+        if classes is not None:
+            classes.close()
         spark.kill_jvm(session)
         leadership.close()

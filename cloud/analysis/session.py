@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ _MALLOC_ARENAS: Final = "2"
 """Of glibc for the JVM, whose hundreds of threads would have sixteen otherwise, each with memory that it keeps."""
 
 
-def start_session_of(config: AnalysisConfig) -> SparkSession:
+def start_session_of(config: AnalysisConfig, jvm_options: Sequence[str] = ()) -> SparkSession:
     """The session of an analysis with this configuration; raises what start_session does."""
     return start_session(
         jars_dir=config.jars_dir,
@@ -60,6 +60,7 @@ def start_session_of(config: AnalysisConfig) -> SparkSession:
         state_partitions=config.state_partitions,
         maintenance_s=config.maintenance_s,
         more=config.spark,
+        jvm_options=jvm_options,
     )
 
 
@@ -72,10 +73,12 @@ def start_session(
     state_partitions: int,
     maintenance_s: int,
     more: Mapping[str, str] | None = None,
+    jvm_options: Sequence[str] = (),
 ) -> SparkSession:
     """Start the JVM and the session; raises ConfigError where the connector's jars are missing, Unavailable where no cluster answers.
 
-    `work_dir` is Spark's own: it is emptied first. `maintenance_s`, and `more` as `spark`: see AnalysisConfig.
+    `work_dir` is Spark's own: it is emptied first. `maintenance_s`, and `more` as `spark`: see AnalysisConfig. `jvm_options`: more
+    of the JVM's.
     """
     jars = jars_in(jars_dir)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
@@ -93,7 +96,13 @@ def start_session(
         "spark.driver.host": "127.0.0.1" if is_local(master) else _own_host(),
         "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
         "spark.driver.extraJavaOptions": " ".join(
-            (_collector(driver_memory), *_JVM, f'"-Djava.io.tmpdir={temporary}"', f"-Dlog4j2.configurationFile={log4j.as_uri()}")
+            (
+                _collector(driver_memory),
+                *_JVM,
+                *jvm_options,
+                f'"-Djava.io.tmpdir={temporary}"',
+                f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+            )
         ),
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
