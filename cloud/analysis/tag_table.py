@@ -1,7 +1,7 @@
 """Tags that take sums of frames, as the lines of a table that each reading is joined with: what tells them apart is data, not code.
 
-As an expression of its own each tag makes the code longer that Spark compiles for the lane; from some forty queries on it was more than
-Java takes as one method, and was not compiled at all. A table of any length is the same code: what several tags need, as bounds of windows
+As an expression of its own each tag makes the code longer that Spark compiles for the lane; of fifty queries it was more than Java takes as
+one method, and was not compiled at all. A table of any length is the same code: what several tags need, as bounds of windows
 and figures of fields, is made once for a reading, and each line says which of them are its own.
 """
 

@@ -219,8 +219,8 @@ def _alone(readings: DataFrame, made: _Made) -> tuple[DataFrame, Mapping[str, Co
 
 def _exploded(readings: DataFrame, makings: Sequence[_Made], *, beside: Column | None = None) -> DataFrame:
     """A row for each tag of each reading, in the column TAG. With `beside` one more where it is true, in which TAG is null."""
-    # Each is a column, though an array would do: of many Spark then makes several methods of code. As one it is more than Java takes of
-    # some forty tags, and from then on nothing is compiled (spark.sql.codegen.maxFields).
+    # Each is a column, though an array would do: of many columns Spark makes several methods (spark.sql.codegen.maxFields), and one that is
+    # longer than Java takes is not compiled at all.
     rows = {f"$row_{i}": _row(made) for i, made in enumerate(makings)}
     wide = readings.select("*", *[row.alias(name) for name, row in rows.items()])
     if beside is None:
