@@ -31,6 +31,8 @@ OPEN_MS: Final = 10_000
 OPEN_MS_MAX: Final = 640_000
 """The same for a lane whose batches take longer, below the largest that Kafka allows by default (15 minutes)."""
 GROWTH: Final = 4
+POLL_EVERY: Final = 128
+"""Records after which the client may call us, mostly for nothing: of a failure the next record or the commit tells, too."""
 _open_ms: Final[dict[str, int]] = {}
 """Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that is read again after a restart makes as
 many results as before, so without more time it would fail for ever: a thousand readings of one key that are joined with one another are a
@@ -46,7 +48,9 @@ class Transactions:
 
     def __init__(self, config: KafkaConfig, lane: str) -> None:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
-        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms)
+        # That records were written the commit says of all of them.
+        errors_only = {"delivery.report.only.error": True}
+        self._producer = clients.transactional_producer(config, f"edgewake-analysis-{lane}", timeout_ms=self._open_ms, **errors_only)
         try:
             clients.fence(self._producer, COMMIT_TIMEOUT_S)
         except KafkaException as error:
@@ -58,8 +62,10 @@ class Transactions:
         longest_s = 0.0
         self._producer.begin_transaction()
         try:
-            for output in outputs:
+            for number, output in enumerate(outputs):
                 self._produce(output)
+                if number % POLL_EVERY == 0:
+                    self._producer.poll(0)
                 now_s = time.monotonic()
                 longest_s, last_s = max(longest_s, now_s - last_s), now_s
             self._producer.commit_transaction(COMMIT_TIMEOUT_S)
@@ -84,7 +90,6 @@ class Transactions:
         while True:
             try:
                 self._producer.produce(output.topic, output.value, output.key, headers=headers)
-                self._producer.poll(0)
                 return
             except BufferError:  # librdkafka's queue is full: wait for the broker
                 self._producer.poll(0.1)

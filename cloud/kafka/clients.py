@@ -40,7 +40,7 @@ def producer(config: KafkaConfig, client_id: str, **more: Any) -> Producer:
     )
 
 
-def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeout_ms: int = 10_000) -> Producer:
+def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeout_ms: int = 10_000, **more: Any) -> Producer:
     """A producer that writes in transactions; a new one with the same id fences the old. Call `fence` first.
 
     `timeout_ms`: how long readers wait for the transaction of a process that died and is not replaced.
@@ -56,7 +56,8 @@ def transactional_producer(config: KafkaConfig, transactional_id: str, *, timeou
             # The broker still writes the last transaction's markers when the next one begins and says "concurrent transactions":
             # with the default of 100 ms a busy writer commits 10 times a second, with 5 ms 120 times.
             "retry.backoff.ms": 5,
-        },
+        }
+        | more,
     )
 
 
