@@ -37,6 +37,8 @@ SETTINGS: Final = {
     f"{STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{STATE}.rocksdb.maxMemoryUsageMB": "96",
     f"{STATE}.rocksdb.writeBufferSizeMB": "16",
+    # To count its rows Spark would look each up before it writes or removes it: half of all that it asks the state.
+    f"{STATE}.rocksdb.trackTotalNumberOfRows": "false",
     # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
     f"{STREAMING}.noDataMicroBatches.enabled": "false",
     f"{STREAMING}.minBatchesToRetain": "10",

@@ -49,8 +49,6 @@ class Computed:
     executors_cpu_s: float
     jvm_mib: float
     python_mib: float
-    keys: int
-    """Rows of the state at the end."""
     state_bytes: int
     """Of RocksDB: files, and memory for what is not in them yet."""
 
@@ -88,8 +86,8 @@ def lane_process(config: AnalysisConfig) -> Iterator[LaneProcess]:
         child.wait(60)
 
 
-_Running: TypeAlias = tuple[Callable[[], int], Counters, Callable[[], tuple[int, int]]]
-"""Readings computed so far, counters, and what asks for the state."""
+_Running: TypeAlias = tuple[Callable[[], int], Counters, Callable[[], int]]
+"""Readings computed so far, counters, and what asks for the bytes of the state."""
 
 
 class _Session:
@@ -105,7 +103,7 @@ class _Session:
             took_s = time.monotonic() - began_s
             spent = [now - then for now, then in zip(self._cpu_s(), cpu, strict=True)]
             memory = [process.memory_info().rss / (1 << 20) for process in (self._jvm, psutil.Process())]
-            return Computed(computed() - before, counters.results - results, took_s, *spent, *memory, *state())
+            return Computed(computed() - before, counters.results - results, took_s, *spent, *memory, state())
 
     @contextmanager
     def _lane(self, stream: str, queries: Sequence[str], other: str | None) -> Iterator[_Running]:
@@ -119,7 +117,7 @@ class _Session:
 
         lane.start()
         try:
-            yield computed, lane.counters, lambda: _state(lane)
+            yield computed, lane.counters, lambda: _state_bytes(lane)
         finally:
             lane.stop()
 
@@ -134,7 +132,7 @@ class _Session:
         place = lambda: made.record.streams.get(stream, StreamPlace())  # noqa: E731
         try:
             # It counts no readings, but says how many frames it has summed up.
-            yield lambda: sum(place().offsets.values()) * FEW_KEYS.readings, made.counters, lambda: (0, 0)
+            yield lambda: sum(place().offsets.values()) * FEW_KEYS.readings, made.counters, lambda: 0
         finally:
             stop.set()
             thread.join()
@@ -164,12 +162,11 @@ def _is_executor(process: psutil.Process, master: str) -> bool:
         return False
 
 
-def _state(lane: Lane) -> tuple[int, int]:
+def _state_bytes(lane: Lane) -> int:
     assert lane._query is not None
     progress: Mapping[str, Any] = lane._query.lastProgress or {}
     operators = progress["stateOperators"] if progress else []
-    kept = sum(one["customMetrics"].get("rocksdbSstFileSize", 0) + one["memoryUsedBytes"] for one in operators)
-    return sum(operator["numRowsTotal"] for operator in operators), kept
+    return sum(one["customMetrics"].get("rocksdbSstFileSize", 0) + one["memoryUsedBytes"] for one in operators)
 
 
 def main() -> None:
