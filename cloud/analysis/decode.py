@@ -14,6 +14,10 @@ from edgewake.protocol.topics import STREAM_PREFIX
 
 TOPIC_CHARS_MAX: Final = 249
 """Kafka's bound of a topic's name."""
+IN_FRAME: Final = "$number"
+"""Of a reading: its number in its frame, from 0. No field can have such a name, nor one of PLACE."""
+PLACE: Final = ("$partition", "$offset", IN_FRAME)
+"""Of a reading in its stream."""
 _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", FieldType.BOOLEAN: "boolean"}
 
 
@@ -64,17 +68,19 @@ def readings(
     fields: Mapping[str, FieldType],
     keep: Sequence[str],
     *,
-    numbered: str = "",
+    numbered: bool = False,
+    placed: bool = False,
     is_one_enough: Column | None = None,
 ) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, t, fields, shift and the columns `keep`. Out: device, t, received_at, the fields, the columns `keep`, and with
-    `numbered` a column of that name with the number in the frame, from 0. `is_one_enough`: see rows.
+    In: device, received_at, t, fields, shift and the columns `keep`, which are called as no field can be. Out: device, t, received_at, the
+    fields, the columns `keep`, and where it is `numbered` IN_FRAME, where it is `placed` PLACE. `is_one_enough`: see rows.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
     made = rows(fields, is_one_enough)
-    each_of = F.posexplode(made).alias(numbered, "reading") if numbered else F.explode(made).alias("reading")
-    each = frames.select("device", "received_at", "shift", *keep, each_of)
-    keep = (*keep, numbered) if numbered else keep
+    each_of = F.posexplode(made).alias(IN_FRAME, "reading") if numbered or placed else F.explode(made).alias("reading")
+    place = [F.col(name.removeprefix("$")).alias(name) for name in PLACE[:2]] if placed else []
+    each = frames.select("device", "received_at", "shift", *keep, *place, each_of)
+    keep = (*keep, *(PLACE if placed else [IN_FRAME] if numbered else []))
     return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", *names, *keep)

@@ -23,8 +23,6 @@ from edgewake.cloud.analysis.windows import Window
 SUMS: Final = ("count", "sum", "least", "most")
 """What is made of each field of a frame: bigint, then doubles, which are null where there is no number."""
 
-PLACE: Final = "$number"
-"""Of a reading: its number in its frame, from 0. No field can have such a name."""
 _READINGS: Final = "$readings"
 
 

@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.completed import HISTORY, READING, Completed, Compl
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.sequence_queries import PLACE, Fold, States, new_in_order
+from edgewake.cloud.analysis.sequence_queries import Fold, States, new_in_order, place_columns
 from edgewake.cloud.analysis.table_follower import Place, TableFollower
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -110,7 +110,7 @@ class JoinJob:
         """See Job; out: query (id), partition, offset, number and reading (JSON, of READING and the fields)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(records, fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered="number")
+        each = readings(frames, fields, (), placed=True)
         rows = F.array(*[_row(registered, sorted(fields)) for registered in self.queries])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 
@@ -142,7 +142,7 @@ class JoinJob:
 def _row(registered: Registered, fields: Sequence[str]) -> Column:
     query = registered.query
     reading = F.to_json(F.struct(*READING, *fields), {"ignoreNullFields": "false"})
-    row = F.struct(F.lit(registered.id).cast("bigint").alias("query"), *PLACE, reading.alias("reading"))
+    row = F.struct(F.lit(registered.id).cast("bigint").alias("query"), *place_columns(), reading.alias("reading"))
     return row if query.where is None else F.when(column(query.where, F.col), row)
 
 

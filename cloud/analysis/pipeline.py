@@ -109,9 +109,9 @@ class QueryJob:
         sums = None if sheds else tags.sums_for(all_tags)
         if sums is not None:
             frames = frame_sums.summed_up(frames, sums)
-            each = readings(frames, fields, (*kept, *sums.columns), numbered=frame_sums.PLACE, is_one_enough=sums.is_one_enough)
+            each = readings(frames, fields, (*kept, *sums.columns), numbered=True, is_one_enough=sums.is_one_enough)
         elif levels:
-            each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names, *shed_columns.PLACE), numbered="number"))
+            each = shed_columns.drawn(readings(frames, fields, (*kept, *level_names), placed=True))
         else:
             each = readings(frames, fields, kept)
         takings = shed_columns.takings(self.queries, levels) if sheds else None

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis import emit, late
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import column
-from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.decode import PLACE, decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.query_plan import Registered
@@ -46,7 +46,7 @@ class RowsJob:
         """See Job; out: query (id), t, key and values (JSON objects)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered="number")
+        each = readings(frames, fields, (), placed=True)
         rows = F.array(*[_row(registered) for registered in self.queries])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 
@@ -64,7 +64,7 @@ class RowsJob:
 
 def _row(registered: Registered) -> Column:
     query = registered.query
-    place = F.concat_ws(":", "partition", "offset", "number")
+    place = F.concat_ws(":", *PLACE)
     row = F.struct(
         F.lit(registered.id).cast("bigint").alias("query"),
         F.col("t"),

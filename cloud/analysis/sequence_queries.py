@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis import decode as decoded
 from edgewake.cloud.analysis import emit, finish, late, patterns, sequences
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import column
@@ -36,7 +37,7 @@ from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
 
 PLACE: Final = ("partition", "offset", "number")
-"""Of a reading in its stream."""
+"""Of a reading in its stream, in rows that the driver gets."""
 
 
 @dataclass
@@ -98,7 +99,7 @@ class SequenceJob:
         """See Job; out: query (id), partition, offset, number, t, key (JSON), x (values of numbers), extremes, and items (texts)."""
         fields: Mapping[str, FieldType] = dict(self.fields)
         frames = late.observe(correct(decode(numbered(records, self.sources), fields)), partitions)
-        each = readings(frames, fields, ("partition", "offset"), numbered="number")
+        each = readings(frames, fields, (), placed=True)
         rows = F.array(*[row for registered in self.queries for row in _rows(registered)])
         return each.select(F.explode(rows).alias("row")).where(F.col("row").isNotNull()).select("row.*")
 
@@ -128,6 +129,11 @@ def new_in_order(rows: pa.Table, emitted: Mapping[int, int]) -> pa.Table:
     places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
     is_new = [offset >= emitted.get(partition, 0) for partition, offset in places]
     return rows.filter(pa.array(is_new, pa.bool_())).sort_by([(name, "ascending") for name in PLACE if name in rows.column_names])
+
+
+def place_columns() -> list[Column]:
+    """PLACE, of readings that are `placed`."""
+    return [F.col(name).alias(alias) for name, alias in zip(decoded.PLACE, PLACE, strict=True)]
 
 
 def without_gone(states: States) -> Iterator[emit.Output]:
@@ -306,7 +312,7 @@ def _rows(registered: Registered) -> Iterator[Column]:
         extremes = [extreme_of(substituted(one, values)) for one in query.extremes]
         row = F.struct(
             F.lit(registered.id).cast("bigint").alias("query"),
-            *PLACE,
+            *place_columns(),
             F.col(query.window.time).alias("t"),
             key_json(keys, F.col).alias("key"),
             F.array(*numbers).cast("array<double>").alias("x"),

@@ -14,13 +14,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.columns import column
+from edgewake.cloud.analysis.decode import PLACE
 from edgewake.cloud.analysis.expressions import Expression
 from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.shed_policy import ZONES_MAX, Zone
 
-PLACE: Final = ("partition", "offset")
-"""What the frames of a lane that sheds carry on to their readings, beside their levels."""
 _DRAW: Final = "$draw"
 _NEVER: Final = 1 << 62
 """No place in a stream."""
@@ -72,8 +71,8 @@ def with_levels(frames: DataFrame, levels: Mapping[str, Column]) -> tuple[DataFr
 
 
 def drawn(readings: DataFrame) -> DataFrame:
-    """Readings with their draw; in: partition, offset, number."""
-    return readings.withColumn(_DRAW, F.xxhash64("partition", "offset", "number"))
+    """Readings with their draw; in: PLACE."""
+    return readings.withColumn(_DRAW, F.xxhash64(*PLACE))
 
 
 def takings(queries: Sequence[Registered], levels: Mapping[str, Column]) -> dict[int, Taking]:

@@ -15,7 +15,8 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.frame_sums import PLACE, SUMS, Shape, Sums
+from edgewake.cloud.analysis.decode import IN_FRAME
+from edgewake.cloud.analysis.frame_sums import SUMS, Shape, Sums
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG
 from edgewake.cloud.analysis.window_columns import bounds
 
@@ -64,7 +65,7 @@ def joined(
         table = F.when(F.col(tag).isNull(), table).otherwise(_literal([{}]))
     each = readings.select("*", *[column.alias(name) for name, column in made.items()]).select("*", F.inline(table))
     columns = _columns(sums) | dict(nothing)
-    is_there = ~_of(_WHOLE, "$shape") | (F.col(PLACE) == 0)
+    is_there = ~_of(_WHOLE, "$shape") | (F.col(IN_FRAME) == 0)
     if forgotten is not None:
         is_there &= columns["expires_ms"] > F.col(forgotten)
     if tag is None:

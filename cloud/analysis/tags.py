@@ -19,8 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import tag_table
 from edgewake.cloud.analysis.columns import Resolve, as_text, column
+from edgewake.cloud.analysis.decode import IN_FRAME
 from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Field, Literal, fields_of, substitute
-from edgewake.cloud.analysis.frame_sums import PLACE, SUMS, Shape, Sums
+from edgewake.cloud.analysis.frame_sums import SUMS, Shape, Sums
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
@@ -182,7 +183,7 @@ def tagged(
     makings = [_made(tag, names[tag.keys], inputs=inputs, takings=takings, forgotten=forgotten, sums=sums) for tag in others]
     if sums is not None and lines:
         nothing = {name: _INPUT_OF[name](next(tag for tag in tags if tag.is_plain)) for name in inputs}
-        keyed = _exploded(keyed, makings, beside=~sums.is_whole_for_all | (F.col(PLACE) == 0)) if makings else keyed
+        keyed = _exploded(keyed, makings, beside=~sums.is_whole_for_all | (F.col(IN_FRAME) == 0)) if makings else keyed
         each, columns = tag_table.joined(keyed, lines, sums, nothing=nothing, tag=TAG if makings else None, forgotten=forgotten)
     elif len(tags) == 1 and not takings:
         each, columns = _alone(keyed, makings[0])
@@ -265,7 +266,7 @@ def _made(
     is_in = contains(query.window, tag.hops)
     conditions = [*([] if tag.where is None else [column(tag.where, F.col)]), *([] if is_in is None else [is_in])]
     conditions += [] if forgotten is None else [columns["expires_ms"] > F.col(forgotten)]
-    conditions += [] if sums is None or tag.shape is None else [~sums.is_whole(tag.shape) | (F.col(PLACE) == 0)]
+    conditions += [] if sums is None or tag.shape is None else [~sums.is_whole(tag.shape) | (F.col(IN_FRAME) == 0)]
     return _Made(columns, reduce(operator.and_, conditions) if conditions else None, taking, tag.part == 0)
 
 
