@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.protocol import topics
@@ -15,5 +15,13 @@ def numbered(records: DataFrame, streams: Sequence[str]) -> DataFrame:
     if len(streams) == 1:
         return records
     names = F.array(*[F.lit(topics.stream_topic(stream)) for stream in streams])
-    number = F.col("partition") * len(streams) + F.array_position(names, F.col("topic")) - 1
-    return records.withColumn("partition", number.cast("int"))
+    return _with_place(records, streams, F.array_position(names, F.col("topic")) - 1)
+
+
+def numbered_of(frames: DataFrame, streams: Sequence[str], place: int) -> DataFrame:
+    """The same of one topic's records or frames, that of the stream at this place."""
+    return frames if len(streams) == 1 else _with_place(frames, streams, F.lit(place))
+
+
+def _with_place(rows: DataFrame, streams: Sequence[str], place: Column) -> DataFrame:
+    return rows.withColumn("partition", (F.col("partition") * len(streams) + place).cast("int"))

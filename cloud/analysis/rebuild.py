@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, state_parts
+from edgewake.cloud.analysis.batch_commit import Offsets
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
@@ -52,19 +53,16 @@ class Plan:
 
     record: LaneRecord
     topics: tuple[str, ...]
-    """Of the streams that the lane reads, that of FROM first."""
+    """Of the streams that the lane reads, those of FROM first."""
+    of_from: int
+    """How many of them FROM has."""
     kept_from: int | None
     """Event time, ms, from which on these logs, and those of tables, have all; None where retention took nothing."""
 
     @property
-    def topic(self) -> str:
-        """Of the stream of FROM."""
-        return self.topics[0]
-
-    @property
-    def end(self) -> Mapping[int, int]:
-        """Partition → offset up to which the lane has computed the stream of FROM."""
-        return self.record.offsets.get(self.topic, {})
+    def end(self) -> Offsets:
+        """Up to where the lane has computed the streams of FROM."""
+        return {topic: self.record.offsets.get(topic, {}) for topic in self.topics[: self.of_from]}
 
     def complete_from(self, query: Query) -> int | None:
         """Windows that begin then (event time, ms) or later have all that they need in the logs; None: all that there ever were."""
@@ -127,7 +125,7 @@ class Rebuilder:
         read = tuple(map(topics.stream_topic, streams_of(query)))
         table = () if query.join is None or query.is_paired else (topic_of(query.join.table, dict(query.join.columns)),)
         kept = [kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)]
-        return Plan(record, read, max((at for at in kept if at is not None), default=None))
+        return Plan(record, read, 1 + len(query.others), max((at for at in kept if at is not None), default=None))
 
     def _one(self, plan: Plan, repair: Repair, standing: Standing) -> tuple[Repair, list[emit.Output]]:
         query = standing.registered.query
@@ -156,11 +154,17 @@ class Rebuilder:
 
     def _oldest(self, plan: Plan) -> int | None:
         """Event time, ms, of the oldest reading of FROM that the log has."""
-        first = starts(self._kafka, plan.topic, 0, plan.end)
-        return oldest(self._records(plan, first, plan.end)) if first else None
+        first = self._starts(plan.end, 0)
+        return oldest(self._records(first, plan.end)) if first else None
 
-    def _records(self, plan: Plan, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        return records(self._session, self._kafka, {plan.topic: start}, {plan.topic: {partition: end[partition] for partition in start}})
+    def _starts(self, end: Offsets, begin: int) -> dict[str, dict[int, int]]:
+        """See `starts`; without topics that have none."""
+        found = {topic: starts(self._kafka, topic, begin, of_one) for topic, of_one in end.items()}
+        return {topic: start for topic, start in found.items() if start}
+
+    def _records(self, start: Offsets, end: Offsets) -> DataFrame:
+        ends = {topic: {partition: end[topic][partition] for partition in of_one} for topic, of_one in start.items()}
+        return records(self._session, self._kafka, start, ends)
 
     def _open(self, plan: Plan, standing: Standing) -> Changes:
         """What of a query's open windows differs from what was told."""
@@ -168,13 +172,14 @@ class Rebuilder:
         first = first_open(query, plan.record)
         if plan.kept_from is not None:
             first = max(first, 0 if query.window.is_all else first_from(query.window, plan.kept_from))
-        start = starts(self._kafka, plan.topic, first, plan.end)
+        start = self._starts(plan.end, first)
         if not start:
             return Changes()
-        (job,) = jobs_of([registered], {query.stream: standing.types}).values()
+        (job,) = jobs_of([registered], standing.types).values()
         assert isinstance(job, QueryJob)
-        frames = self._records(plan, start, plan.end)
-        rows = job.graph(frames, len(plan.end)).where(F.col("window_start") >= first).limit(ROWS_MAX + 1).toArrow()
+        frames = self._records(start, plan.end)
+        partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
+        rows = job.graph(frames, partitions).where(F.col("window_start") >= first).limit(ROWS_MAX + 1).toArrow()
         if rows.num_rows > ROWS_MAX:
             raise Impossible(f"its open windows have more than {ROWS_MAX} rows")
         batch = emit.Batch(revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top)

@@ -166,14 +166,19 @@ def tops(query: Query, oldest: Sequence[int | None], last: int | None) -> list[i
 
 
 def refolded(
-    session: SparkSession, kafka: KafkaConfig, registered: Registered, types: Mapping[str, FieldType], record: LaneRecord, span: Span
+    session: SparkSession,
+    kafka: KafkaConfig,
+    registered: Registered,
+    types: Mapping[str, Mapping[str, FieldType]],
+    record: LaneRecord,
+    span: Span,
 ) -> Refolded:
-    """Fold the logs once more. `types`: of the fields of the stream of FROM; `record`: where the lane stands.
+    """Fold the logs once more. `types`: see jobs_of; `record`: where the lane stands.
 
     Raises Impossible, Unavailable, ValueError where a row cannot be made, or what Spark says.
     """
     query = registered.query
-    (job,) = jobs_of([registered], {query.stream: types}).values()
+    (job,) = jobs_of([registered], types).values()
     assert isinstance(job, DrivenJob)
     states = new_states(job)
     if isinstance(states, JoinStates) and states.tables:

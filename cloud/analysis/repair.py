@@ -37,8 +37,8 @@ class Standing:
 
     registered: Registered
     record: LaneRecord
-    types: Mapping[str, FieldType]
-    """The stream's fields."""
+    types: Mapping[str, Mapping[str, FieldType]]
+    """Stream → its fields, of the whole catalogue."""
     beside: tuple[Registered, ...] = ()
     """All queries of its lane."""
 
@@ -114,9 +114,6 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:
-    if query.others:
-        again = "where it is the only one of these streams it is asked for everything that they keep"
-        return f"a query of several streams is not computed again; add it once more under a new name: {again}"
     if query.is_table:
         all_counts = "of each key of a table the latest reading counts, however late it comes, so there is nothing to repair"
         return None if kind is RepairKind.REBUILD else all_counts

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +25,7 @@ from edgewake.cloud.analysis import emit, past
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.decode import decode
+from edgewake.cloud.analysis.numbered import numbered_of
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.query_lanes import streams_of
 from edgewake.cloud.analysis.rebuild import Rebuilder
@@ -263,8 +264,8 @@ class Repairs:
 
     def _windowed(self, standing: Standing, start: int, stop: int) -> Made | None:
         """Of windows whose state Spark has; None where they are too many."""
-        query, record = standing.registered.query, standing.record
-        (job,) = jobs_of([standing.registered], {query.stream: standing.types}).values()
+        record = standing.record
+        (job,) = jobs_of([standing.registered], standing.types).values()
         assert isinstance(job, QueryJob)
         rows = self._partials(job, start, stop).limit(ROWS_MAX + 1).toArrow()
         if rows.num_rows > ROWS_MAX:
@@ -301,12 +302,20 @@ class Repairs:
             )
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
-        frames, partitions = self._frames(topics.stream_topic(job.stream), dict(job.fields), start)
+        names = [topics.stream_topic(stream) for stream in job.sources]
+        found = {topic: of_one for topic in names if (of_one := self._frames(topic, dict(job.fields), start)) is not None}
+        if not found:
+            raise Overtaken(f"{', '.join(names)} have no records of that time")
+        frames = [numbered_of(one, job.sources, names.index(topic)) for topic, (one, _) in found.items()]
+        partitions = len(names) * max(count for _, count in found.values())
         begins = F.col("window_start")
-        return job.graph_of(frames, partitions).where((begins >= start) & (begins < stop))
+        return job.graph_of(reduce(DataFrame.unionByName, frames), partitions).where((begins >= start) & (begins < stop))
 
-    def _frames(self, topic: str, fields: Mapping[str, FieldType], start: int) -> tuple[DataFrame, int]:
-        """All frames that windows which begin at `start` or later may need: of the log, and where it keeps too little of the lake."""
+    def _frames(self, topic: str, fields: Mapping[str, FieldType], start: int) -> tuple[DataFrame, int] | None:
+        """All frames that windows which begin at `start` or later may need, and how many partitions the topic has; None where it has none.
+
+        Of the log, and where it keeps too little of the lake.
+        """
         try:
             found = log_range(self._kafka, topic, start)
         except Overtaken:
@@ -314,8 +323,9 @@ class Repairs:
                 raise
             return past.joined(self._session, self._kafka, self._lake, topic, fields, start)
         if not found.end:
-            raise Overtaken(f"{topic} has no records of that time")
-        return decode(records(self._session, self._kafka, {topic: found.start}, {topic: found.end}), fields), max(1, len(found.end))
+            return None
+        read = records(self._session, self._kafka, {topic: found.start}, {topic: found.end})
+        return decode(read, fields), max(found.end) + 1
 
 
 def _readings(rows: pa.Table) -> dict[bytes, int]:

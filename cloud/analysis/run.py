@@ -255,7 +255,7 @@ class Analysis:
             return
         types = self._types()
         standings = {
-            registered.query.name: Standing(registered, place.lane.record, types[place.lane.job.stream], place.lane.job.queries)
+            registered.query.name: Standing(registered, place.lane.record, types, place.lane.job.queries)
             for place in self._lanes.values()
             if place.lane is not None
             for registered in place.lane.job.queries

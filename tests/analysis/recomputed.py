@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 
 from edgewake.cloud.analysis.lane import Lane
@@ -13,9 +13,8 @@ from edgewake.cloud.analysis.transaction import read_lane_record
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
-from tests.analysis.support import Analysis, read, unique
+from tests.analysis.support import Analysis, Feed, read, unique
 from tests.services import wait_until
 
 
@@ -24,18 +23,19 @@ def recomputed(
     lane: Lane,
     one: Registered,
     queries: Sequence[Registered],
-    types: Mapping[str, FieldType],
+    feeds: Sequence[Feed],
     kind: RepairKind,
 ) -> Repair:
-    """Ask for it, of all windows; what became of it. `queries`: all of the lane, which was stopped."""
+    """Ask for it, of all windows; what became of it. `queries`: all of the lane, which was stopped; `feeds`: of the streams of FROM."""
     kafka, now_ms = analysis.config.kafka, SystemClock().now_ms()
     topic_admin.ensure_topics(kafka, [topics.REPAIRS])
-    name = one.query.name
+    name, types = one.query.name, {feed.name: feed.types for feed in feeds}
     asked = Repair(
         id=unique("repair"), query=name, registered_at=one.registered_at, kind=kind, begin=0, asked_at=now_ms, asked_by="test",
         updated_at=now_ms,
     )  # fmt: skip
-    with closing(Repairs(analysis.session, kafka, SystemClock(), analysis.config.kept_dir / "checkpoints")) as repairs:
+    checkpoints = analysis.config.kept_dir / "checkpoints"
+    with closing(Repairs(analysis.session, kafka, SystemClock(), checkpoints, analysis.config.lake_dir)) as repairs:
         repairs.on_row(asked.id, asked.model_dump_json().encode())
 
         def is_over() -> bool:

@@ -265,24 +265,24 @@ def test_windows_and_rows_of_joined_readings_equal_the_oracle_over_a_restart(ana
     routes.flush()
     assert found != oracle(feed.sent, routes.sent), "a row that came too late is nowhere yet"
     wanted = oracle(feed.sent, routes.sent)
-    repaired = recomputed(analysis, lane, queries[0], queries, feed.types, RepairKind.REPAIR)
+    repaired = recomputed(analysis, lane, queries[0], queries, [feed], RepairKind.REPAIR)
     assert repaired.state == "done"
     latest = truth(results(feed.config, sums), "operator")
     open_from = T0 + 120_000
     assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row and at[0] < open_from} == {
         at: total for at, total in wanted.items() if at[0] < open_from
     }, "a repair looks rows up in the table as it is now"
-    again = recomputed(analysis, lane, queries[0], queries, feed.types, RepairKind.REPAIR)
+    again = recomputed(analysis, lane, queries[0], queries, [feed], RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn, again.unchanged) == (
         0,
         0,
         0,
         repaired.added + repaired.changed + repaired.unchanged,
     )
-    looked_back = recomputed(analysis, lane, queries[2], queries, feed.types, RepairKind.REPAIR)
+    looked_back = recomputed(analysis, lane, queries[2], queries, [feed], RepairKind.REPAIR)
     assert (looked_back.state, looked_back.changed, looked_back.unchanged) == ("done", 0, 6), "all but the last, which is not closed"
     for one in queries:
-        assert recomputed(analysis, lane, one, queries, feed.types, RepairKind.REBUILD).state == "done"
+        assert recomputed(analysis, lane, one, queries, [feed], RepairKind.REBUILD).state == "done"
     latest = truth(results(feed.config, sums), "operator")
     assert {at: row["total"] for at, row in latest.items() if "withdrawn" not in row} == oracle(feed.sent, routes.sent)
     assert kept

@@ -505,8 +505,8 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
         in_duckdb(orders.sent, clicks.sent, "SELECT o.v, c.v {join}"), key=str
     )
     assert len(clicks.sent) == len(in_time) + 1
-    rebuilt = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REBUILD)
-    repaired = recomputed(analysis, lane, queries[2], queries, orders.types, RepairKind.REPAIR)
+    rebuilt = recomputed(analysis, lane, queries[1], queries, [orders], RepairKind.REBUILD)
+    repaired = recomputed(analysis, lane, queries[2], queries, [orders], RepairKind.REPAIR)
     assert (rebuilt.state, repaired.state) == ("done", "done"), (rebuilt, repaired)
     latest = truth(results(orders.config, control), "device", "reading", "partner")
     whole = [(row["v"], row["other"]) for row in latest.values() if "withdrawn" not in row and row["v"] != 200.0]
@@ -518,7 +518,7 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     assert max(map(len, kept.values())) == 100
     states = restored(queries[:2], state_parts.joined(kept), lane.record.top)
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, "it goes on as one that forgot nothing"
-    again = recomputed(analysis, lane, queries[1], queries, orders.types, RepairKind.REPAIR)
+    again = recomputed(analysis, lane, queries[1], queries, [orders], RepairKind.REPAIR)
     assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)
     check_united(analysis, orders, clicks)
 

@@ -43,7 +43,7 @@ def query(group: str, select: str = "count(*) AS n") -> Registered:
 def standing(group: str, *others: str) -> Standing:
     """It runs, with others in its lane."""
     mine = query(group)
-    return Standing(mine, RECORD, {"speed": FieldType.NUMBER}, (mine, *(query(other) for other in others)))
+    return Standing(mine, RECORD, {"s": {"speed": FieldType.NUMBER}}, (mine, *(query(other) for other in others)))
 
 
 def next_step(group: str, **update: Any) -> object:
@@ -80,7 +80,7 @@ def test_the_state_is_replaced_first_and_closed_windows_follow() -> None:
 def test_what_retention_took_of_open_windows_is_not_lost_unasked(
     group: str, others: list[str], kept_from: int | None, refused: str | None
 ) -> None:
-    plan = Plan(RECORD, ("ew.s.s",), kept_from)
+    plan = Plan(RECORD, ("ew.s.s",), 1, kept_from)
     check(plan, ASKED.model_copy(update={"lossy": True}), standing(group, *others))
     if refused is None:
         check(plan, ASKED, standing(group, *others))

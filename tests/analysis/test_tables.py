@@ -352,7 +352,7 @@ def test_tables_on_kafka_are_those_of_the_oracle_over_restarts_and_a_query_that_
     place = f"{feed.name}+{routes.name}"
     kept = {key: value for key, value in kept_rows(feed.config, place).items() if f"|{queries[0].label}|" in key}
     forget(feed, place, queries[0])
-    rebuilt = recomputed(analysis, lane, queries[0], queries, feed.types, RepairKind.REBUILD)
+    rebuilt = recomputed(analysis, lane, queries[0], queries, [feed], RepairKind.REBUILD)
     assert (rebuilt.state, rebuilt.added, rebuilt.changed, rebuilt.withdrawn, rebuilt.unchanged) == ("done", 0, 0, 0, 1)
     assert {key: value for key, value in kept_rows(feed.config, place).items() if f"|{queries[0].label}|" in key} == kept
     with analysis.running(queries, feed) as lane:
