@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from edgewake.cloud.analysis import emit, lane
 from edgewake.cloud.analysis.batch_commit import Novelty
 from edgewake.cloud.analysis.transaction import Transactions
 from edgewake.protocol import topics
+from edgewake.protocol.errors import EdgewakeError
 from tests.analysis.support import (
     T0,
     Analysis,
@@ -65,6 +68,35 @@ def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(analysis: Analys
         catch_up(running, feed)
     _check(feed, query.query.name)
     assert watermarks(feed.config, query.query.name)[-1] > T0 + 60_000, "the first window was said to be final"
+
+
+@pytest.mark.parametrize("damage", [_empty_offsets, _tear_both, _lose_metadata])
+def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
+    analysis: Analysis, feed: Feed, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of the test before: Spark refuses what it finds, loudly; mended, the same folder goes on."""
+    (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
+    with analysis.running([query], feed) as running:
+        for i in range(2):
+            feed.send([T0 + i], speed=[1.0 + i])
+            catch_up(running, feed)
+    damage(running.checkpoint)
+    feed.send([T0 + 10], speed=[10.0])
+    feed.flush()
+    before = results(feed.config, query.query.name)
+    with monkeypatch.context() as unprotected:
+        unprotected.setattr(lane, "mend", lambda *_: None)
+        broken = analysis.lane([query], [feed.stream])
+        try:
+            with suppress(EdgewakeError, PySparkException):
+                broken.start()
+                wait_until(broken.failure, "it ends by itself")
+        finally:
+            broken.stop()
+        assert not broken.finished, "Spark refused"
+    assert results(feed.config, query.query.name) == before
+    analysis.run([query], feed)
+    _check(feed, query.query.name)
 
 
 def test_an_older_copy_of_a_checkpoint_goes_on_without_repeating_or_leaving_out(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:

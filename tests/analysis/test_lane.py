@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 import pytest
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.lane import Lane
@@ -203,7 +204,9 @@ def test_a_new_field_joins_without_losing_state(analysis: Analysis, feed: Feed) 
     assert list(totals(feed, new.query.name).values()) == [7.0]
 
 
-def test_a_deleted_checkpoint_is_computed_anew_and_says_only_what_is_new(analysis: Analysis, feed: Feed) -> None:
+def test_a_deleted_checkpoint_is_computed_anew_and_says_only_what_is_new(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
     name = query.query.name
     send_at(feed, T0 + 1_000, T0 + 2_000)
@@ -223,6 +226,21 @@ def test_a_deleted_checkpoint_is_computed_anew_and_says_only_what_is_new(analysi
     assert [(row["window_start"], row["total"]) for row in again] == [(T0 + 60_000, 2.0)], "with what was computed before"
     assert min(row["revision"] for row in again) > max(row["revision"] for row in before)
     assert late_of(feed, name) == 0
+
+    shutil.rmtree(analysis.config.data_dir / "checkpoints")
+    option = DataStreamReader.option
+    from_latest = {"startingOffsets": "latest"}
+    monkeypatch.setattr(DataStreamReader, "option", lambda self, name, value: option(self, name, from_latest.get(name, value)))
+    lane = analysis.lane([query], [feed.stream])
+    lane.start()
+    try:
+        wait_until(lambda: any((lane.checkpoint / "offsets").glob("[0-9]*")), "it is decided from where on it reads")
+        send_at(feed, T0 + 102_000)
+        catch_up(lane, feed)
+    finally:
+        lane.stop()
+    lost = results(feed.config, name)[-1]
+    assert (lost["window_start"], lost["total"]) == (T0 + 60_000, 1.0), "control: from the latest on a window of three readings has one"
 
 
 def test_gaps_and_foreign_bytes_are_no_readings(analysis: Analysis, feed: Feed) -> None:

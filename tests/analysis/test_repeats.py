@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from edgewake.cloud.analysis.event_progress import progress_in_silence
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import frame, record, topics
+from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
 from tests.analysis.support import (
     T0,
@@ -35,10 +37,15 @@ from tests.analysis.test_pace import StandingClock
 from tests.services import part, wait_until
 
 FRAMES = 60
+NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
-def test_repeats_and_disorder_before_the_sequencer_change_no_window(analysis: Analysis, feed: Feed, tmp_path: Path) -> None:
+def test_repeats_and_disorder_before_the_sequencer_change_no_window(
+    analysis: Analysis, feed: Feed, new_feed: NewFeed, tmp_path: Path
+) -> None:
+    """Control: the same journey of frames without numbers, in which nobody can tell a repeat."""
     rng = random.Random(3)
+    bare = new_feed(feed.types)
     topic_admin.ensure_topics(feed.config, [topics.UP])
     sent = []
     for device in ("d1", "d2"):
@@ -48,28 +55,34 @@ def test_repeats_and_disorder_before_the_sequencer_change_no_window(analysis: An
             sent.append((device, number, times))
             feed.sent += [{"device": device, "t": t, "speed": float(number)} for t in times]
     journey = sorted(sent + rng.choices(sent, k=FRAMES), key=lambda one: one[1] + rng.uniform(-5, 5))
-    for device, number, times in journey:
-        body = frame.encode(frame.Frame(1, number, number * 3 - 2, times, {"speed": [float(number)] * 3}))
-        value = record.encode(device=device, stream=feed.name, mode=Mode.ACK, sent_at=None, received_at=times[-1] + 50, frame_bytes=body)
-        placement = Placement(Discipline.ORDERED, feed.name, 1, number, number, number * 3 - 2, 3)
-        feed.producer.produce(topics.UP, value, device, headers={PLACEMENT_HEADER: placement.encode()})
+    for name, discipline in ((feed.name, Discipline.ORDERED), (bare.name, Discipline.FREE)):
+        for device, number, times in journey:
+            body = frame.encode(frame.Frame(1, number, number * 3 - 2, times, {"speed": [float(number)] * 3}))
+            value = record.encode(device=device, stream=name, mode=Mode.ACK, sent_at=None, received_at=times[-1] + 50, frame_bytes=body)
+            placement = Placement(discipline, name, 1, number, number, number * 3 - 2, 3)
+            feed.producer.produce(topics.UP, value, device, headers={PLACEMENT_HEADER: placement.encode()})
     feed.flush()
     config = tmp_path / "sequencer.toml"
     config.write_text(f'name = "sequencer-windows"\n[kafka]\nbootstrap = "{feed.config.bootstrap}"\n')
-    (query,) = registered(
-        sql(feed.name, "device, count(*) AS n, sum(speed) AS total", "window(event_time, '10 seconds'), device"), streams=[feed.stream]
-    )
+    select = "device, count(*) AS n, sum(speed) AS total", "window(event_time, '10 seconds'), device"
+    query, control = (registered(sql(one.name, *select), streams=[one.stream])[0] for one in (feed, bare))
 
     with part("sequencer", config, tmp_path / "sequencer.log"):
-        stream = topics.stream_topic(feed.name)
+        stream, free = topics.stream_topic(feed.name), topics.stream_topic(bare.name)
         wait_until(lambda: sum(topic_ends(feed.config, stream).values()) >= 2 * FRAMES, "the sequencer has passed on all frames")
+        wait_until(lambda: sum(topic_ends(feed.config, free).values()) >= 3 * FRAMES, "and all that have no numbers")
         with analysis.running([query], feed) as lane:
             wait_until(lambda: lane.counters.readings >= len(feed.sent), "all readings")
             catch_up(lane, feed)
+        analysis.run([control], bare)
 
-    found = {place: (row["n"], row["total"]) for place, row in truth(results(feed.config, query.query.name), "device").items()}
+    found, repeated = (
+        {place: (row["n"], row["total"]) for place, row in truth(results(feed.config, one.query.name), "device").items()}
+        for one in (query, control)
+    )
     expected = windows(feed.sent, 10_000, 10_000, lambda reading: (reading["device"],), "speed")
     assert found == {place: (len(values), sum(values)) for place, values in expected.items()}
+    assert sum(n for n, _ in repeated.values()) == 3 * len(journey) == sum(n for n, _ in found.values()) + 3 * FRAMES, "control"
 
 
 def test_what_is_left_out_is_the_same_when_a_batch_or_the_whole_state_is_computed_again(
