@@ -1,6 +1,6 @@
 """How fast the analysis computes windows, Kafka to Kafka, exactly once, beside other stream processors on the same records and machine.
 
-`python -m tests.bench.bench_analysis [--runs 3] [--rivals 1] [--cluster 1] [--rivals-only LIBRARY] [--json FILE]`. A query counts,
+`python -m tests.bench.bench_analysis [--runs 3] [--rivals 1] [--rivals-only LIBRARY] [--json FILE]`. A query counts,
 averages, takes the maximum and an approximate distinct count for each device and minute. Few keys: 50 devices in frames of 100 readings,
 7.2 million of them (3.6 for summaries and where numbers of queries are compared), in batches as large as they are by default; many keys:
 100,000 devices in frames of 4 readings, one frame a minute, so 4 readings a result, in batches of 50,000 frames. Each run has a stream of
@@ -38,7 +38,6 @@ from tests.bench.analysis_rivals import RIVALS, install, rate
 from tests.bench.analysis_traffic import FEW_KEYS, MANY_KEYS, Traffic, begin_of, fill, windows
 from tests.bench.figures import Found, run
 from tests.services import run_kafka
-from tests.spark_cluster import run_cluster
 
 MAIN: Final = "count(speed) AS n, avg(speed) AS mean, max(speed) AS high, approx_count_distinct(bat) AS levels"
 MORE: Final = MAIN + ", approx_percentile(speed, 0.99) AS p99, approx_top_k(bat, 5) AS top"
@@ -86,7 +85,7 @@ def _query(name: str, stream: str, columns: str, i: int, queries: int) -> str:
     return f"-- name: {name}\nSELECT device, {columns} FROM {stream} GROUP BY window(event_time, '{window}'), device"
 
 
-def measure(folder: Path, runs: int, rivals: int, cluster: int, rivals_only: str) -> Found:
+def measure(folder: Path, runs: int, rivals: int, rivals_only: str) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
@@ -113,8 +112,6 @@ def measure(folder: Path, runs: int, rivals: int, cluster: int, rivals_only: str
         for i in range(runs):
             replayed = rows_per_s(folder / f"replay-{i}", node.bootstrap, f"replay{i}")
             found["edgewake replay --speed max, one process", "rows/s", 20_000].append(replayed)
-        if cluster:
-            _cluster(world, folder, found)
         if rivals:
             _rivals(config.kafka, folder, runs, found)
     return found
@@ -123,7 +120,7 @@ def measure(folder: Path, runs: int, rivals: int, cluster: int, rivals_only: str
 def _few_keys(world: World, lane: LaneProcess, found: Found) -> None:
     main = world.compute(lane, BACKLOG, MAIN, check=True)
     found["50 keys: count, mean, max, distinct", "readings/s", FLOORS["50 keys"]].append(main.readings / main.seconds)
-    found["50 keys: the same, processor time of a million readings", "s", None].append(_cpu_s(main) * 1e6 / main.readings)
+    found["50 keys: the same, processor time of a million readings", "s", None].append(cpu_s(main) * 1e6 / main.readings)
     more = world.compute(lane, BACKLOG, MORE)
     found["50 keys: and quantile and top 5", "readings/s", 500_000].append(more.readings / more.seconds)
     summed = world.compute(lane, FEW_KEYS, PLAIN, queries=0)
@@ -149,32 +146,8 @@ def _many_keys(world: World, lane: LaneProcess, found: Found) -> None:
     found["a million open keys: state of a key, RocksDB's files and memory", "bytes", 250].append(still.state_bytes / OPEN_KEYS.devices)
 
 
-def _cluster(world: World, folder: Path, found: Found) -> None:
-    """The table of partitions and executors, the same query on each; one measured run each, for it only shows how the cost moves."""
-    for partitions in (1, 2, 4):
-        own = {"data_dir": folder / f"local-{partitions}", "state_partitions": partitions}
-        _scale(world.config.model_copy(update=own), f"one process, {partitions} partitions", found)
-    for workers in (1, 2):
-        with run_cluster(folder / f"cluster-{workers}", workers=workers, memory_mib=1024) as cluster:
-            own = {
-                "data_dir": folder / f"driver-{workers}",
-                "shared_dir": folder / f"shared-{workers}",
-                "master": cluster.master,
-                "spark": {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "1g"},
-            }
-            _scale(world.config.model_copy(update=own), f"{workers} executors of one core, 2 partitions", found)
-
-
-def _scale(config: AnalysisConfig, name: str, found: Found) -> None:
-    world = World(config)
-    with lane_process(config) as lane:
-        world.compute(lane, FEW_KEYS, PLAIN)
-        one = world.compute(lane, FEW_KEYS, PLAIN, check=True)
-    found[f"{name}: count, mean, max", "readings/s", None].append(one.readings / one.seconds)
-    found[f"{name}: processor time of a million readings", "s", None].append(_cpu_s(one) * 1e6 / one.readings)
-
-
-def _cpu_s(computed: Computed) -> float:
+def cpu_s(computed: Computed) -> float:
+    """Of everybody who computes."""
     return computed.jvm_cpu_s + computed.python_cpu_s + computed.executors_cpu_s
 
 
@@ -196,4 +169,4 @@ def _rivals(config: KafkaConfig, folder: Path, runs: int, found: Found, only: st
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"rivals": 1, "cluster": 1, "rivals_only": ""})
+    run(measure, __doc__, sizes={"rivals": 1, "rivals_only": ""})
