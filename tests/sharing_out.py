@@ -14,6 +14,8 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "lane", "repairs"))
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
+PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
+"""They start no service, and both parse all our modules: together they do it once."""
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     # Where a part that starts with a key of its own meets no leases that tests/push sealed with others.
     "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/", "tests/deploy/test_nameless_uid.py"),
@@ -59,7 +61,9 @@ def file_of(test: str) -> str:
 
 
 def bundle(file: str, with_services: Collection[str]) -> str:
-    """The name of those that stay together with a file. `with_services`: the files with a test that starts one; others share nothing."""
+    """The name of those that stay together with a file. `with_services`: files with a test that starts one; most others share nothing."""
+    if file in PARSING:
+        return PARSING[0]
     if file not in with_services:
         return file
     if file in SECOND_SPARK:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests import class_archives
-from tests.sharing_out import LONGEST, OWN_SPARK, SECOND_SPARK, SPARK, TOGETHER, bundle, bundles, file_of, rank
+from tests.sharing_out import LONGEST, OWN_SPARK, PARSING, SECOND_SPARK, SPARK, TOGETHER, bundle, bundles, file_of, rank
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", [*LONGEST, *OWN_SPARK, *SECOND_SPARK, *sum(TOGETHER.values(), ())])
+@pytest.mark.parametrize("name", [*LONGEST, *OWN_SPARK, *PARSING, *SECOND_SPARK, *sum(TOGETHER.values(), ())])
 def test_what_is_named_is_there(name: str) -> None:
     assert (ROOT / name).exists()
 
@@ -24,6 +24,7 @@ def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_to
         **{file: [file] for file in OWN_SPARK},
         "tests/page/": ["tests/page/test_page.py", "tests/page/test_modules.py"],
         "tests/access/": ["tests/log/test_hub.py", "tests/access/test_nginx.py"],
+        PARSING[0]: [*PARSING],
         "tests/ops/": ["tests/bridge/test_topic_check.py"],
         "tests/bridge/": ["tests/bridge/test_bridge.py"],
         "tests/edge/test_agent.py": ["tests/edge/test_agent.py"],
