@@ -80,6 +80,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         gc.unfreeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the session's Kafka where a bundle is over (`tests/processes.py`): it would be idle to the end of the run."""
+    if nextitem is item.session:
+        for fixture in item.session._fixturemanager.getfixturedefs("kafka", item) or ():
+            fixture.finish(item._request)  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     """A Mosquitto: .host, .port."""
@@ -89,7 +97,7 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A single-node Kafka: .bootstrap. No test kills it."""
+    """A single-node Kafka: .bootstrap. No test kills it. With several processes each bundle that asks for it has one."""
     with run_kafka(tmp_path_factory.mktemp("kafka"), *STAYS) as service:
         yield service
 

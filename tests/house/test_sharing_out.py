@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import class_archives
@@ -40,6 +41,12 @@ def test_a_file_that_starts_no_service_is_a_bundle_of_its_own() -> None:
 def test_bundles_are_given_out_in_the_order_of_their_first_tests() -> None:
     tests = ["tests/page/test_b.py::test_one[a::b]", "tests/edge/test_c.py::test_two", "tests/page/test_a.py::test_three"]
     assert bundles(tests, ["tests/page/test_a.py", "tests/page/test_b.py"]) == [[0, 2], [1]]
+
+
+def test_the_kafka_of_another_bundle_has_ended(request: pytest.FixtureRequest) -> None:
+    """This file is a bundle of its own and starts none; in a whole run the process has had some. Without `-n` all files share one."""
+    kafkas = [child for child in psutil.Process().children() if "kafka.Kafka" in child.cmdline()]
+    assert not kafkas or not hasattr(request.config, "workerinput")
 
 
 def test_at_most_five_processes_start_the_session_s_kafka(request: pytest.FixtureRequest) -> None:
