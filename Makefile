@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs quick test-pythons test-faults test-examples lint types format bad-weather soak cluster truth arm64 bench lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather soak cluster truth arm64 bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -19,17 +19,23 @@ demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C s
 	@exec $(RUN)edgewake up --data ./data
 
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint rewritten
 	@$(MAKE) --no-print-directory --jobs=2 types behaviour
 
 # Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test
-	$(RUN)pytest -n 6
+	$(RUN)pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python
 	@$(RUN)python -m tests.needs
 
-quick: $(VENV)/installed-test ## test everything that starts no service, in less than a minute
+# pytest rewrites the assertions of a file that is new or was changed: done once here, and not by each of the processes.
+rewritten: build/rewritten
+build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
+	@$(RUN)pytest --collect-only -qq >/dev/null 2>&1 || true
+	@mkdir -p build && touch $@
+
+quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in less than a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"
 
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from edgewake.deploy import jars
 from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
 from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto
-from tests.sharing_out import file_of, rank
+from tests.sharing_out import BundleScheduling, rank
 
 for _name, _value in class_archives.environment().items():
     os.environ.setdefault(_name, _value)
@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _starts_services(item):
             item.add_marker("services")
-            with_services.add(file_of(item.nodeid))
-    items.sort(key=lambda item: rank(file_of(item.nodeid), with_services))
+            with_services.add(_file(item))
+    items.sort(key=lambda item: rank(_file(item), with_services))
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,19 +73,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """At the end libraries say what of theirs is left, unless the process ends without looking."""
-    if not hasattr(config, "workerinput"):
-        gc.unfreeze()
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.split("::", 1)[0]
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop the session's Kafka where a bundle is over (`tests/processes.py`): it would be idle to the end of the run."""
-    if nextitem is item.session:
-        for fixture in item.session._fixturemanager.getfixturedefs("kafka", item) or ():
-            fixture.finish(item._request)  # type: ignore[attr-defined]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BundleScheduling | None:
+    """Ours for `--dist loadfile`."""
+    return BundleScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +92,7 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A single-node Kafka: .bootstrap. No test kills it. With several processes each bundle that asks for it has one."""
+    """A single-node Kafka: .bootstrap. No test kills it."""
     with run_kafka(tmp_path_factory.mktemp("kafka"), *STAYS) as service:
         yield service
 
@@ -140,3 +135,17 @@ def query_feed(kafka_config: KafkaConfig) -> Iterator[QueryFeed]:
     feed = QueryFeed(kafka_config)
     yield feed
     feed.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Write half surrogates of what a test printed as `\\udce9`: pytest's processes speak UTF-8, and one ended them all."""
+    return _in_utf8((yield))
+
+
+def _in_utf8(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
+    return type(value)(_in_utf8(one) for one in value) if isinstance(value, list | tuple) else value

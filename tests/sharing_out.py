@@ -6,8 +6,10 @@ Tests that share a Spark session stay in one process: a session of each process 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
+
+from xdist.scheduler import LoadFileScheduling
 
 OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process.py")
 """Files of the analysis whose Spark is a process of its own."""
@@ -44,28 +46,14 @@ LONGEST: Final = (
     "tests/page/",
     "tests/deploy/test_up.py",
 )
-"""Bundles that take half a minute and more."""
+"""Bundles that take half a minute and more. A bundle of a test or two is given out together with the next one."""
 
 
-def bundles(tests: Sequence[str], with_services: Collection[str]) -> list[list[int]]:
-    """The places of tests, as `tests/log/test_hub.py::test_name`, by bundle: these in the order of their first tests."""
-    found: dict[str, list[int]] = {}
-    for at, test in enumerate(tests):
-        found.setdefault(bundle(file_of(test), with_services), []).append(at)
-    return list(found.values())
-
-
-def file_of(test: str) -> str:
-    """`tests/log/test_hub.py` of `tests/log/test_hub.py::test_name[a::b]`."""
-    return test.split("::", 1)[0]
-
-
-def bundle(file: str, with_services: Collection[str]) -> str:
-    """The name of those that stay together with a file. `with_services`: files with a test that starts one; most others share nothing."""
+def bundle(test: str) -> str:
+    """The files that stay together with a test's: a test or a file as `tests/log/test_hub.py::test_name` → a name."""
+    file = test.split("::", 1)[0]
     if file in PARSING:
         return PARSING[0]
-    if file not in with_services:
-        return file
     if file in SECOND_SPARK:
         return SECOND_SPARK[0]
     if file in OWN_SPARK:
@@ -74,8 +62,15 @@ def bundle(file: str, with_services: Collection[str]) -> str:
 
 
 def rank(file: str, with_services: Collection[str]) -> int:
-    """Files of a lower rank are given out earlier."""
-    name = bundle(file, with_services)
+    """Files of a lower rank are given out earlier. `with_services`: the files with a test that starts one."""
+    name = bundle(file)
     if name in LONGEST:
         return LONGEST.index(name)
     return len(LONGEST) + (file not in with_services)
+
+
+class BundleScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """`--dist loadfile`, with bundles in place of files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return bundle(nodeid)

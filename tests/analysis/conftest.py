@@ -12,7 +12,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.session import start_session
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import Analysis, Feed, close_readers, unique
+from tests.analysis.support import Analysis, Feed, unique
 
 
 @pytest.fixture(scope="package")
@@ -24,13 +24,6 @@ def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     )
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="package", autouse=True)
-def closed_readers() -> Iterator[None]:
-    """Nobody asks the Kafka of these tests after them."""
-    yield
-    close_readers()
 
 
 @pytest.fixture

@@ -266,14 +266,6 @@ def _reader(config: KafkaConfig, **settings: Any) -> Iterator[Consumer]:
     idle.append(reader)
 
 
-def close_readers() -> None:
-    """Leave the Kafkas that were read: a client asks its port for ever, and some other server of a later test may have it."""
-    for idle in _readers.values():
-        for reader in idle:
-            reader.close()
-    _readers.clear()
-
-
 def _await_visible(config: KafkaConfig, committed: Consumer, places: Sequence[TopicPartition]) -> None:
     """Kafka confirms a transaction before its records can be read; one whose writer was killed stays open, and is not waited for."""
     with _reader(config, **{"isolation.level": "read_uncommitted"}) as written:

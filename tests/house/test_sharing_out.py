@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests import class_archives
-from tests.sharing_out import LONGEST, OWN_SPARK, PARSING, SECOND_SPARK, SPARK, TOGETHER, bundle, bundles, file_of, rank
+from tests.sharing_out import LONGEST, OWN_SPARK, PARSING, SECOND_SPARK, SPARK, TOGETHER, bundle, rank
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,45 +17,25 @@ def test_what_is_named_is_there(name: str) -> None:
     assert (ROOT / name).exists()
 
 
-def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_together() -> None:
-    named = {
-        SPARK: ["tests/analysis/test_late.py", "tests/analysis/test_run.py"],
-        SECOND_SPARK[0]: [*SECOND_SPARK],
-        **{file: [file] for file in OWN_SPARK},
-        "tests/page/": ["tests/page/test_page.py", "tests/page/test_modules.py"],
-        "tests/access/": ["tests/log/test_hub.py", "tests/access/test_nginx.py"],
-        PARSING[0]: [*PARSING],
-        "tests/ops/": ["tests/bridge/test_topic_check.py"],
-        "tests/bridge/": ["tests/bridge/test_bridge.py"],
-        "tests/edge/test_agent.py": ["tests/edge/test_agent.py"],
-    }
-    for name, files in named.items():
-        assert {bundle(file, files) for file in files} == {name}
-
-
-def test_a_file_that_starts_no_service_is_a_bundle_of_its_own() -> None:
-    assert bundle("tests/analysis/test_late.py", ()) == "tests/analysis/test_late.py"
-
-
-def test_bundles_are_given_out_in_the_order_of_their_first_tests() -> None:
-    tests = ["tests/page/test_b.py::test_one[a::b]", "tests/edge/test_c.py::test_two", "tests/page/test_a.py::test_three"]
-    assert bundles(tests, ["tests/page/test_a.py", "tests/page/test_b.py"]) == [[0, 2], [1]]
-
-
-def test_the_kafka_of_another_bundle_has_ended(request: pytest.FixtureRequest) -> None:
-    """This file is a bundle of its own and starts none; in a whole run the process has had some. Without `-n` all files share one."""
-    kafkas = [child for child in psutil.Process().children() if "kafka.Kafka" in child.cmdline()]
-    assert not kafkas or not hasattr(request.config, "workerinput")
+def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_together_and_other_files_are_bundles_of_their_own() -> None:
+    assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_run.py::test_two") == SPARK
+    assert {bundle(f"{file}::test_three") for file in SECOND_SPARK} == {SECOND_SPARK[0]}
+    assert bundle(f"{OWN_SPARK[0]}::test_three") == OWN_SPARK[0]
+    assert {bundle(f"{file}::test_three") for file in PARSING} == {PARSING[0]}
+    assert bundle("tests/page/test_page.py::test_four") == bundle("tests/page/test_modules.py::test_five") == "tests/page/"
+    assert bundle("tests/log/test_hub.py::test_four") == bundle("tests/access/test_nginx.py") == "tests/access/"
+    assert bundle("tests/bridge/test_topic_check.py::test_four") == "tests/ops/" != bundle("tests/bridge/test_bridge.py::test_four")
+    assert bundle("tests/edge/test_agent.py::test_four") == "tests/edge/test_agent.py"
 
 
 def test_at_most_five_processes_start_the_session_s_kafka(request: pytest.FixtureRequest) -> None:
-    asking = {file_of(item.nodeid) for item in request.session.items if "kafka" in getattr(item, "fixturenames", ())}
-    assert {bundle(file, asking) for file in asking} <= {SPARK, SECOND_SPARK[0], *OWN_SPARK, "tests/access/", "tests/ops/"}
+    asking = {bundle(item.nodeid) for item in request.session.items if "kafka" in getattr(item, "fixturenames", ())}
+    assert asking <= {SPARK, SECOND_SPARK[0], *OWN_SPARK, "tests/access/", "tests/ops/"}
 
 
 def test_the_longest_come_first_and_those_without_services_last() -> None:
     files = ["tests/edge/test_config.py", "tests/edge/test_agent.py", "tests/story/test_story.py", "tests/analysis/test_late.py"]
-    ordered = sorted(files, key=lambda file: rank(file, files[1:]))
+    ordered = sorted(files, key=lambda file: rank(file, {"tests/edge/test_agent.py"}))
     assert ordered == ["tests/analysis/test_late.py", "tests/story/test_story.py", "tests/edge/test_agent.py", "tests/edge/test_config.py"]
 
 
