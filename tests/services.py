@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from edgewake.deploy import jars, java, kafka_node, mosquitto
@@ -222,11 +223,16 @@ class Kafka:
         return False
 
 
+_java = cache(java.ensure)
+_mosquitto = cache(mosquitto.ensure)
+"""Found once in a test process: both run the program to hear its version."""
+
+
 @contextmanager
 def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
     """A Mosquitto with the demo's configuration, and `more` lines of it that replace those of the same key."""
     (port,) = free_ports(1)
-    broker = mosquitto.Broker(program=mosquitto.ensure(), directory=directory, port=port)
+    broker = mosquitto.Broker(program=_mosquitto(), directory=directory, port=port)
     mosquitto.prepare(broker)
     if more:
         file = directory / "mosquitto.conf"
@@ -245,9 +251,7 @@ def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
 def run_kafka(directory: Path, *more: str, java_options: Sequence[str] = ()) -> Iterator[Kafka]:
     """A single-node Kafka with the demo's properties, and `more` lines of them that replace those of the same key."""
     port, controller_port = free_ports(2)
-    node = kafka_node.KafkaNode(
-        java=java.ensure(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port
-    )
+    node = kafka_node.KafkaNode(java=_java(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port)
     prepare_kafka(node)
     if more:
         with (directory / "server.properties").open("a", encoding="utf-8") as file:
