@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.analysis.query_foreign import KEY
 from edgewake.cloud.analysis.query_plan import History, Join, Query
 from edgewake.cloud.analysis.sequence_queries import PLACE, item
 from edgewake.cloud.analysis.slots import At, Value
-from edgewake.cloud.analysis.table_columns import topic_of
-from edgewake.cloud.analysis.table_rows import rows_of, typed
+from edgewake.cloud.analysis.table_rows import TableRecord, Unreadable, foreign_key, foreign_row, rows_of, typed
 from edgewake.cloud.analysis.table_versions import Versions, key_text
 
 READING: Final = ("device", "t", "received_at")
@@ -26,6 +26,8 @@ DEVICES_MAX: Final = 100_000
 """Devices of a query whose histories are kept; beyond it the one without a reading for longest begins anew."""
 _READ_TO: Final = "@"
 """Of a query on `ew.windows`: how far its table was read."""
+_FAULTS: Final = "!"
+"""The same: what of it could not be read."""
 
 
 @dataclass
@@ -37,29 +39,62 @@ class Table:
     read_to: dict[int, int] = field(default_factory=dict)
     """Partition → offset of the next record."""
 
+    unreadable: int = 0
+    """Records of a foreign topic that were no rows; `why`: the last one and its fault."""
+    why: str = ""
+
     @property
     def topic(self) -> str:
         """Where its rows come from."""
-        return topic_of(self.join.table, dict(self.join.columns))
+        return self.join.topic
 
-    def put(self, key: bytes | None, value: bytes | None, closed: int | None) -> None:
+    def put(self, one: TableRecord, closed: int | None) -> None:
         """A record of its topic."""
+        if self.join.foreign:
+            self._put_foreign(one, closed)
+            return
         columns = self.join.columns
-        for row in rows_of(self.topic, key, value):
+        for row in rows_of(self.topic, one.key, one.value):
             values = {name: typed(row.columns.get(name), kind) for name, kind in columns}
             place = key_text([values[name] for _, name in self.join.keys])
             if place is not None:
                 self.versions.put(place, row.since, [values[name] for name, _ in columns], closed=closed)
 
+    def _put_foreign(self, one: TableRecord, closed: int | None) -> None:
+        """Where a record is no row its key has none from then on: what it had before is not true any more."""
+        values: list[Any] | None = None
+        place = None
+        try:
+            key = foreign_key(one)
+            place = key_text([key])
+            if one.value is not None:
+                own = {KEY: key, "event_time": one.time_ms}
+                row = {**foreign_row(one.value, [(name, kind) for name, kind in self.join.columns if name not in own]), **own}
+                values = [row[name] for name, _ in self.join.columns]
+        except Unreadable as error:
+            self.unreadable += 1
+            self.why = f"partition {one.partition}, offset {one.offset}: {error}"
+        if place is not None:
+            self.versions.put(place, one.time_ms, values, closed=closed)
+
+    @property
+    def remark(self) -> str:
+        """For people: what is wrong with the table's topic."""
+        found = f"{self.unreadable} records of {self.topic} are no rows, the last one: {self.why}; their keys have none since then"
+        return found if self.unreadable else ""
+
     def dump(self) -> dict[str, bytes | None]:
         """What changed since the last time."""
         read_to = orjson.dumps(self.read_to, option=orjson.OPT_NON_STR_KEYS)
-        return self.versions.dump() | {_READ_TO: read_to}
+        faults = {_FAULTS: orjson.dumps([self.unreadable, self.why])} if self.unreadable else {}
+        return self.versions.dump() | {_READ_TO: read_to} | faults
 
     def load(self, key: str, value: Any) -> None:
         """The reverse of `dump`."""
         if key == _READ_TO:
             self.read_to = {int(partition): offset for partition, offset in value.items()}
+        elif key == _FAULTS:
+            self.unreadable, self.why = value
         else:
             self.versions.load(key, value)
 

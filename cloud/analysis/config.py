@@ -67,6 +67,9 @@ class AnalysisConfig(Config):
     session_s: float = Field(default=10.0, ge=0.5, le=600)
     """Seconds without a sign of life after which another analysis takes over, where one stands by. At least what Kafka allows: 6 unless its
     `group.min.session.timeout.ms` is lowered, as it is in our compose file."""
+    foreign_topics: tuple[str, ...] = ()
+    """Topics of others in the same Kafka that queries may be joined with (header `foreign`): whoever may register queries can read what is
+    in them."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"

@@ -48,6 +48,16 @@ class JoinStates(States):
         before, self._said[label] = self._said.get(label, 0), now
         return now > before
 
+    def remarks(self, follower: TableFollower | None) -> dict[str, str]:
+        """Query (label) → what is wrong with its table."""
+        missing = set() if follower is None else follower.missing
+        found = {
+            label: f"topic {table.topic} is not there, so its table has no rows" if table.topic in missing else table.remark
+            for label, table in self.tables.items()
+            if table.join.foreign
+        }
+        return {label: text for label, text in found.items() if text}
+
     def follower(self, config: KafkaConfig) -> TableFollower:
         """Reads all tables from where the furthest back of their queries is."""
         starts: dict[Place, int] = {}
@@ -62,7 +72,7 @@ class JoinStates(States):
         for record in follower.read():
             for label, table in self.tables.items():
                 if table.topic == record.topic and record.offset >= table.read_to.get(record.partition, 0):
-                    table.put(record.key, record.value, closed.get(label))
+                    table.put(record, closed.get(label))
         for (topic, partition), position in follower.positions.items():
             for table in self.tables.values():
                 if table.topic == topic:

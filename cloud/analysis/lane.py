@@ -590,7 +590,8 @@ class Lane:
         if left is None and self._ends is not None:
             left = self._left(record.offsets)
         queries = [registered for registered in self.job.queries if registered.label not in self.broken]
-        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=self.clock.now_ms())
+        remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
+        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks)
 
     def _count(self, observed: Observed, results: int, late_readings: int) -> None:
         self.counters.readings += observed.readings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.lane_record import LaneRecord
@@ -12,11 +13,19 @@ from edgewake.cloud.analysis.shed_policy import Shedding
 from edgewake.protocol import topics
 from edgewake.protocol.query import Progress, QueryState, Reached
 
+_NONE: Final[Mapping[str, str]] = {}
+
 
 def outputs(
-    queries: Sequence[Registered], record: LaneRecord, *, rate: float | None, left: Mapping[int, int] | None, now_ms: int
+    queries: Sequence[Registered],
+    record: LaneRecord,
+    *,
+    rate: float | None,
+    left: Mapping[int, int] | None,
+    now_ms: int,
+    remarks: Mapping[str, str] = _NONE,
 ) -> list[emit.Output]:
-    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait."""
+    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people."""
     return [
         progress_output(
             Progress(
@@ -37,7 +46,7 @@ def outputs(
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
                 late=record.late.get(registered.label, 0),
-                detail=shedding.detail,
+                detail="; ".join(filter(None, (shedding.detail, remarks.get(registered.label)))),
                 kept=shedding.kept,
                 shed=shedding.total,
                 updated_at=now_ms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +19,7 @@ from edgewake.cloud.analysis.pair_queries import PairJob
 from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.registry import check_foreign
 from edgewake.cloud.analysis.sequence_queries import States
 from edgewake.cloud.analysis.table_queries import TableJob, caught_up
 from edgewake.cloud.kafka import clients
@@ -37,14 +38,22 @@ Range = dict[int, tuple[int, int]]
 
 
 def preview(
-    session: SparkSession, kafka: KafkaConfig, text: str, streams: Mapping[str, Stream], *, since_ms: int, now_ms: int
+    session: SparkSession,
+    kafka: KafkaConfig,
+    text: str,
+    streams: Mapping[str, Stream],
+    *,
+    since_ms: int,
+    now_ms: int,
+    foreign: Collection[str] = (),
 ) -> Iterator[dict[str, Any]]:
     """Results, one for each window and group, or for each reading that passes. Raises QueryError, Unavailable.
 
     `streams`: the catalogue; `since_ms`: when Kafka had the first record that counts. Windows that may have had readings before say
-    `"complete": false`.
+    `"complete": false`. `foreign`: see check_foreign.
     """
     registered = Registered(replace(parse(text, streams), reopen_ms=0), now_ms)
+    check_foreign(registered.query, foreign)
     types = {name: {field: info.type for field, info in stream.fields.items()} for name, stream in streams.items()}
     (job,) = jobs_of([registered], types).values()
     asked = {topic: recent(kafka, topic, since_ms) for topic in map(topics.stream_topic, sources_of(job))}

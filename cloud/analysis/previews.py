@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -34,7 +34,10 @@ _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4J
 class Previews:
     """All that wait. `on_row` and `turn` belong to one thread."""
 
-    def __init__(self, session: SparkSession, kafka: KafkaConfig, producer: Producer, clock: Clock) -> None:
+    def __init__(
+        self, session: SparkSession, kafka: KafkaConfig, producer: Producer, clock: Clock, foreign_topics: Collection[str] = ()
+    ) -> None:
+        self._foreign = foreign_topics
         self._session, self._kafka, self._producer, self._clock = session, kafka, producer, clock
         self._asked: dict[str, Preview] = {}
         self._worker: threading.Thread | None = None
@@ -67,7 +70,7 @@ class Previews:
         try:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             now_ms = self._clock.now_ms()
-            rows = preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms)
+            rows = preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms, foreign=self._foreign)
             texts, is_cut = bounded(rows, asked.rows_max)
             answer: dict[str, Any] = {"rows": texts, "is_cut": is_cut}
         except _FAULTS as error:

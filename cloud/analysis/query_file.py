@@ -30,6 +30,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream, place_of
+from edgewake.cloud.analysis.query_foreign import Foreign, read_foreign
 from edgewake.cloud.analysis.query_join import KEYS_MAX
 from edgewake.cloud.analysis.query_plan import Query, Shed
 from edgewake.cloud.analysis.query_select import SelectReader, check_clauses, table_of
@@ -51,7 +52,7 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed", "table")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed", "table", "foreign")
 _NOT_OF_TABLES: Final = ("lateness", "reopen", "shed")
 
 
@@ -89,13 +90,17 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
         select = shaped(select, faults)
         check_clauses(select, faults)
         table = _table_keys(header, faults)
-        reader = SelectReader(select, streams, faults, zone, table)
+        foreign = _foreign(header, faults)
+        reader = SelectReader(select, streams, faults, zone, table, foreign)
         shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
         query = reader.read(
             name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
         )
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
+    with faults.within():
+        if foreign is not None and not faults and (query.join is None or query.join.foreign != foreign.topic):
+            raise QueryError(f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON stream.field = {foreign.name}.key")
     faults.check()
     if shed is not None:
         query = replace(query, shed=shed)
@@ -121,6 +126,12 @@ def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
         if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
             raise QueryError(f"header {others[0]}: not with table: of each key the latest reading counts, whenever it comes")
     return names
+
+
+def _foreign(header: Mapping[str, str], faults: Faults) -> Foreign | None:
+    with faults.within():
+        return read_foreign(header["foreign"]) if "foreign" in header else None
+    return None
 
 
 def _shed(header: str, reader: SelectReader, text: str, faults: Faults) -> Shed | None:

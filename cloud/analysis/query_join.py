@@ -19,6 +19,7 @@ from sqlglot import exp
 from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Scope, fields_of, sql_of
 from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
+from edgewake.cloud.analysis.query_foreign import KEY, Foreign
 from edgewake.cloud.analysis.query_plan import Join, Query, Within
 from edgewake.cloud.analysis.query_union import EXPECTED as UNION
 from edgewake.cloud.analysis.query_within import EXPECTED_TIME, is_about_time, within
@@ -71,9 +72,15 @@ class JoinReader:
     """Reads the JOIN of a SELECT, where there is one. What is wrong goes to `faults`."""
 
     def __init__(
-        self, select: exp.Expr, stream: str, types: Mapping[str, Kind] | None, streams: Mapping[str, Stream] | None, faults: Faults
+        self,
+        select: exp.Expr,
+        stream: str,
+        types: Mapping[str, Kind] | None,
+        streams: Mapping[str, Stream] | None,
+        faults: Faults,
+        foreign: Foreign | None = None,
     ) -> None:
-        """`types`: of the stream's fields. A name without a table is the reading's, else the table's."""
+        """`types`: of the stream's fields; `foreign`: of the header. A name without a table is the reading's, else the table's."""
         self._select, self._faults, self._node = select, faults, join_of(select)
         self._join: Join | None = None
         self.kinds: Mapping[str, Kind] = {}
@@ -82,12 +89,12 @@ class JoinReader:
             return
         columns = [one for one in select.find_all(exp.Column) if "." in one.name]
         with faults.within(self._node.this):
-            self._join, known = _read(select, stream, streams, faults)
+            self._join, known = _read(select, stream, streams, faults, foreign)
             table = self._join.table
             for one in select.find_all(exp.Column):
                 if types is not None and one.name in known and one.name not in {*types, "device", *TIMES}:
                     one.this.set("this", f"{table}.{one.name}")
-            self.kinds = {f"{table}.{name}": kind for name, kind in known.items()} if streams is not None else _believed(columns)
+            self.kinds = {f"{table}.{name}": kind for name, kind in known.items()} if known else _believed(columns)
         if self._join is None:  # what is wrong with the table is said; its columns are believed
             self.kinds = _believed(columns)
 
@@ -113,6 +120,8 @@ class JoinReader:
             return query
         what = "JOIN" if self._join is not None else query.history[0].past.function if query.history else "header table"
         with self._faults.within(self._node or self._select):
+            if query.is_table and query.join is not None and query.join.foreign:
+                raise QueryError(f"header table: not with the foreign topic {query.join.foreign}: of a table only streams and devices")
             if query.is_table and (query.history or query.is_paired):
                 what = query.history[0].past.function if query.history else "a JOIN within a time"
                 raise QueryError(f"header table: not with {what}: of a table only the latest rows are known")
@@ -140,7 +149,9 @@ def _believed(columns: Iterable[exp.Column]) -> Mapping[str, Kind]:
     return {column.name: None for column in columns}
 
 
-def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, faults: Faults) -> tuple[Join, Mapping[str, Kind]]:
+def _read(
+    select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, faults: Faults, foreign: Foreign | None
+) -> tuple[Join, Mapping[str, Kind]]:
     joins = select.args["joins"]
     if len(joins) > 1:
         raise QueryError("JOIN: one table can be joined; register a query for each of them, and follow all: edgewake tail NAME_1 NAME_2")
@@ -158,6 +169,8 @@ def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, f
             " of a window"
         )
     _check_time(table)
+    if foreign is not None and table.name == foreign.name:
+        return _foreign(join, foreign, conditions, streams), foreign.columns
     types = None if streams is None else columns_of(table.name, streams)
     if streams is not None and types is None:
         known = [*streams, DEVICES]
@@ -176,6 +189,17 @@ def _read(select: exp.Expr, stream: str, streams: Mapping[str, Stream] | None, f
                 raise QueryError(f"JOIN {table.name}: a table's row is the one of the reading's time, without a condition that says so")
             found = replace(found, within=within(times, table.name))
     return found, {} if types is None else types
+
+
+def _foreign(join: exp.Expr, foreign: Foreign, conditions: Sequence[exp.Expr], streams: Mapping[str, Stream] | None) -> Join:
+    """A JOIN with the table of header `foreign`. Raises QueryError."""
+    name = foreign.name
+    if name == DEVICES or (streams is not None and name in streams):
+        raise QueryError(f"header foreign: there is a {'table' if name == DEVICES else 'stream'} {name!r} already: expected another name")
+    keys = tuple(dict.fromkeys(_using(join) or _keys(conditions, name)))
+    if [theirs for _, theirs in keys] != [KEY]:
+        raise QueryError(f"JOIN {name}: a foreign topic's row is found by its key alone: JOIN {name} ON stream.field = {name}.{KEY}")
+    return Join(name, keys, join.args.get("side") == "LEFT", foreign=foreign.topic)
 
 
 def _paired(query: Query) -> Query:

@@ -12,7 +12,6 @@ from typing import Final
 
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.query_plan import Query
-from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.protocol import topics
 
@@ -54,7 +53,7 @@ class Described:
 def streams_of(query: Query) -> tuple[str, ...]:
     """The streams whose readings become its rows, that of FROM first."""
     join, others = query.join, query.others
-    if join is not None and (query.is_paired or (query.is_table and topic_of(join.table, dict(join.columns)) != topics.DEVICES)):
+    if join is not None and (query.is_paired or (query.is_table and join.topic != topics.DEVICES)):
         others = (join.table,)
     return tuple(dict.fromkeys((query.stream, *others)))
 

@@ -9,6 +9,7 @@ from typing import Final
 from edgewake.cloud.analysis.expressions import TIMES, Expression, fields_of
 from edgewake.cloud.analysis.functions import Kind
 from edgewake.cloud.analysis.history import Past
+from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.topics import query_topic
 
@@ -57,6 +58,13 @@ class Join:
     columns: tuple[tuple[str, Kind], ...] = ()
     """Those of the table that the query reads, keys included, sorted; in expressions they are called `table.column`."""
     within: Within | None = None
+    foreign: str = ""
+    """The topic of somebody else's that has the table's rows; empty where they are ours."""
+
+    @property
+    def topic(self) -> str:
+        """Where the table's rows are."""
+        return self.foreign or topic_of(self.table, dict(self.columns))
 
 
 @dataclass(frozen=True, slots=True)

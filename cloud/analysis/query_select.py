@@ -17,6 +17,7 @@ from edgewake.cloud.analysis.expressions import AGGREGATES, TIMES, Call, Express
 from edgewake.cloud.analysis.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.analysis.query_aggregates import Slots, is_aggregate
 from edgewake.cloud.analysis.query_faults import Faults, UnknownStream
+from edgewake.cloud.analysis.query_foreign import Foreign
 from edgewake.cloud.analysis.query_history import HistoryReader
 from edgewake.cloud.analysis.query_join import JoinReader, plain_name
 from edgewake.cloud.analysis.query_patterns import conditions
@@ -83,9 +84,15 @@ class SelectReader:
     """Reads one SELECT; `read` gives the query, which is of use only where `faults` are none."""
 
     def __init__(
-        self, select: exp.Expr, streams: Mapping[str, Stream] | None, faults: Faults, zone: str, keyed_by: tuple[str, ...] = ()
+        self,
+        select: exp.Expr,
+        streams: Mapping[str, Stream] | None,
+        faults: Faults,
+        zone: str,
+        keyed_by: tuple[str, ...] = (),
+        foreign: Foreign | None = None,
     ) -> None:
-        """`keyed_by`: the columns that tell rows of FROM apart, where it is a table."""
+        """`keyed_by`: the columns that tell rows of FROM apart, where it is a table; `foreign`: of the header."""
         self._select = select
         self._keyed_by = keyed_by
         self._faults = faults
@@ -102,7 +109,7 @@ class SelectReader:
             self._read_others(streams)
             self._unpivot = self._read_unpivot(table)
         times: Mapping[str, Kind] = dict.fromkeys(TIMES, TIME)
-        self._join = JoinReader(select, self._stream, self._types, streams, faults)
+        self._join = JoinReader(select, self._stream, self._types, streams, faults, foreign)
         self._history = HistoryReader()
         names: Mapping[str, Kind] = {"device": STRING, **times, **self._unpivot_kinds(), **self._join.kinds}
         self._scope = Scope(self._types, names, faults, zone, lambda node: self._history.read(node, self._scope))

@@ -36,7 +36,6 @@ from edgewake.cloud.analysis.refold import FOREVER_MS, ROWS_MAX, Impossible, Spa
 from edgewake.cloud.analysis.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
 from edgewake.cloud.analysis.repair_log import iso, kept_from, starts, told
 from edgewake.cloud.analysis.state_rows import kept_rows
-from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.transaction import Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -123,7 +122,7 @@ class Rebuilder:
     def _plan(self, record: LaneRecord, query: Query) -> Plan:
         """Raises Unavailable."""
         read = tuple(map(topics.stream_topic, streams_of(query)))
-        table = () if query.join is None or query.is_paired else (topic_of(query.join.table, dict(query.join.columns)),)
+        table = () if query.join is None or query.is_paired else (query.join.topic,)
         kept = [kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)]
         return Plan(record, read, 1 + len(query.others), max((at for at in kept if at is not None), default=None))
 

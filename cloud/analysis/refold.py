@@ -213,7 +213,7 @@ def _read_tables(kafka: KafkaConfig, states: JoinStates) -> None:
             if count >= TABLE_ROWS_MAX:
                 raise Impossible(f"its table has more than {TABLE_ROWS_MAX} rows")
             for table in states.tables.values():
-                table.put(record.key, record.value, None)
+                table.put(record, None)
         for (_, partition), position in follower.positions.items():
             for table in states.tables.values():
                 table.read_to[partition] = position

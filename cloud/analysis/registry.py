@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from edgewake.cloud.analysis.query_file import QueryError, UnknownStream, parse, stream_of
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.protocol.query import QueryState, Registration
 from edgewake.protocol.stream import Stream, StreamTable
 
@@ -28,7 +28,7 @@ class QueryStatus:
     """Present where it is to run."""
 
 
-Asked: TypeAlias = tuple[Registration, str | None, Mapping[str, Stream]]
+Asked: TypeAlias = tuple[Registration, str | None, Mapping[str, Stream], Collection[str]]
 """What a query's status depends on: see `status`."""
 
 
@@ -63,8 +63,14 @@ class Tables:
         return self.names.streams()
 
 
-def status(registration: Registration, why: str | None, streams: Mapping[str, Stream]) -> QueryStatus:
-    """Where one query stands. `why` it was taken out of its lane, if it was."""
+def check_foreign(query: Query, topics: Collection[str]) -> None:
+    """Raises QueryError where it is joined with a foreign topic that is not among those that may be."""
+    if query.join is not None and query.join.foreign and query.join.foreign not in topics:
+        raise QueryError(f"header foreign: topic {query.join.foreign!r} is none that `foreign_topics` of analysis.toml allows")
+
+
+def status(registration: Registration, why: str | None, streams: Mapping[str, Stream], foreign: Collection[str] = ()) -> QueryStatus:
+    """Where one query stands. `why` it was taken out of its lane, if it was; `foreign`: see check_foreign."""
     try:
         stream = stream_of(registration.text)
         if registration.paused:
@@ -72,6 +78,7 @@ def status(registration: Registration, why: str | None, streams: Mapping[str, St
         if why is not None:
             return QueryStatus(QueryState.FAILED, stream, why)
         query = parse(registration.text, streams)
+        check_foreign(query, foreign)
     except UnknownStream as error:
         return QueryStatus(QueryState.STARTING, stream, f"waits for stream {stream!r} ({error})")
     except QueryError as error:
@@ -81,12 +88,12 @@ def status(registration: Registration, why: str | None, streams: Mapping[str, St
     return QueryStatus(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at))
 
 
-def statuses(tables: Tables, failed: Mapping[str, str]) -> dict[str, QueryStatus]:
-    """Where every query stands. `failed`: label → why it was taken out of its lane."""
+def statuses(tables: Tables, failed: Mapping[str, str], foreign: Collection[str] = ()) -> dict[str, QueryStatus]:
+    """Where every query stands. `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign."""
     streams, before = tables.streams, tables.found
     tables.found = {}
     for name, registration in tables.registrations.items():
-        asked = (registration, failed.get(f"{name}@{registration.registered_at}"), streams)
+        asked = (registration, failed.get(f"{name}@{registration.registered_at}"), streams, foreign)
         known = before.get(name)
         tables.found[name] = known if known is not None and known[0] == asked else (asked, status(*asked))
     found = {name: one for name, (_, one) in tables.found.items()}

@@ -17,7 +17,6 @@ from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
 from edgewake.cloud.analysis.query_plan import Query, Registered
-from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol import result, topics
 from edgewake.protocol.field_type import FieldType
@@ -119,10 +118,10 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
         return None if kind is RepairKind.REBUILD else all_counts
     if query.is_rows and not query.is_completed:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
-    if query.join is not None and topic_of(query.join.table, dict(query.join.columns)) == topics.DEVICES:
+    if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
         return (
-            "of the table `devices` Kafka keeps the last row of each device only, so what it said before is not known any more; remove the"
-            " query and add it under a new name to begin with what is known now"
+            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so what it said before is not known any more;"
+            " remove the query and add it under a new name to begin with what is known now"
         )
     if kind is RepairKind.REBUILD:
         return None

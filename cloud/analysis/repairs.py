@@ -46,7 +46,6 @@ from edgewake.cloud.analysis.repair import (
 )
 from edgewake.cloud.analysis.repair_log import Overtaken, iso, kept_from, log_range, told
 from edgewake.cloud.analysis.supervise import Fault
-from edgewake.cloud.analysis.table_columns import topic_of
 from edgewake.cloud.analysis.transaction import Transactions
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import result, topics
@@ -282,7 +281,7 @@ class Repairs:
         query = standing.registered.query
         read = list(map(topics.stream_topic, streams_of(query)))
         if query.join is not None and not query.is_paired:
-            self._check_whole(topic_of(query.join.table, dict(query.join.columns)))
+            self._check_whole(query.join.topic)
         logs = {topic: log_range(self._kafka, topic, 0 if needs_all(query) else reads_from(query, start)) for topic in read}
         if not any(one.end for one in logs.values()):
             raise Overtaken(f"{', '.join(logs)} have no records of that time")

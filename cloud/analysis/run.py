@@ -121,7 +121,7 @@ class Analysis:
         self._board = StatusBoard(self._producer, clock)
         self._state_rows = StateRows(config.kafka, self._producer, clock)
         self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints", config.lake_dir)
-        self._previews = Previews(session, config.kafka, self._producer, clock)
+        self._previews = Previews(session, config.kafka, self._producer, clock, config.foreign_topics)
         self._sequencers = SequencerWatch(config.kafka, clock)
 
     def run(self, stop: threading.Event) -> None:
@@ -272,7 +272,7 @@ class Analysis:
         place.is_held = True
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
-        found = statuses(self._tables, self._failed)
+        found = statuses(self._tables, self._failed, self._config.foreign_topics)
         types = self._types()
         return found, dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
 

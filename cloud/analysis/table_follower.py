@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
+from edgewake.cloud.analysis.table_rows import TableRecord
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
@@ -25,16 +26,6 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-class TableRecord(NamedTuple):
-    """A record of a table's topic."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
 class TableFollower:
     """All tables of one lane. Not for several threads."""
 
@@ -42,15 +33,15 @@ class TableFollower:
         """`tables`: topics; `starts`: where each partition is read from, the beginning where nothing is said."""
         self._consumer = clients.consumer(config, "analysis-tables", **_SETTINGS)
         self._starts = starts
-        self._missing = set(tables)
+        self.missing = set(tables)
         """Topics that are not there yet: a stream is in the catalogue before its first reading makes its topic."""
         self.positions: dict[Place, int] = {}
 
     def _assign(self) -> None:
-        for topic in sorted(self._missing):
+        for topic in sorted(self.missing):
             places = [(topic, partition) for partition in range(partition_count(self._consumer, topic))]
             if places:
-                self._missing.discard(topic)
+                self.missing.discard(topic)
                 self.positions |= {place: self._starts.get(place, 0) for place in places}
                 self._consumer.incremental_assign([TopicPartition(*place, self._starts.get(place, OFFSET_BEGINNING)) for place in places])
 
@@ -71,7 +62,7 @@ class TableFollower:
                 assert partition is not None
                 assert offset is not None
                 if error is None:
-                    yield TableRecord(topic, partition, offset, message.key(), message.value())
+                    yield TableRecord(topic, partition, offset, message.key(), message.value(), message.timestamp()[1])
                     self.positions[topic, partition] = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:  # past the markers of transactions, which are no records
                     self.positions[topic, partition] = max(self.positions[topic, partition], offset)

@@ -28,9 +28,8 @@ from edgewake.cloud.analysis.latest import Linked, Row
 from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import States
-from edgewake.cloud.analysis.table_columns import topic_of
-from edgewake.cloud.analysis.table_follower import Place, TableFollower, TableRecord
-from edgewake.cloud.analysis.table_rows import rows_of, typed
+from edgewake.cloud.analysis.table_follower import Place, TableFollower
+from edgewake.cloud.analysis.table_rows import TableRecord, rows_of, typed
 from edgewake.cloud.analysis.table_versions import key_text
 from edgewake.cloud.analysis.windows import ALL_TIME_MS
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -80,7 +79,7 @@ class TableView:
         self._has_moved = True
         """Is how far the tables were read not written down?"""
         self._from = topics.stream_topic(query.stream)
-        self._table = None if join is None else topic_of(join.table, dict(join.columns))
+        self._table = None if join is None else join.topic
         self._columns = () if join is None else join.columns
         names = (*READING, *(name for name, _ in fields))
         kinds = dict(self._columns)

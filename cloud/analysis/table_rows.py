@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -14,11 +14,27 @@ from edgewake.protocol import record, topics
 from edgewake.protocol.frame import Scalar
 
 
+class TableRecord(NamedTuple):
+    """A record of a table's topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    time_ms: int = 0
+    """When it was written, as Kafka has it."""
+
+
 class Row(NamedTuple):
     """A row before anybody asks for some of its columns."""
 
     since: int
     columns: Mapping[str, Any]
+
+
+class Unreadable(ValueError):
+    """A record of a foreign topic that is no row; the text says why."""
 
 
 def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]:
@@ -48,6 +64,33 @@ def _of_device(key: bytes, value: bytes) -> Iterator[Row]:
         body = orjson.loads(value)
         since = body["received_at"]
         yield Row(since, {name: body.get(name) for name in DEVICE_COLUMNS} | {"device": body["device"], "event_time": since})
+
+
+def foreign_key(one: TableRecord) -> str:
+    """Raises Unreadable."""
+    try:
+        return (one.key or b"").decode() or _refuse("it has no key")
+    except UnicodeDecodeError as error:
+        raise Unreadable("its key is no text in UTF-8") from error
+
+
+def foreign_row(value: bytes, kinds: Iterable[tuple[str, Kind]]) -> Mapping[str, Any]:
+    """The columns that are asked for of a foreign topic's record; one that it lacks is null. Raises Unreadable."""
+    try:
+        body = orjson.loads(value)
+    except ValueError as error:
+        raise Unreadable("its value is no JSON") from error
+    if not isinstance(body, dict):
+        raise Unreadable("its value is no JSON object")
+    found = {name: body.get(name) for name, _ in kinds}
+    for name, kind in kinds:
+        if found[name] is not None and typed(found[name], kind) is None:
+            raise Unreadable(f"{name} is {str(found[name])[:40]!r}, expected a {kind}")
+    return found
+
+
+def _refuse(why: str) -> NoReturn:
+    raise Unreadable(why)
 
 
 _IS: Final[Mapping[Kind, tuple[type, ...]]] = {NUMBER: (int, float), STRING: (str,), BOOLEAN: (bool,), TIME: (int,)}

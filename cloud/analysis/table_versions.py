@@ -32,16 +32,17 @@ def key_text(values: Sequence[Scalar | None]) -> str | None:
     return orjson.dumps([float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in values]).decode()
 
 
-def _chars(values: Iterable[Any]) -> int:
-    return sum(len(value) for value in values if type(value) is str)
+def _chars(values: Iterable[Any] | None) -> int:
+    return sum(len(value) for value in values or () if type(value) is str)
 
 
 @dataclass
 class Versions:
     """The rows of all keys of one table."""
 
-    of: dict[str, list[tuple[int, list[Any]]]] = field(default_factory=dict)
-    """Key (JSON) → since when (event time, ms) and the row's values, ascending. The key that changed longest ago is the first."""
+    of: dict[str, list[tuple[int, list[Any] | None]]] = field(default_factory=dict)
+    """Key (JSON) → since when (event time, ms) and the row's values, ascending; None where there is no row from then on.
+    The key that changed longest ago is the first."""
     changed: set[str] = field(default_factory=set)
     """Keys to be written down, those that are forgotten too."""
     most: int = VERSIONS_MAX
@@ -51,7 +52,7 @@ class Versions:
     forgotten: int = 0
     """Keys so far that were forgotten because there is more than is kept."""
 
-    def put(self, key: str, since: int, values: list[Any], *, closed: int | None = None) -> None:
+    def put(self, key: str, since: int, values: list[Any] | None, *, closed: int | None = None) -> None:
         """One more row; of two of the same time the later one counts. `closed`: no reading up to this time is looked up any more."""
         rows = self.of.pop(key, [])
         self.of[key] = rows
@@ -71,7 +72,7 @@ class Versions:
             self.changed.add(oldest)
             self.forgotten += 1
 
-    def _remove(self, rows: list[tuple[int, list[Any]]], first: int, end: int) -> None:
+    def _remove(self, rows: list[tuple[int, list[Any] | None]], first: int, end: int) -> None:
         self.chars -= sum(_chars(values) for _, values in rows[first:end])
         del rows[first:end]
 
@@ -88,7 +89,7 @@ class Versions:
             self._remove(rows, 0, max(0, len(rows) - most))
             self.changed.add(key)
 
-    def load(self, key: str, rows: Iterable[tuple[int, list[Any]]]) -> None:
+    def load(self, key: str, rows: Iterable[tuple[int, list[Any] | None]]) -> None:
         """What was written down of a key."""
         before = self.of.get(key, [])
         self._remove(before, 0, len(before))

@@ -21,8 +21,8 @@ from edgewake.cloud.analysis.query_file import UnknownStream, parse
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.repair import Refuse, Replace, Standing, step
 from edgewake.cloud.analysis.state_rows import kept_rows
-from edgewake.cloud.analysis.table_follower import TableRecord
 from edgewake.cloud.analysis.table_queries import TableJob
+from edgewake.cloud.analysis.table_rows import TableRecord
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.device import DeviceState, DeviceStatus
