@@ -34,7 +34,7 @@ from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
 from edgewake.protocol.errors import LocalError
@@ -182,13 +182,7 @@ class Agent:
             turned.clear()
             self._log_status = await self._events.ask_status()
             self._say(running=True)
-            pause = asyncio.ensure_future(self._clock.sleep(self._config.uplink.status_interval_s))
-            turn = asyncio.ensure_future(turned.wait())
-            try:
-                await asyncio.wait({pause, turn}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-                turn.cancel()
+            await sleep_or(self._clock, self._config.uplink.status_interval_s, turned)
 
     def _say(self, *, running: bool) -> None:
         try:

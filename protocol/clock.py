@@ -23,6 +23,16 @@ class Clock(Protocol):
         """Wait."""
 
 
+async def sleep_or(clock: Clock, seconds: float, event: asyncio.Event) -> None:
+    """Wait, or until the event is set."""
+    waits = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
 class SystemClock:
     """The machine's clocks."""
 

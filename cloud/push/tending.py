@@ -21,6 +21,7 @@ from edgewake.cloud.push.lease_writer import NotOwner
 from edgewake.cloud.push.services import Services
 from edgewake.cloud.push.tally import Counter
 from edgewake.cloud.push.wake_policy import Unseen
+from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.lease_record import Lease, LeaseState
 
@@ -265,12 +266,7 @@ class Tending:
     async def _wait(self, seconds: float) -> None:
         if self._stir.is_set():
             return
-        waits = [asyncio.ensure_future(self._stir.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await sleep_or(self._clock, seconds, self._stir)
 
     def _look_at_some(self) -> bool:
         """Plan for leases that have changed, for TURN_S at most; True where there are more."""

@@ -36,7 +36,7 @@ from edgewake.edge.uplink.time_floor import TimeFloor
 from edgewake.protocol import compact, topics
 from edgewake.protocol.ack import Ack, Later, decode_joined
 from edgewake.protocol.broker import tls_of
-from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
+from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock, sleep_or
 from edgewake.protocol.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.downlink import FEED
@@ -129,7 +129,7 @@ class Uplink:
                 break
             wait_s = self._route.choose()
             log.warning("offline: %s; next try in %.1f s", why, wait_s, extra={"event": "uplink.offline", "why": why})
-            await self._nap(wait_s)
+            await sleep_or(self._clock, wait_s, self._draining)
             if self._draining.is_set():
                 self.session.move(UplinkEvent.DRAIN)
 
@@ -140,15 +140,6 @@ class Uplink:
         if self.session.state is UplinkState.STREAMING:
             self.session.move(UplinkEvent.DRAIN)
         self._wake.set()
-
-    async def _nap(self, seconds: float) -> None:
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        stop = asyncio.ensure_future(self._draining.wait())
-        try:
-            await asyncio.wait({sleeper, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            stop.cancel()
 
     async def _one_connection(self) -> str:
         """From connecting to the end of the connection; why it ended."""
