@@ -183,20 +183,21 @@ class Analysis:
         return replace(self, config=self.config.model_copy(update=changes))
 
     @contextmanager
-    def running(self, queries: Sequence[Registered], feed: Feed) -> Iterator[Lane]:
-        """A lane that has computed all that the feed sent before."""
-        lane = self.lane(queries, [feed.stream])
+    def running(self, queries: Sequence[Registered], *feeds: Feed) -> Iterator[Lane]:
+        """A lane that has computed all that the feeds sent before."""
+        lane = self.lane(queries, [feed.stream for feed in feeds])
         lane.start()
         try:
-            catch_up(lane, feed)
+            for feed in feeds:
+                catch_up(lane, feed)
             yield lane
         finally:
             lane.stop()
 
-    def run(self, queries: Sequence[Registered], feed: Feed) -> None:
-        """Compute all that the feed sent, and stop."""
-        with self.running(queries, feed):
-            pass
+    def run(self, queries: Sequence[Registered], *feeds: Feed) -> Lane:
+        """Compute all that the feeds sent, and stop."""
+        with self.running(queries, *feeds) as lane:
+            return lane
 
 
 def catch_up(lane: Lane, feed: Feed) -> None:

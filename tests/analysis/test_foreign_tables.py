@@ -20,7 +20,7 @@ from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import QueryState, Registration
 from edgewake.protocol.stream import FieldInfo, NameKind, Stream
-from tests.analysis.support import T0, Analysis, Feed, catch_up, read, registered, results, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, read, registered, results, truth, unique
 
 STREAM = Stream(name="s", fields={"tariff": FieldInfo(type=FieldType.STRING), "kwh": FieldInfo(type=FieldType.NUMBER)})
 DECLARED = "tariffs (price number, unit string) from erp.tariffs"
@@ -173,11 +173,6 @@ def test_a_topic_that_is_not_there_is_said(analysis: Analysis, feed: Feed, tarif
         streams=[feed.stream],
     )
     feed.send([T0], speed=[1.0], street=["a"])
-    lane = analysis.lane([query], [feed.stream])
-    lane.start()
-    try:
-        catch_up(lane, feed)
-    finally:
-        lane.stop()
+    analysis.run([query], feed)
     last = [row.value for row in read(feed.config, topics.PROGRESS) if row.key == query.query.name.encode()][-1]
     assert last["detail"] == f"topic {tariffs}.other is not there, so its table has no rows"

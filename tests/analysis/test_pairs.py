@@ -533,13 +533,7 @@ def check_united(analysis: Analysis, *feeds: Feed) -> None:
     catalogue, now_ms = {one.name: one for one in streams}, SystemClock().now_ms()
     shown = list(preview(analysis.session, feeds[0].config, f"-- name: shown\n{text}", catalogue, since_ms=0, now_ms=now_ms))
     for i in range(2):
-        lane = analysis.lane([united], streams)
-        lane.start()
-        try:
-            for feed in feeds:
-                catch_up(lane, feed)
-        finally:
-            lane.stop()
+        lane = analysis.run([united], *feeds)
         if not i:
             lose_last_batch(lane.checkpoint)  # the first one, perhaps: then there is a state of no batch
             feeds[1].send([T0 + 210_000], id=["more"], v=[1.0])

@@ -13,12 +13,11 @@ from typing import Any, Final
 import duckdb
 import pytest
 
-from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.query_lanes import kind_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.recordings import RECORDINGS
-from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, registered, results, unique
+from tests.analysis.support import T0, Analysis, Feed, data_file, registered, results, unique
 
 MOST: Final = 60
 """Readings of a set."""
@@ -227,7 +226,7 @@ def test_every_built_in_query_and_every_kind_of_window_over_eleven_recorded_sets
     send_sets(feed)
     feed.flush()
     for of_lane in lanes.values():
-        run(analysis, of_lane, feed)
+        analysis.run(of_lane, feed)
     db = told_by(feed)
     for name, one in queries.items():
         rows = results(feed.config, one.query.name)
@@ -235,13 +234,3 @@ def test_every_built_in_query_and_every_kind_of_window_over_eleven_recorded_sets
         fewer = [row for row in rows if (row["window_start"], row.get("device")) != (rows[0]["window_start"], rows[0].get("device"))]
         with pytest.raises(AssertionError):
             compared(db, texts[name][1], fewer, one.query.key_names)  # the control: one row is missing
-
-
-def run(analysis: Analysis, queries: list[Registered], feed: Feed) -> None:
-    """One lane to the end of what was sent."""
-    lane: Lane = analysis.lane(queries, [feed.stream])
-    lane.start()
-    try:
-        catch_up(lane, feed)
-    finally:
-        lane.stop()

@@ -10,14 +10,13 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from edgewake.cloud.analysis import pipeline, sequence_queries
-from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.kafka import clients
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import RepairKind
 from tests.analysis.recomputed import recomputed
-from tests.analysis.support import T0, Analysis, Feed, catch_up, registered, results, topic_ends, truth, unique, windows
+from tests.analysis.support import T0, Analysis, Feed, registered, results, topic_ends, truth, unique, windows
 from tests.analysis.test_repairs import HOUR, MINUTE, lake_of, now_ms, without_device_b
 from tests.services import wait_until
 
@@ -36,18 +35,6 @@ def files(feeds: Sequence[Feed], *selects: str) -> list[Registered]:
     both = f"({' UNION ALL '.join(f'SELECT * FROM {feed.name}' for feed in feeds)})"
     texts = [f"-- name: {unique('q')}\n-- lateness: 0 seconds\n{select.format(both)}" for select in selects]
     return registered(*texts, streams=[feed.stream for feed in feeds])
-
-
-def run(analysis: Analysis, queries: Sequence[Registered], feeds: Sequence[Feed]) -> Lane:
-    """Compute all that was sent, and stop."""
-    lane = analysis.lane(queries, [feed.stream for feed in feeds])
-    lane.start()
-    try:
-        for feed in feeds:
-            catch_up(lane, feed)
-    finally:
-        lane.stop()
-    return lane
 
 
 def told(feeds: Sequence[Feed], query: Registered, *columns: str) -> dict[tuple[Any, ...], Any]:
@@ -80,12 +67,12 @@ def test_closed_windows_of_several_streams_are_repaired_and_back_filled_exactly(
     first, second = files(feeds, SUMS, SUMS)
     vans, trucks = feeds
     send_minutes(feeds)
-    run(analysis, [first], feeds)
+    analysis.run([first], *feeds)
     vans.send([T0 + MINUTE + 9], device="a", received_at=T0 + HOUR, speed=[16.0])
     trucks.send([T0 + 9], device="b", received_at=T0 + HOUR, speed=[32.0], load=[99.0])
     for feed in feeds:  # a back-fill waits until windows of before the query's registration are closed
         feed.send([now_ms() + HOUR], device="clock", speed=[0.0])
-    lane = run(analysis, [first, second], feeds)
+    lane = analysis.run([first, second], *feeds)
     columns = ("n", "total", "most")
     assert told(feeds, first, *columns) != expected(feeds), "control: they are late"
     assert told(feeds, second, *columns) == {}, "and nobody asked the other one then"
@@ -121,16 +108,16 @@ def test_a_rebuild_of_several_streams_makes_right_what_a_wrong_state_told(
     with monkeypatch.context() as wrong:
         for module in (pipeline, sequence_queries):
             wrong.setattr(module, "readings", without_device_b(module.readings))
-        lanes = {one.label: run(analysis, [one], feeds) for one in (sums, sessions)}
+        lanes = {one.label: analysis.run([one], *feeds) for one in (sums, sessions)}
         trucks.send([T0 + HOUR + 1], device="b", speed=[3.0], load=[2.0])
-        lanes = {one.label: run(analysis, [one], feeds) for one in (sums, sessions)}
+        lanes = {one.label: analysis.run([one], *feeds) for one in (sums, sessions)}
     assert {place[1] for place in told(feeds, sums, "n")} == {"a"}, "control"
     for one in (sums, sessions):
         done = recomputed(analysis, lanes[one.label], one, [one], feeds, RepairKind.REBUILD)
         assert done.state == "done", done.detail
     vans.send([T0 + HOUR + 2], device="b", speed=[5.0])
     for one in (sums, sessions):
-        run(analysis, [one], feeds)
+        analysis.run([one], *feeds)
 
     assert told(feeds, sums, "n", "total", "most") == expected(feeds)
     latest = truth(results(vans.config, sums.query.name), "device")
