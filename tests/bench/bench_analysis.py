@@ -37,7 +37,7 @@ from tests.bench.analysis_replay import rows_per_s
 from tests.bench.analysis_rivals import RIVALS, install, rate
 from tests.bench.analysis_traffic import FEW_KEYS, MANY_KEYS, Traffic, begin_of, fill, windows
 from tests.bench.figures import Found, run
-from tests.services import run_kafka
+from tests.services import Kafka, run_kafka
 
 MAIN: Final = "count(speed) AS n, avg(speed) AS mean, max(speed) AS high, approx_count_distinct(bat) AS levels"
 MORE: Final = MAIN + ", approx_percentile(speed, 0.99) AS p99, approx_top_k(bat, 5) AS top"
@@ -85,6 +85,19 @@ def _query(name: str, stream: str, columns: str, i: int, queries: int) -> str:
     return f"-- name: {name}\nSELECT device, {columns} FROM {stream} GROUP BY window(event_time, '{window}'), device"
 
 
+def configuration(data_dir: Path, node: Kafka) -> AnalysisConfig:
+    """Of a lane that takes batch after batch, with nothing beside it."""
+    return AnalysisConfig(
+        data_dir=data_dir,
+        jars_dir=jars.ensure("spark"),
+        trigger_ms=0,
+        summary_interval_s=0,
+        state_partitions=2,
+        driver_memory="2g",
+        kafka=KafkaConfig(bootstrap=node.bootstrap),
+    )
+
+
 def measure(folder: Path, runs: int, rivals: int, rivals_only: str) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
@@ -92,15 +105,7 @@ def measure(folder: Path, runs: int, rivals: int, rivals_only: str) -> Found:
         if rivals_only:
             _rivals(KafkaConfig(bootstrap=node.bootstrap), folder, runs, found, rivals_only)
             return found
-        config = AnalysisConfig(
-            data_dir=folder / "analysis",
-            jars_dir=jars.ensure("spark"),
-            trigger_ms=0,
-            summary_interval_s=0,
-            state_partitions=2,
-            driver_memory="2g",
-            kafka=KafkaConfig(bootstrap=node.bootstrap),
-        )
+        config = configuration(folder / "analysis", node)
         world = World(config)
         with lane_process(config) as lane:
             world.compute(lane, FEW_KEYS, MAIN)

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.deploy import jars
 from tests.bench.analysis_lane import lane_process
 from tests.bench.analysis_traffic import FEW_KEYS
-from tests.bench.bench_analysis import PLAIN, World, cpu_s
+from tests.bench.bench_analysis import PLAIN, World, configuration, cpu_s
 from tests.bench.figures import Found, run
 from tests.services import run_kafka
 from tests.spark_cluster import run_cluster
@@ -36,14 +34,7 @@ def measure(folder: Path, runs: int) -> Found:
     """Start what is needed, run, and stop it again."""
     found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
-        config = AnalysisConfig(
-            jars_dir=jars.ensure("spark"),
-            trigger_ms=0,
-            summary_interval_s=0,
-            state_partitions=2,
-            driver_memory="2g",
-            kafka=KafkaConfig(bootstrap=node.bootstrap),
-        )
+        config = configuration(folder / "analysis", node)
         for partitions in PARTITIONS:
             own = {"data_dir": folder / f"local-{partitions}", "state_partitions": partitions}
             _scale(config.model_copy(update=own), f"one process, {partitions} partition{'s' if partitions > 1 else ''}", runs, found)
