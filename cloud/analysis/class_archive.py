@@ -32,6 +32,7 @@ OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Of the environment: what Spark's start script puts on the command line before ours."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Of a file that does not fit a JVM warns on standard output."""
+_RECORDS: Final = "-XX:DumpLoadedClassList="
 _CHARS: Final = 16
 _FILES: Final = "spark-*"
 _FOLDER: Final = "classes"
@@ -54,7 +55,7 @@ class ClassArchive:
         return self._file.exists()
 
     def options(self) -> list[str]:
-        """Of the JVM: to use the file, or to write down what it should hold. None where the folder cannot be written, or where whoever
+        """Of the JVM: to use the file, or to write down what it should hold. Empty where the folder cannot be written, or where whoever
         started us gives the JVM a file of his own.
         """
         if "-XX:SharedArchiveFile" in os.environ.get(OPTIONS, ""):
@@ -67,11 +68,11 @@ class ClassArchive:
                 old.unlink()
         except OSError:
             return []
-        return [f'"-XX:DumpLoadedClassList={self._list}"']
+        return [f'"{_RECORDS}{self._list}"']
 
     def begin(self, jvm: Sequence[str]) -> None:
-        """Make the file, AFTER_S from now; nothing where it is there. `jvm`: the command line of the JVM that writes the list."""
-        if not self.is_made:
+        """Make the file, AFTER_S from now, where this JVM writes down what it should hold. `jvm`: its command line."""
+        if f"{_RECORDS}{self._list}" in jvm:
             self._maker = threading.Thread(target=self._make_later, args=(list(jvm),), name="class-archive", daemon=True)
             self._maker.start()
 

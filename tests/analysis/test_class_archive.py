@@ -11,6 +11,7 @@ import pytest
 from edgewake.cloud.analysis import class_archive
 from edgewake.cloud.analysis.class_archive import ClassArchive, command_line, dump_command, key_of
 from edgewake.deploy import java
+from tests.services import wait_until
 
 JVM = ["/usr/bin/java", "-cp", "/spark/conf/:/spark/jars/a.jar", "-Xmx1g", "-XX:+IgnoreUnrecognizedVMOptions",
        "--add-modules=jdk.incubator.vector", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-Dx=1", "org.apache.spark.deploy.SparkSubmit",
@@ -59,6 +60,23 @@ def test_whoever_gives_the_jvm_a_file_of_his_own_keeps_it(tmp_path: Path, monkey
     monkeypatch.setenv(class_archive.OPTIONS, "-Xlog:disable -XX:SharedArchiveFile=/own.jsa")
     assert ClassArchive(tmp_path / "classes", "k").options() == []
     assert not (tmp_path / "classes").exists()
+
+
+def test_only_what_a_jvm_writes_down_is_made_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a list the making failed a minute later, and a warning said so."""
+    monkeypatch.delenv(class_archive.OPTIONS, raising=False)
+    monkeypatch.setattr(class_archive, "AFTER_S", 0.0)
+    made: list[str] = []
+    monkeypatch.setattr(ClassArchive, "make", lambda self, jvm: made.extend(jvm))
+    archive = ClassArchive(tmp_path, "k")
+    archive.begin(JVM)
+    archive.close()
+    assert made == []
+    jvm = [*JVM, *(option.strip('"') for option in archive.options())]
+    other = ClassArchive(tmp_path, "k")
+    other.begin(jvm)
+    wait_until(lambda: made == jvm, "the file is made")
+    other.close()
 
 
 def test_a_folder_that_cannot_be_made_costs_the_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
