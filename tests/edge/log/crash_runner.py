@@ -202,22 +202,19 @@ class Cloud:
         }
 
 
-def kill(pid: int) -> None:
-    """With -9."""
-    os.kill(pid, signal.SIGKILL)
-
-
 def live_once(
     cloud: Cloud,
     make: Callable[[int, int], Child],
     kill_after_s: float | None,
     *,
     before: Callable[[int], None] = lambda _pid: None,
-    end: Callable[[int], None] = kill,
+    cut_power: Callable[[], None] | None = None,
 ) -> bool:
     """Fork a child, be its cloud until it ends; True where it was killed with -9.
 
-    `before` gets its pid before it begins, `end` when its time is over.
+    `before` gets its pid before it begins; `cut_power` is called before it is killed. What the child said before it was killed counts, also
+    what is read later; but what it says from `cut_power` on counts for nothing, for a device without power says nothing. The child still
+    runs for a moment, and Linux tells it things then that no power cut does (`power_loss.py`).
     """
     from_child, out = os.pipe()
     acks, to_child = os.pipe()
@@ -241,16 +238,21 @@ def live_once(
     finally:
         os.close(go)
     deadline = None if kill_after_s is None else time.monotonic() + kill_after_s
-    rest = b""
+    rest, has_power = b"", True
     while True:
         wait_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not select.select([from_child], [], [], wait_s)[0]:
-            end(pid)
+            if cut_power is not None:
+                cut_power()
+                has_power = False
+            os.kill(pid, signal.SIGKILL)
             deadline = None
             continue
         data = os.read(from_child, 65_536)
         if not data:
             break
+        if not has_power:
+            continue
         *lines, rest = (rest + data).split(b"\n")
         for answer in filter(None, (cloud.hear(line.decode()) for line in lines)):
             with contextlib.suppress(BrokenPipeError):

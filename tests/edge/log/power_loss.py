@@ -3,6 +3,10 @@
 The log lies on a file system of its own, in a file. At a random moment this file system is shut down without writing its journal (the
 ioctl GOINGDOWN of ext4 and XFS): what was not synced is gone, as it is after a power cut. Then the child is killed, the file system is
 mounted again, which recovers its journal, and the next life goes on. Needs root, for mounting. The control writes without syncing.
+
+While that call is under way, an fdatasync that had begun before it may return 0 although what it synced is thrown away with the journal:
+shown on Linux 6.18 and ext4 with nothing but pwrite and fdatasync, in 248 of 2,826 cuts on a busy machine, each said after the call began.
+So the cloud hears nothing that is said from the cut on.
 """
 
 from __future__ import annotations
@@ -118,14 +122,9 @@ def main() -> None:
             where, out, acks, life=life, failpoint=None, nth=0, control=False, rounds=rounds, mode=LogMode.HML
         )  # fmt: skip
 
-    def cut(pid: int) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        disk.lose_power()
-        os.kill(pid, signal.SIGKILL)
-
     for life in range(1, options.losses + 1):
         with mounted(disk):
-            lost += live_once(cloud, child(life, 10_000), rng.uniform(0.05, 0.4), end=cut)
+            lost += live_once(cloud, child(life, 10_000), rng.uniform(0.05, 0.4), cut_power=disk.lose_power)
     with mounted(disk):
         live_once(cloud, child(options.losses + 1, 1), None)
     print(json.dumps({"power_losses": lost, "accepted": sum(map(len, cloud.accepted.values())), "violations": cloud.verdict()}))
