@@ -18,7 +18,7 @@ def test_what_is_named_is_there(name: str) -> None:
 
 
 def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_together_and_other_files_are_bundles_of_their_own() -> None:
-    assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_run.py::test_two") == SPARK
+    assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_language.py::test_two") == SPARK
     assert {bundle(f"{file}::test_three") for file in SECOND_SPARK} == {SECOND_SPARK[0]}
     assert bundle(f"{OWN_SPARK[0]}::test_three") == OWN_SPARK[0]
     assert {bundle(f"{file}::test_three") for file in PARSING} == {PARSING[0]}
