@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
 
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.analysis.functions import DATE_PATTERN, REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, Kind
+from edgewake.cloud.analysis.functions import DATE_PATTERN, REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, Kind, like_pieces, like_regex
 from edgewake.protocol.field_type import FieldType
 
 Resolve = Callable[[str], Column]
@@ -54,6 +54,13 @@ def _bounded(text: Column) -> Column:
     return F.substring(text, 1, TEXT_CHARS_MAX)
 
 
+def _like(text: Column, pattern: str, *, ignore_case: bool) -> Column:
+    pieces = like_pieces(pattern.lower() if ignore_case else pattern)
+    if "%%" not in pattern and (len(pieces) <= 2 or pieces == ["", pieces[1], ""]):  # nothing to go back for, and mostly no regex either
+        return text.ilike(pattern) if ignore_case else text.like(pattern)
+    return (F.lower(text) if ignore_case else text).rlike(f"^(?s:{like_regex(pieces)})\\z")
+
+
 def _rlike(text: Column, pattern: str) -> Column:
     return F.when(F.length(text) > REGEX_SUBJECT_CHARS_MAX, F.lit(False)).otherwise(text.rlike(pattern))
 
@@ -84,8 +91,8 @@ def _time_part(part: Callable[[Column], Column]) -> Callable[[Sequence[Any]], Co
 
 
 _TAKE_TEXT: Final[Mapping[str, Callable[[Sequence[Any]], Column]]] = {
-    "like": lambda a: a[0].like(a[1]) if isinstance(a[1], str) else F.like(*a),
-    "ilike": lambda a: a[0].ilike(a[1]),
+    "like": lambda a: _like(a[0], a[1], ignore_case=False),
+    "ilike": lambda a: _like(a[0], a[1], ignore_case=True),
     "rlike": lambda a: _rlike(a[0], a[1]),
     **{
         name: _time_part(part)

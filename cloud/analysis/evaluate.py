@@ -16,7 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.analysis.functions import REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX
+from edgewake.cloud.analysis.functions import REGEX_SUBJECT_CHARS_MAX, TEXT_CHARS_MAX, like_pieces, like_regex
 
 Row = Sequence[Any]
 Evaluated = Callable[[Row], Any]
@@ -171,9 +171,7 @@ def _split_part(text: str, delimiter: str, part: float) -> str | None:
 
 @lru_cache(maxsize=256)
 def _like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
-    parts = re.findall(r"\\.|%|_|[^%_\\]", pattern, re.DOTALL)
-    text = "".join(".*" if part == "%" else "." if part == "_" else re.escape(part[-1]) for part in parts)
-    return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    return re.compile(like_regex(like_pieces(pattern)), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
 def _rlike(text: str, pattern: str) -> bool:

@@ -33,6 +33,7 @@ from edgewake.cloud.analysis.functions import (
     Kind,
     OtherKind,
     Signature,
+    check_like,
     check_regex,
 )
 from edgewake.cloud.analysis.query_faults import Faults
@@ -164,13 +165,11 @@ _HARMLESS: Final = ("big_int", "safe", "coalesce", "typed", "is_nvl", "null_if_p
 def _check_pattern(name: str, pattern: Expression, clause: str) -> None:
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise QueryError(f"{clause}: {name.upper()}: expected a pattern in quotes")
-    if name != "rlike" and re.search(r"(?<!\\)(?:\\\\)*\\(?![%_\\])", pattern.value):
-        raise QueryError(f"{clause}: {name.upper()}: expected %, _ or \\ after a \\ in the pattern")
-    if name == "rlike":
-        try:
-            check_regex(pattern.value)
-        except QueryError as error:
-            raise QueryError(f"{clause}: {error}") from error
+    check = check_regex if name == "rlike" else check_like
+    try:
+        check(pattern.value)
+    except QueryError as error:
+        raise QueryError(f"{clause}: {error}") from error
 
 
 def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # noqa: C901  (one line for each form)

@@ -34,8 +34,8 @@ NUMBER, STRING, BOOLEAN, TIME, LIST = (
 SAME: Final = "same"
 """All arguments of one type, whichever."""
 
-REGEX_CHARS_MAX: Final = 200
-"""Characters of a regular expression."""
+PATTERN_CHARS_MAX: Final = 200
+"""Characters of a pattern of LIKE, and of a regular expression."""
 REGEX_SUBJECT_CHARS_MAX: Final = 1_000
 """A longer text matches nothing: what a match costs grows with the square of it."""
 TEXT_CHARS_MAX: Final = 8_192
@@ -141,6 +141,41 @@ NAMES: Final = frozenset(
 """Functions as a user writes them, for error texts."""
 
 
+def check_like(pattern: str) -> None:
+    """Refuse a pattern of LIKE that is too long, or has an escape before what needs none. Raises QueryError."""
+    if len(pattern) > PATTERN_CHARS_MAX:
+        raise QueryError(f"expected a pattern of at most {PATTERN_CHARS_MAX} characters, found {len(pattern)}")
+    if re.search(r"(?<!\\)(?:\\\\)*\\(?![%_\\])", pattern):
+        raise QueryError("expected %, _ or \\ after a \\ in the pattern")
+
+
+def like_pieces(pattern: str) -> list[str]:
+    """What a checked pattern of LIKE has between its `%`, as regular expressions of a fixed length that Java and Python read alike.
+
+    A `%` that follows another is none.
+    """
+    pieces, last = [""], ""
+    for part in re.findall(r"\\.|[^\\]", pattern, re.DOTALL):
+        if part != "%":
+            pieces[-1] += "." if part == "_" else re.escape(part[-1])
+        elif last != "%":
+            pieces.append("")
+        last = part
+    return pieces
+
+
+def like_regex(pieces: list[str]) -> str:
+    """A regular expression of the whole text, of pieces between `%`.
+
+    A piece is looked for once, where it comes first, and never further on: what has a match has that one. So the cost is the text's length
+    times that of the longest piece at most, where a plain `.*a.*b.*c` goes back and takes the length to the power of its pieces.
+    """
+    first, *others = pieces
+    if not others:
+        return first
+    return first + "".join(f"(?>.*?{piece})" for piece in others[:-1]) + ".*" + others[-1]
+
+
 def check_regex(pattern: str) -> None:
     """Refuse a regular expression whose search may take more than the square of the text's length. Raises QueryError.
 
@@ -149,8 +184,8 @@ def check_regex(pattern: str) -> None:
     """
     bare = re.sub(r"\\[dDwWsS.*+?()\[\]{}|^$/\\-]", "x", pattern)
     fault = ""
-    if len(pattern) > REGEX_CHARS_MAX:
-        fault = f"is longer than {REGEX_CHARS_MAX} characters"
+    if len(pattern) > PATTERN_CHARS_MAX:
+        fault = f"is longer than {PATTERN_CHARS_MAX} characters"
     elif "\\" in bare or "(?" in bare or "&&" in bare or re.search(r"\[[^\]]*\[", bare):
         fault = "uses back-references, look-around, flags or nested classes"
     else:
@@ -160,8 +195,8 @@ def check_regex(pattern: str) -> None:
             fault = "repeats a group"
         elif re.search(r"[*+?}][*+{]", bare):
             fault = "repeats a repeat"
-        elif any(int(times) > REGEX_CHARS_MAX for times in re.findall(r"\d+", "".join(re.findall(r"\{[\d,]*\}", bare)))):
-            fault = f"repeats more than {REGEX_CHARS_MAX} times"
+        elif any(int(times) > PATTERN_CHARS_MAX for times in re.findall(r"\d+", "".join(re.findall(r"\{[\d,]*\}", bare)))):
+            fault = f"repeats more than {PATTERN_CHARS_MAX} times"
         elif repeats > (2 if bare.startswith("^") and "|" not in bare else 1):
             fault = "has more open repeats (* + {n,}) than two after ^, or than one elsewhere; LIKE '%a%b%' may do"
     if not fault:

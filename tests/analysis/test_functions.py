@@ -6,12 +6,24 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import columns, evaluate
 from edgewake.cloud.analysis.expressions import Call, Expression, Field, Literal
-from edgewake.cloud.analysis.functions import BOOLEAN, FUNCTIONS, NUMBER, SAME, STRING, TIME, check_regex
+from edgewake.cloud.analysis.functions import (
+    BOOLEAN,
+    FUNCTIONS,
+    NUMBER,
+    PATTERN_CHARS_MAX,
+    SAME,
+    STRING,
+    TEXT_CHARS_MAX,
+    TIME,
+    check_regex,
+)
 from edgewake.protocol.errors import QueryError
 
 NUMBERS = [None, 0.0, 1.0, -1.0, 2.5, -2.5, 0.125, 7.0, 1e-5, 123456.789, -3.0, 1e15, 0.15]
@@ -22,8 +34,8 @@ TYPES = {NUMBER: "double", STRING: "string", TIME: "bigint", BOOLEAN: "boolean"}
 VALUES: dict[Any, list[Any]] = {NUMBER: NUMBERS, STRING: TEXTS, TIME: TIMES, BOOLEAN: [None, True, False]}
 CONSTANTS: dict[str, list[tuple[Any, ...]]] = {
     "round": [(0,), (1,), (3,)],
-    "like": [("%ain%",), ("_ain",), ("a-%",), ("x\\%y",), ("",)],
-    "ilike": [("MAIN%",), ("gr_SSE",), ("%",)],
+    "like": [(p,) for p in ("%ain%", "_ain", "a-%", "x\\%y", "", "%a%n%", "M%i_%t%t", "%-_-%-%", "%%a%%e%%", "x%\\%%y", "%0_1%")],
+    "ilike": [(p,) for p in ("MAIN%", "gr_SSE", "%", "%A%IN%", "g%Ö_%e")],
     "rlike": [("^[A-Z]",), ("a.b",), ("[0-9]{2}",), ("^M|c$",)],
     "left": [(0.0,), (3.0,), (-1.0,), (99.0,)],
     "right": [(0.0,), (3.0,), (-1.0,), (99.0,)],
@@ -104,6 +116,33 @@ def product(values: list[list[Any]]) -> list[tuple[Any, ...]]:
     for column in values:
         rows = [(*row, value) for row in rows for value in column]
     return rows[:: max(1, len(rows) // 400)]
+
+
+LONG = "a" * TEXT_CHARS_MAX
+DEAR = ["%a%a%a%b", "a%a%a%a%ab", "%a%a%a%b%", "%a_a%a_a%b_%", "%%%%b", "%%%%%%b%%%%%%", "%" + "a" * (PATTERN_CHARS_MAX - 4) + "_b%"]
+
+
+def test_no_pattern_of_like_makes_a_long_text_dear(spark: SparkSession) -> None:
+    """A plain regular expression takes years of some of these, so what fails here is the test's time limit."""
+    calls = [Call(name, (Field("a"), Literal(pattern))) for name in ("like", "ilike") for pattern in [*DEAR, "%a%a%a%", "%A%_%a"]]
+    (answer,) = spark.createDataFrame([(LONG,)], "a string").select(*[columns.column(call, F.col) for call in calls]).collect()
+    assert [evaluate.evaluated(call, {"a": 0})((LONG,)) for call in calls] == list(answer)
+    assert list(answer) == [*[False] * len(DEAR), True, False, *[False] * len(DEAR), True, True]
+
+
+@given(st.text("ab%_\n", max_size=8), st.text("aAb%\n", max_size=12))
+def test_like_is_what_a_step_for_each_character_finds(pattern: str, text: str) -> None:
+    assert evaluate.evaluated(Call("like", (Field("a"), Literal(pattern))), {"a": 0})((text,)) == is_like(text, pattern)
+
+
+def is_like(text: str, pattern: str) -> bool:
+    """All places of the pattern that the text may stand at, character by character."""
+    at = {0}
+    for character in [*text, ""]:
+        at |= {end for begin in at for end in range(begin, len(pattern) + 1) if set(pattern[begin:end]) <= {"%"}}
+        if character:
+            at = {i for i in at if pattern[i : i + 1] == "%"} | {i + 1 for i in at if pattern[i : i + 1] in ("_", character)}
+    return len(pattern) in at
 
 
 @pytest.mark.parametrize("pattern", ["^abc", "a.*b", "^[a-z]+-[0-9]+$", "(foo|bar)-[0-9]{2}", r"^\d+\.\d+$", "a?b"])

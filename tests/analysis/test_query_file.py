@@ -141,6 +141,7 @@ REFUSED = {
     ),
     "list compared": (query("approx_top_k(zone, 3) AS p", group=f"{MINUTE} HAVING p > 3"), "compares a list with a number"),
     "escape of nothing": (query("count(*) AS n", where=r"WHERE zone LIKE 'a\\x'"), "after a \\ in the pattern"),
+    "long pattern": (query("count(*) AS n", where=f"WHERE zone ILIKE '{'a' * 201}'"), "expected a pattern of at most 200 characters"),
     "random": (query("count(*) AS n", where="WHERE rand() < 0.5"), "a result must be the same when it is computed again"),
     "comma for both": ("-- name: q\nSELECT count(*) AS n FROM host, other GROUP BY device", "or for the readings of both: FROM (SELECT *"),
     "union of one": (query("count(*) AS n", source="(SELECT * FROM host UNION ALL SELECT * FROM host)"), "'host' twice"),
