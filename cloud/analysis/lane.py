@@ -118,8 +118,8 @@ class Lane:
         self._turn = threading.Lock()
         self._pause = threading.Event()
         self._stopped = threading.Event()
-        self._next_ms = 0
-        self._began_ms = 0
+        self._next_ms = self._looks_ms = 0  # since when Spark can ask where this batch ends: it plans after that
+        self._looked_ms: int | None = None  # the same of the batch before, where it had all that was there
         self._settle = pace.Settle()
         self._failure: Failure | None = None
         self._stopping = False
@@ -153,7 +153,7 @@ class Lane:
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
-        self._batches_before, self._last_batch_s = self.counters.batches, self.clock.monotonic_s()
+        self._batches_before, self._last_batch_s, self._looks_ms = self.counters.batches, self.clock.monotonic_s(), self.clock.now_ms()
         self._transactions = Transactions(self.config.kafka, self.name)
         self._log = LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
@@ -320,10 +320,10 @@ class Lane:
         # No longer than ever, however far the clock is set back meanwhile.
         longest_ms = max(self.config.trigger_ms, self.config.calm_trigger_ms)
         self._stopped.wait(min(self._next_ms - self.clock.now_ms(), longest_ms) / 1000)
+        self._looks_ms = self.clock.now_ms()
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
-        self._batch, self._next_ms = batch, 0
-        began_ms, began_s = self.clock.now_ms(), self.clock.monotonic_s()
+        self._batch, self._next_ms, began_s = batch, 0, self.clock.monotonic_s()
         rows = changed.toArrow()  # runs the batch
         self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
@@ -334,8 +334,9 @@ class Lane:
             rate, left = self._rate(observed), self._left(reached)
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
-            next_ms = self._next_look(began_ms, observed, rate, left)
-            self._next_ms = 0 if self._is_cut_off(read, observed.readings, self.clock.monotonic_s() - began_s, left) else next_ms
+            next_ms = self._next_look(observed, rate, left)
+            is_cut_off = self._is_cut_off(read, observed.readings, self.clock.monotonic_s() - began_s, left)
+            self._next_ms, self._looked_ms = (0, None) if is_cut_off else (next_ms, self._looks_ms)
         self._tell_spark()
         self.counters.batches += 1
 
@@ -394,17 +395,16 @@ class Lane:
         assert self._ends is not None
         return self._ends.left(self._sources.flat(reached))
 
-    def _next_look(self, began_ms: int, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
+    def _next_look(self, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
         waits = None if left is None else sum(left.values())
         windows = {registered.query.window for registered in self.job.queries}
-        self._settle = pace.learned(self._settle, windows, before_ms=self._began_ms, oldest_ms=observed.oldest)
-        self._began_ms = began_ms
+        self._settle = pace.learned(self._settle, windows, before_ms=self._looked_ms, oldest_ms=observed.oldest)
         return pace.next_ms(
-            began_ms,
+            self._looks_ms,
             windows,
             least_ms=self.config.trigger_ms,
             calm_ms=self.config.calm_trigger_ms,
-            busy=pace.is_busy(rate, read=observed.readings, left=waits) or pace.is_new(self.job.queries, began_ms),
+            busy=pace.is_busy(rate, read=observed.readings, left=waits) or pace.is_new(self.job.queries, self._looks_ms),
             oldest_ms=observed.oldest,
             settle=self._settle,
         )

@@ -60,16 +60,21 @@ class Settle:
     """Looks that still have to find nothing more, after one that did."""
 
 
-def learned(settle: Settle, windows: Collection[Window], *, before_ms: int, oldest_ms: int | None) -> Settle:
-    """What a batch tells after one that began at `before_ms`; `oldest_ms`: event time of its oldest reading.
+def learned(settle: Settle, windows: Collection[Window], *, before_ms: int | None, oldest_ms: int | None) -> Settle:
+    """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its oldest reading.
+
+    `before_ms` is None where there was none, or where it might not have all that was there: then nothing is learned. What came later than
+    any first look may be (while Spark or a bridge starts, from a device that returns) is left to second looks: it would delay all others.
 
     What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first look itself is later. A device that
     returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
     """
-    ends = [window.over(before_ms) for window in _ending(windows)]
-    if not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
+    ends = [] if before_ms is None else [window.over(before_ms) for window in _ending(windows)]
+    if before_ms is None or not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
         return settle  # it was the first look at that end
     if oldest_ms is not None and oldest_ms < max(ends):
+        if looked_ms > SETTLE_MS_MAX:
+            return replace(settle, is_enough=False)
         if not settle.doubt:
             return replace(settle, is_enough=False, clean=0, doubt=DOUBTED_LOOKS)
         return Settle(min(max(settle.ms * 2, looked_ms), SETTLE_MS_MAX))

@@ -142,6 +142,20 @@ def test_what_was_late_once_is_left_to_second_looks_and_the_first_is_as_soon_as_
     assert after(True, False, True) == Settle(2 * SETTLE_MS)
 
 
+def test_what_came_later_than_any_first_look_may_be_does_not_delay_the_others() -> None:
+    """Control: what came a little earlier does."""
+
+    def twice(looked_ms: int) -> Settle:
+        settle = Settle(is_enough=True)
+        for i in range(2):
+            end = END + i * 10_000
+            settle = learned(settle, [each(10_000)], before_ms=end + looked_ms, oldest_ms=end - 1)
+        return settle
+
+    assert twice(SETTLE_MS_MAX + 1) == Settle()
+    assert twice(SETTLE_MS_MAX) == Settle(SETTLE_MS_MAX)
+
+
 def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
     look = END + SETTLE_MS + 10
     assert next_ms(look, [each(10_000)], least_ms=1_000, calm_ms=5_000, busy=True, settle=Settle(is_enough=True)) == END + 1_080
@@ -162,6 +176,7 @@ def test_a_slow_stream_that_becomes_fast_is_told_sooner_in_the_end() -> None:
 def test_a_look_tells_nothing_where_no_window_ends_or_none_was_looked_at_before() -> None:
     assert learned(Settle(), [], before_ms=END, oldest_ms=END - 1) == Settle()
     assert learned(Settle(), [each(10_000)], before_ms=END + SETTLE_MS - 1, oldest_ms=END - 1) == Settle()
+    assert learned(Settle(), [each(10_000)], before_ms=None, oldest_ms=END - 1) == Settle()
 
 
 def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
