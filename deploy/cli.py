@@ -38,7 +38,7 @@ HELP: Final = {
     "simulate": "Run a simulated fleet.",
     "bridge": "Take frames from MQTT into Kafka.",
     "sequencer": "Put each device's frames in order, each once.",
-    "lake": "Keep readings and results as Parquet.",
+    "lake": "Keep readings, results and summaries as Parquet.",
     "analysis": "Run the continuous queries (Spark).",
     "access": "Serve streams and results over HTTP.",
     "push": "Hold leases of sleeping clients and wake them.",

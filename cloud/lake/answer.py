@@ -27,7 +27,7 @@ from edgewake.cloud.lake.checks import fault_of, place, tables_of
 from edgewake.cloud.lake.manifest import Contents, File, contents, kept_topics
 from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.question import Question
-from edgewake.cloud.lake.shape import BASE, Fields, Kind, columns, expressions, quoted
+from edgewake.cloud.lake.shape import BASE, LAST_FIRST, SUMMARY_KEY, Fields, Kind, columns, expressions, quoted
 from edgewake.cloud.lake.sources import Source, newest, sources_of
 from edgewake.protocol.errors import QueryError, QueryFault, Unavailable
 
@@ -116,7 +116,7 @@ def execute(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[duckdb.DuckDBPyCon
 
 
 def _gather(job: Job, named: Mapping[str, int | None]) -> tuple[Contents, Present, dict[str, Source]]:
-    """Past and present of the streams and queries that are named."""
+    """Past and present of the streams, queries and summaries that are named."""
     if not named:
         return Contents([], {}, 0), Present(), {}
     counts = partition_counts(clients.admin(job.kafka))
@@ -125,7 +125,7 @@ def _gather(job: Job, named: Mapping[str, int | None]) -> tuple[Contents, Presen
         if name not in there and at is not None:
             near = ", ".join(difflib.get_close_matches(name, there, n=3))
             hint = f"; did you mean {near}?" if near else ""
-            raise QueryError(QueryFault(f"no stream or query is named {name[:80]!r}{hint}", *place(job.question.sql, at)))
+            raise QueryError(QueryFault(f"no stream, query or summary is named {name[:80]!r}{hint}", *place(job.question.sql, at)))
     sources = {name: there[name] for name in named if name in there}
     # First the manifest: what is moved into the lake after that is read from Kafka, where it still is.
     past = contents(job.lake_dir, [source.topic for source in sources.values()])
@@ -153,13 +153,19 @@ def bind(db: duckdb.DuckDBPyConnection, name: str, source: Source, files: Sequen
         of_types = [f"NULL::{type_} AS {quoted(column)}" for column, type_ in BASE[source.kind].items()]
         parts.append(f"SELECT {', '.join(of_types)} WHERE false")
     rows_of = " UNION ALL ".join(parts)
-    db.execute(f"CREATE VIEW {quoted(name)} AS {_truth(rows_of, shown_names={column.name for column in shown}, kind=source.kind)}")
+    schema, _, table = name.rpartition(".")
+    if schema:
+        db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    view = f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)
+    db.execute(f"CREATE VIEW {view} AS {_truth(rows_of, shown_names={column.name for column in shown}, kind=source.kind)}")
 
 
 def _truth(rows: str, *, shown_names: set[str], kind: Kind) -> str:
-    """Of a query's rows only the last revision of each, without those that are none any more."""
+    """Of a query's rows, and of summaries, only the last revision of each, without those that are none any more."""
     if kind is Kind.STREAM:
         return rows
+    if kind is Kind.SUMMARY:
+        return f"FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {', '.join(SUMMARY_KEY)} ORDER BY {LAST_FIRST}) = 1"
     last = f'FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY "@key" ORDER BY "@offset" DESC) = 1'
     return f"FROM ({last}) WHERE withdrawn IS NOT TRUE" if "withdrawn" in shown_names else last
 

@@ -1,7 +1,7 @@
 """What may be in a question. Pure but for the parser, which is DuckDB's own.
 
-Only one SELECT, only streams and queries and what it names itself (WITH), only functions that make rows of their arguments. So nobody's
-text reaches files, settings or the network; the connection that answers it is closed against them as well (answer.py).
+Only one SELECT, only streams, queries, summaries and what it names itself (WITH), only functions that make rows of their arguments. So
+nobody's text reaches files, settings or the network; the connection that answers it is closed against them as well (answer.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import duckdb
 import orjson
 
 from edgewake.cloud.lake.question import CHARS_MAX
+from edgewake.cloud.lake.shape import SUMMARIES
 from edgewake.protocol.errors import QueryError, QueryFault
 
 ROW_MAKERS: Final = frozenset({"range", "generate_series", "unnest"})
@@ -23,7 +24,7 @@ _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_N
 
 
 def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int | None]:
-    """The streams and queries that it names, in small letters, with their place in the text (bytes). Raises QueryError.
+    """The streams, queries and summaries that it names, in small letters, with their place in the text (bytes). Raises QueryError.
 
     Without a place: WITH names it, too, so it may be no stream.
     """
@@ -75,9 +76,11 @@ class _Tree:
             named |= {entry["key"].casefold() for entry in node.get("cte_map", {}).get("map", ())}
             self._check(node)
             if node.get("type") == "BASE_TABLE":
-                if node["schema_name"] or node["catalog_name"]:
-                    raise self._fault(node, f"{node['table_name']}: streams and queries have no schema")
-                found.setdefault(node["table_name"].casefold(), node["query_location"])
+                schema = node["schema_name"].casefold()
+                if schema not in ("", SUMMARIES) or node["catalog_name"]:
+                    raise self._fault(node, f"{node['table_name']}: streams and queries have no schema, summaries have {SUMMARIES}")
+                name = node["table_name"].casefold()
+                found.setdefault(f"{schema}.{name}" if schema else name, node["query_location"])
         return {name: None if name in named else at for name, at in found.items()}
 
     def _check(self, node: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`edgewake lake`: readings and results into Parquet."""
+"""`edgewake lake`: readings, results and summaries into Parquet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="lake.toml")
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 def lake(config_file: Path, verbose: bool) -> None:
-    """Keep readings and results as Parquet, for SQL over more time than Kafka holds."""
+    """Keep readings, results and summaries as Parquet, for SQL over more time than Kafka holds."""
     import logging
     import random
     import signal

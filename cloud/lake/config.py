@@ -20,13 +20,14 @@ class LakeConfig(Config):
     every_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds from one write to the next. What came meanwhile is asked in Kafka, so answers are as fresh with a large value."""
     keep_days: int = Field(default=90, ge=1, le=36_500)
-    """Days that readings and results are kept after Kafka got them; while nothing comes, nothing becomes older."""
+    """Days that readings and results are kept after Kafka got them; while nothing comes, nothing becomes older. Summaries of hours are kept
+    for 400 days, those of days for 4000, as their topics keep them."""
     bytes_max: int = Field(default=20 << 30, ge=1 << 20)
-    """Bytes of all files; over it the oldest days go, of whatever stream."""
+    """Bytes of all files; over it the oldest days go, of whatever stream, and summaries at last."""
     only: tuple[str, ...] = ()
-    """Streams and queries that are kept; none: all but those of `leave_out`."""
+    """Streams, queries and summaries (`summaries.hour`, `summaries.day`) that are kept; none: all but those of `leave_out`."""
     leave_out: tuple[str, ...] = ("part_status",)
-    """Streams and queries that are not kept."""
+    """Streams, queries and summaries that are not kept."""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics and of /healthz; none: neither."""
     metrics_host: str = "127.0.0.1"

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from edgewake.cloud.analysis.failpoint import reach
 from edgewake.cloud.lake.manifest import File
-from edgewake.cloud.lake.shape import ColumnType, Fields, Kind, physical
+from edgewake.cloud.lake.shape import SUMMARY_KEY, ColumnType, Fields, Kind, physical
 from edgewake.cloud.lake.sources import Source
 from edgewake.protocol.durable import sync_directory
 
@@ -45,7 +46,9 @@ class Disk:
         return self._written([table], table.schema, source, date, fields, now_ms=now_ms, level=0)
 
     def merge(self, files: Sequence[File], *, now_ms: int) -> File:
-        """One file of the rows of several of one topic and day, whose fields agree. Raises Damaged where one of them cannot be read."""
+        """One file of the rows of several of one topic and day, whose fields agree; of summaries, of the last revision of each. Raises
+        Damaged where one of them cannot be read.
+        """
         first, fields = files[0], dict[str, ColumnType]()
         for file in files:
             fields |= file.fields
@@ -54,7 +57,9 @@ class Disk:
         names = [{column: columns[name] for name, column in physical(file.kind, file.fields).items()} for file in files]
         opened = list(zip(files, names, strict=True))
         schema = pa.unify_schemas([self._schema(file, of_file) for file, of_file in opened])
-        tables = (table for file, of_file in opened for table in self._row_groups(file, of_file))
+        tables: Iterable[pa.Table] = (table for file, of_file in opened for table in self._row_groups(file, of_file))
+        if first.kind is Kind.SUMMARY:
+            tables = _only(_are_last(pa.concat_tables([self._keys(file) for file in files])), tables)
         source = Source(first.topic, first.kind, first.name)
         return self._written(_gathered(tables, schema), schema, source, first.date, fields, now_ms=now_ms, level=first.level + 1)
 
@@ -96,6 +101,11 @@ class Disk:
             schema = pq.read_schema(self._folder / file.path)
         return pa.schema([field.with_name(names.get(field.name, field.name)) for field in schema])
 
+    def _keys(self, file: File) -> pa.Table:
+        """What tells which summary is the last one, of every row."""
+        with _as_damage(file), pq.ParquetFile(self._folder / file.path) as opened:
+            return opened.read([*SUMMARY_KEY, "readings", "@offset"])
+
     def _row_groups(self, file: File, names: Mapping[str, str]) -> Iterator[pa.Table]:
         with _as_damage(file):
             opened = pq.ParquetFile(self._folder / file.path)
@@ -112,6 +122,26 @@ def _as_damage(file: File) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise Damaged(file, error) from error
+
+
+def _are_last(rows: pa.Table) -> pa.BooleanArray:
+    """Of each row: is it the one of its summary that shape.LAST_FIRST puts first?"""
+    places = pa.array(range(rows.num_rows), pa.int64())
+    of_cloud = pc.if_else(pc.equal(rows["maker"], ""), rows["readings"], 0)
+    ascending = (
+        rows.append_column("place", places)
+        .append_column("of_cloud", of_cloud)
+        .sort_by([("of_cloud", "ascending"), ("@offset", "ascending")])
+    )
+    last = ascending.group_by(SUMMARY_KEY, use_threads=False).aggregate([("place", "last")])["place_last"]
+    return pc.is_in(places, value_set=last)
+
+
+def _only(kept: pa.BooleanArray, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    at = 0
+    for table in tables:
+        yield table.filter(kept.slice(at, table.num_rows))
+        at += table.num_rows
 
 
 def _gathered(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

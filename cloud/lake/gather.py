@@ -5,6 +5,7 @@ A record whose fields have other types than those gathered before begins a table
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -12,8 +13,9 @@ from typing import Any, Final, TypeAlias
 import orjson
 import pyarrow as pa
 
-from edgewake.cloud.lake.shape import BASE, ColumnType, Fields, Kind, agrees, physical
+from edgewake.cloud.lake.shape import BASE, SKETCHES, ColumnType, Fields, Kind, agrees, physical
 from edgewake.protocol import record as records
+from edgewake.protocol.frame import COUNTER_MAX, TIME_MS_MAX
 
 _ARROW: Final = {
     "VARCHAR": pa.string(),
@@ -21,6 +23,8 @@ _ARROW: Final = {
     "BIGINT": pa.int64(),
     "INTEGER": pa.int32(),
     "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+    "BLOB": pa.binary(),
 }
 _ARROW_FIELD: Final = {
     ColumnType.NUMBER: pa.float64(),
@@ -144,7 +148,20 @@ def _result(value: bytes, key: bytes | None, partition: int, offset: int) -> Rea
     return base, {name: [item] for name, item in row.items()}, 1
 
 
-_READERS: Final = {Kind.STREAM: _readings, Kind.QUERY: _result}
+def _summary(value: bytes, _key: bytes | None, partition: int, offset: int) -> Read:
+    row = orjson.loads(value)
+    start, end, readings, count = (int(row[name]) for name in ("start", "end", "readings", "count"))
+    if not 0 <= start < end <= TIME_MS_MAX or not 0 <= count <= readings <= COUNTER_MAX:
+        raise ValueError("no summary")
+    base: dict[str, Values] = {name: [str(row[name])] for name in ("stream", "field", "devices", "maker")}
+    base |= {"window_start": [start], "window_end": [end], "readings": [readings], "count": [count]}
+    base |= {name: [None if row[name] is None else float(row[name])] for name in ("sum", "min", "max", "mean", "variance")}
+    base |= {name: [base64.b64decode(row[name], validate=True) if row.get(name) else None] for name in SKETCHES}
+    base |= {"seen": _as_text([row.get("seen")]), "@partition": [partition], "@offset": [offset]}
+    return base, {}, 1
+
+
+_READERS: Final = {Kind.STREAM: _readings, Kind.QUERY: _result, Kind.SUMMARY: _summary}
 
 
 def _type_of(column: Values) -> ColumnType | None:

@@ -53,7 +53,7 @@ class File:
     """Relative to the lake's folder."""
     kind: Kind
     name: str
-    """Stream or query."""
+    """Stream or query, or `summaries.` and the step."""
     topic: str
     date: str
     """Day of UTC on which Kafka got what is in it."""

@@ -25,7 +25,7 @@ class LakeMetrics:
     def gather(self) -> Iterable[Metric]:
         """For Prometheus."""
         for name, text, value in (
-            ("rows", "Readings and results put into the lake.", self.rows),
+            ("rows", "Readings, results and summaries put into the lake.", self.rows),
             ("foreign_records", "Records that none of our parts wrote, left out.", self.foreign),
             ("overtaken_records", "Records that Kafka deleted before they were read.", self.overtaken),
             ("failures", "Times that Kafka, the disk or the manifest was away.", self.failures),

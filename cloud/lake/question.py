@@ -23,7 +23,7 @@ class Question(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sql: str = Field(min_length=1, max_length=CHARS_MAX)
-    """One SELECT of DuckDB's SQL over streams and queries by their names. Times are TIMESTAMP in UTC."""
+    """One SELECT of DuckDB's SQL over streams, queries and summaries by their names. Times are TIMESTAMP in UTC."""
     rows: int = Field(default=1000, ge=1, le=ROWS_MAX)
     """Rows of the answer at most; a longer one is cut, and says so."""
     seconds: float = Field(default=10.0, gt=0, le=SECONDS_MAX)

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from edgewake.protocol.sketch import SketchKind
+
 
 class Kind(StrEnum):
     """What a topic holds."""
 
     STREAM = "stream"
     QUERY = "query"
+    SUMMARY = "summary"
 
 
 class ColumnType(StrEnum):
@@ -39,6 +42,14 @@ SQL_TYPES: Final[Mapping[ColumnType, str]] = {
     ColumnType.BOOLEAN: "BOOLEAN",
     ColumnType.JSON: "JSON",
 }
+SUMMARIES: Final = "summaries"
+"""The schema, in SQL, of hours and days. No stream has a name with a point."""
+SKETCHES: Final = tuple(kind.value for kind in SketchKind if kind is not SketchKind.NUMBERS)
+SUMMARY_KEY: Final = ("stream", "field", "devices", "window_start", "maker")
+"""Whose last revision is the truth. SQL looks for one of these where the files are read, and not behind all revisions of all."""
+LAST_FIRST: Final = """CASE WHEN maker = '' THEN readings END DESC, "@offset" DESC"""
+"""Of the revisions of a summary the true one first. What the cloud computed never shrinks, as in the operations API's store: one with fewer
+readings was computed again from a log that retention has cut."""
 BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
     Kind.STREAM: {
         "device": "VARCHAR",
@@ -55,6 +66,21 @@ BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
         "revision": "BIGINT",
         "final": "BOOLEAN",
         "@key": "VARCHAR",
+        "@partition": "INTEGER",
+        "@offset": "BIGINT",
+    },
+    Kind.SUMMARY: {
+        "stream": "VARCHAR",
+        "field": "VARCHAR",
+        "devices": "VARCHAR",
+        "window_start": "TIMESTAMP",
+        "window_end": "TIMESTAMP",
+        "maker": "VARCHAR",
+        "readings": "BIGINT",
+        "count": "BIGINT",
+        **dict.fromkeys(("sum", "min", "max", "mean", "variance"), "DOUBLE"),
+        **dict.fromkeys(SKETCHES, "BLOB"),
+        "seen": "VARCHAR",
         "@partition": "INTEGER",
         "@offset": "BIGINT",
     },

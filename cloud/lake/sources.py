@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
-from edgewake.cloud.lake.shape import Kind
+from edgewake.cloud.lake.shape import SUMMARIES, Kind
 from edgewake.protocol import result, topics
 from edgewake.protocol.names import is_stream
 
@@ -19,11 +19,13 @@ class Source:
     topic: str
     kind: Kind
     name: str
-    """Stream or query."""
+    """Stream or query, or `summaries.` and the step."""
 
 
 def source_of(topic: str) -> Source | None:
-    """None where it holds no readings and no results."""
+    """None where it holds no readings, no results, and no summaries that are kept: minutes are in the analysis's own Parquet."""
+    if topic in (topics.HOURS, topics.DAYS):
+        return Source(topic, Kind.SUMMARY, f"{SUMMARIES}.{topic.removeprefix(topics.SUMMARIES_PREFIX)}")
     if (parsed := topics.parse_query_topic(topic)) is not None:
         return Source(topic, Kind.QUERY, parsed[0])
     name = topic.removeprefix(topics.STREAM_PREFIX)
@@ -48,5 +50,5 @@ def newest(found: Iterable[Source]) -> dict[str, Source]:
 
 
 def is_row(message: Message) -> bool:
-    """Does it hold readings or a result, and not a watermark?"""
+    """Does it hold readings, a result or a summary, and not a watermark?"""
     return all(name != result.KIND_HEADER or value != result.KIND_WATERMARK for name, value in message.headers() or ())

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from edgewake.cloud.lake.manifest import File
-from edgewake.cloud.lake.shape import ColumnType, Fields, agrees
+from edgewake.cloud.lake.shape import ColumnType, Fields, Kind, agrees
+from edgewake.protocol import topics
 
 MERGE_FILES: Final = 16
 MERGE_ROWS_MAX: Final = 500_000
 """Rows of a merged file. A file of half as many is merged no more."""
+_DAY_MS: Final = 86_400_000
 
 
 def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
@@ -34,19 +36,26 @@ def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
 
 
 def to_drop(files: Iterable[File], *, today: str, days: int, bytes_max: int) -> list[File]:
-    """What is older than `days`, and then the oldest days until the rest has `bytes_max`."""
-    ordered = sorted(files, key=lambda file: (file.date, file.written_at, file.path))
+    """What is older than `days`, summaries as their topics keep them, and then the oldest days until the rest has `bytes_max`, of summaries
+    at last: they say most in the fewest bytes.
+    """
+    ordered = sorted(files, key=lambda file: (file.kind is Kind.SUMMARY, file.date, file.written_at, file.path))
     # The earlier of two clocks, ours and the newest record's: one that jumps a year ahead would delete everything, and for good.
-    newest = min(today, ordered[-1].date) if ordered else today
-    kept_from = (dt.date.fromisoformat(newest) - dt.timedelta(days=days)).isoformat()
-    left = sum(file.bytes for file in ordered)
-    dropped = []
-    for file in ordered:
-        if file.date >= kept_from and left <= bytes_max:
+    newest = min(today, max((file.date for file in ordered), default=today))
+    dropped = [file for file in ordered if file.date < _kept_from(file, newest, days)]
+    kept = [file for file in ordered if file.date >= _kept_from(file, newest, days)]
+    left = sum(file.bytes for file in kept)
+    for file in kept:
+        if left <= bytes_max:
             break
         dropped.append(file)
         left -= file.bytes
     return dropped
+
+
+def _kept_from(file: File, newest: str, days: int) -> str:
+    kept_days = topics.SUMMARIES_KEPT_MS[file.topic] // _DAY_MS if file.kind is Kind.SUMMARY else days
+    return (dt.date.fromisoformat(newest) - dt.timedelta(days=kept_days)).isoformat()
 
 
 def _together(files: Sequence[File]) -> list[File]:

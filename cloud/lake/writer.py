@@ -1,4 +1,4 @@
-"""Writes the lake: follows every stream and every query's results, and puts what came into Parquet every so often.
+"""Writes the lake: follows streams, results of queries, and summaries of hours and days, and puts what came into Parquet every so often.
 
 Order: files durable, then named in the manifest together with the places that they reach (manifest.py). What is gathered and not yet
 written is in memory only, and is read from Kafka again after a crash. At a full disk nothing is lost: it says so, forgets what it gathered

@@ -16,7 +16,7 @@ from edgewake.cloud.ops.cli_output import print_items, print_json
 @click.option("--seconds", type=click.FloatRange(0.1, 60), default=10, show_default=True, help="Seconds after which it is given up.")
 @api_options
 def sql(select: str, rows: int, seconds: float, make_api: Callable[[], OpsApi]) -> None:
-    """Answer SELECT over streams and queries by their names: past and present, each row once."""
+    """Answer SELECT over streams, queries and summaries by their names: past and present, each row once."""
     api = make_api()
     found = api.ask("POST", "/v1/sql", body={"sql": select, "rows": rows, "seconds": seconds}, timeout_s=seconds + 30).json()
     if api.as_json:

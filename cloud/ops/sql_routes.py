@@ -57,7 +57,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
     async def sql(body: Question) -> Response:
-        """One SELECT of DuckDB's SQL over streams and queries by their names, past and present, each row once. 422 says line and column."""
+        """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each row once. 422 says line and column."""
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:

@@ -40,6 +40,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         ("-- a comment\nFROM s", {"s": 18}),
         ("SELECT * FROM s, S2 JOIN range(3) r ON true", {"s": 14, "s2": 17}),
         ("WITH a AS (FROM b) SELECT *, (SELECT max(x) FROM c) FROM a", {"a": None, "b": 16, "c": 49}),
+        ("FROM Summaries.Hour, summaries.day d, s", {"summaries.hour": 5, "summaries.day": 21, "s": 38}),
         ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) FROM r", {"r": None}),
     ],
 )
@@ -51,6 +52,7 @@ def test_a_select_names_its_streams(db: duckdb.DuckDBPyConnection, sql: str, tab
 HOSTILE = (
     "FROM read_csv('/etc/passwd')", "FROM read_text('/etc/passwd')", "FROM glob('/*')", "FROM read_parquet('x')", "FROM sniff_csv('x')",
     "FROM query('SELECT 1')", "FROM query_table('s')", "FROM duckdb_settings()", "FROM information_schema.tables", "FROM main.s",
+    "FROM memory.summaries.hour", "FROM summaries.read_csv('x')",
     "SELECT current_setting('allowed_paths')", "SELECT getenv('HOME')", "SELECT 1; SELECT 2", "SELECT", "SELECT (", "",
     "COPY (SELECT 1) TO '/tmp/x'", "ATTACH 'x'", "INSTALL httpfs", "LOAD httpfs", "PRAGMA version", "SET threads = 1", "CALL range(1)",
     "CREATE TABLE x AS SELECT 1", "INSERT INTO s VALUES (1)", "WITH x AS (INSERT INTO s VALUES (1) RETURNING a) FROM x", "DELETE FROM s",

@@ -7,14 +7,22 @@ from typing import Any
 from edgewake.cloud.lake.manifest import File
 from edgewake.cloud.lake.shape import ColumnType, Kind
 from edgewake.cloud.lake.upkeep import MERGE_FILES, MERGE_ROWS_MAX, to_drop, to_merge
+from edgewake.protocol import topics
 
 TODAY = "2026-11-22"
 
 
 def files(count: int, **more: Any) -> list[File]:
-    values: dict[str, Any] = {"date": TODAY, "rows": 10, "bytes": 100, "fields": {"a": ColumnType.NUMBER}, "topic": "ew.s.s"} | more
+    values: dict[str, Any] = {
+        "date": TODAY,
+        "rows": 10,
+        "bytes": 100,
+        "fields": {"a": ColumnType.NUMBER},
+        "topic": "ew.s.s",
+        "kind": Kind.STREAM,
+    } | more
     prefix = f"{values['topic']}-{values['date']}-{values.get('level')}-{values['rows']}-{sorted(values['fields'].values())}"
-    return [File(path=f"{prefix}-{i:03d}", kind=Kind.STREAM, name="s", written_at=i, **values) for i in range(count)]
+    return [File(path=f"{prefix}-{i:03d}", name="s", written_at=i, **values) for i in range(count)]
 
 
 def test_files_of_today_are_merged_when_there_are_enough_of_one_level() -> None:
@@ -40,6 +48,16 @@ def test_the_oldest_days_go_by_age_and_then_by_bytes() -> None:
     old, before, today = files(1, date="2026-10-01"), files(2, date="2026-11-20"), files(2)
     assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=10_000) == old
     assert to_drop(today + before + old, today=TODAY, days=30, bytes_max=250) == old + before
+
+
+def test_summaries_stay_as_long_as_their_topics_keep_them_and_go_last() -> None:
+    hours = files(1, date="2026-01-02", topic=topics.HOURS, kind=Kind.SUMMARY)
+    ancient = files(1, date="2025-10-10", topic=topics.HOURS, kind=Kind.SUMMARY)
+    days = files(1, date="2020-01-01", topic=topics.DAYS, kind=Kind.SUMMARY)
+    today = files(2)
+    assert to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=10_000) == ancient
+    assert to_drop(hours + ancient + days + today, today=TODAY, days=30, bytes_max=250) == ancient + today[:2]
+    assert to_drop(hours + days + today, today=TODAY, days=30, bytes_max=150) == [*today, *days]
 
 
 def test_a_clock_that_jumps_ahead_deletes_nothing() -> None:
