@@ -197,15 +197,16 @@ class Analysis:
         topic_admin.ensure_topics(config, [*tables, topics.LATE, topics.SHED, *topics.SUMMARIES])
         for reader in self._readers:
             reader.close()
+        others = {
+            topics.STREAMS: self._tables.on_stream,
+            topics.REPAIRS: self._repairs.on_row,
+            topics.PREVIEWS: self._previews.on_row,
+        }
         self._readers = [  # the first one wakes the main loop
-            TableReader(config, "analysis-queries", topics.QUERIES, on_change=self._tables.on_query),
-            TableReader(config, "analysis-streams", topics.STREAMS, on_change=self._tables.on_stream),
-            TableReader(config, "analysis-repairs", topics.REPAIRS, on_change=self._repairs.on_row),
-            TableReader(config, "analysis-previews", topics.PREVIEWS, on_change=self._previews.on_row),
+            TableReader(config, "analysis-queries", {topics.QUERIES: self._tables.on_query}),
+            TableReader(config, "analysis-tables", others),
         ]
-        progress = TableReader(
-            config, "analysis-progress", topics.PROGRESS, on_change=self._board.on_progress, wait_ms=clients.ONCE_WAIT_MS
-        )
+        progress = TableReader(config, "analysis-progress", {topics.PROGRESS: self._board.on_progress}, wait_ms=clients.ONCE_WAIT_MS)
         try:
             for reader in (*self._readers, progress):
                 reader.read_all()

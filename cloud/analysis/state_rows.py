@@ -35,7 +35,7 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
         if value is not None and key.startswith(start):
             rows[key] = value
 
-    reader = TableReader(config, "analysis-windows", topics.WINDOWS, on_change=keep, wait_ms=ONCE_WAIT_MS)
+    reader = TableReader(config, "analysis-windows", {topics.WINDOWS: keep}, wait_ms=ONCE_WAIT_MS)
     try:
         reader.read_all()
     finally:

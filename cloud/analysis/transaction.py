@@ -108,7 +108,7 @@ def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str
         elif is_wanted(name):
             found[name] = value
 
-    reader = TableReader(config, "analysis-lanes", topics.LANES, on_change=keep, wait_ms=clients.ONCE_WAIT_MS)
+    reader = TableReader(config, "analysis-lanes", {topics.LANES: keep}, wait_ms=clients.ONCE_WAIT_MS)
     try:
         reader.read_all()
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -79,8 +79,7 @@ async def run(
                 task.cancel()
     finally:
         backlog.close()
-        for table in tables:
-            table.close()
+        tables.close()
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:
@@ -94,7 +93,7 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
 
 async def _open_kafka(
     config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox, clock: Clock, backoff: Backoff
-) -> Sequence[TableReader]:
+) -> TableReader:
     """Make our topics, register and read the tables, however long Kafka is away. Raises LocalError where a topic breaks a promise."""
     is_logged = False
     while True:
@@ -107,22 +106,17 @@ async def _open_kafka(
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox) -> Sequence[TableReader]:
+def _open_kafka_once(config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox) -> TableReader:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     _write_row(config, *register.row())
-    tables = [
-        TableReader(config.kafka, f"{config.name}-catalogue", topics.STREAMS, on_change=catalogue.follow),
-        TableReader(config.kafka, f"{config.name}-bridges", topics.BRIDGES, on_change=register.follow),
-        TableReader(config.kafka, f"{config.name}-down", topics.DOWN, on_change=outbox.follow),
-    ]
+    followers = {topics.STREAMS: catalogue.follow, topics.BRIDGES: register.follow, topics.DOWN: outbox.follow}
+    tables = TableReader(config.kafka, f"{config.name}-tables", followers)
     try:
-        for table in tables:
-            table.read_all()
-        outbox.is_loaded = True
+        tables.read_all()
     except Unavailable:
-        for table in tables:
-            table.close()
+        tables.close()
         raise
+    outbox.is_loaded = True
     return tables
 
 
@@ -149,11 +143,11 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
     return None
 
 
-async def _follow(tables: Sequence[TableReader], bridge: Bridge, catalogue: Catalogue, register: Register, clock: Clock) -> None:
+async def _follow(tables: TableReader, bridge: Bridge, catalogue: Catalogue, register: Register, clock: Clock) -> None:
     """Keep up with the catalogue and the register. Raises LocalError when another process has started under our name."""
     registered_s = clock.monotonic_s() - REGISTER_S
     while True:
-        if sum(table.poll(0) for table in tables):
+        if tables.poll(0):
             bridge.wake()
         if register.has_twin:
             raise LocalError("another bridge has started under our name: give each its own, or stop this one for good")

@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -76,7 +77,7 @@ class Catalogue:
         self._client_id = client_id
         self._clock = clock
         self._admin: AdminClient = clients.admin(config)
-        self._tables: dict[str, TableReader] = {}
+        self._tables: TableReader | None = None
         self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
         self.looked = asyncio.Event()
         """Set after the first successful look."""
@@ -135,10 +136,9 @@ class Catalogue:
 
     def close(self) -> None:
         """Leave Kafka; not while a look is under way, whose thread ends with the process."""
-        if self._reading.acquire(timeout=CLOSE_S):
-            for table in self._tables.values():
-                table.close()
-            self._tables = {}
+        if self._reading.acquire(timeout=CLOSE_S) and self._tables is not None:
+            self._tables.close()
+            self._tables = None
 
     def _get(self, name: str) -> Topic:
         topic = self.topics.get(name)
@@ -188,14 +188,10 @@ class Catalogue:
             return self._ask_kafka()
 
     def _ask_kafka(self) -> Mapping[str, Topic]:
-        if not self._tables:
-            topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
-            self._tables = {table: self._table(table) for table in _TABLES}
-            for reader in self._tables.values():
-                reader.read_all()
-        for reader in self._tables.values():
-            while reader.poll(0.0):
-                pass
+        if self._tables is None:
+            self._tables = self._read_tables()
+        while self._tables.poll(0.0):
+            pass
         try:
             metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
         except KafkaException as error:
@@ -203,16 +199,21 @@ class Catalogue:
         registered_at = {name: row.get("registered_at") for name, row in self._rows[topics.QUERIES].items()}
         return topics_of({name: len(entry.partitions) for name, entry in metadata.items()}, registered_at)
 
-    def _table(self, table: str) -> TableReader:
-        rows = self._rows[table]
+    def _read_tables(self) -> TableReader:
+        topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
+        reader = TableReader(self._config, f"{self._client_id}-catalogue", {table: partial(self._change, table) for table in _TABLES})
+        try:
+            reader.read_all()
+        except Unavailable:
+            reader.close()
+            raise
+        return reader
 
-        def on_change(key: str, value: bytes | None) -> None:
-            if value is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = orjson.loads(value)
-
-        return TableReader(self._config, f"{self._client_id}-catalogue", table, on_change=on_change)
+    def _change(self, table: str, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._rows[table].pop(key, None)
+        else:
+            self._rows[table][key] = orjson.loads(value)
 
     def _described(self, topic: Topic) -> dict[str, Any]:
         shown: dict[str, Any] = {"name": topic.name, "kind": "query" if topic.is_query else "stream", "partitions": topic.partitions}

@@ -127,7 +127,7 @@ class LetterReplayer:
         writer = _Writer(self._config)
         clients.fence(writer.producer, KAFKA_S)
         self._replays = Replays()
-        table = TableReader(self._config, "ops-replays", topics.REPLAYS, on_change=self._replays.change, wait_ms=clients.ONCE_WAIT_MS)
+        table = TableReader(self._config, "ops-replays", {topics.REPLAYS: self._replays.change}, wait_ms=clients.ONCE_WAIT_MS)
         try:
             table.read_all(idle_s=KAFKA_S)
         finally:

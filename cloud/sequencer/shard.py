@@ -55,7 +55,7 @@ class Shard:
         clients.fence(producer, KAFKA_S)
         shard = cls(number, producer=producer, writer=OutputWriter(producer, part=part, shard=number, streams=streams), streams=streams)
         rows = _Rows()
-        table = TableReader(config, f"{part}-state", topics.SEQUENCE, on_change=rows.change, partition=number, wait_ms=clients.ONCE_WAIT_MS)
+        table = TableReader(config, f"{part}-state", {topics.SEQUENCE: rows.change}, partition=number, wait_ms=clients.ONCE_WAIT_MS)
         try:
             table.read_all(is_wanted=is_wanted)
         finally:

@@ -92,7 +92,7 @@ class Told:
         self.progress: Progress | None = None
         self._rows = clients.consumer(config, "bench-told")
         self._rows.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        self._table = TableReader(config, "bench-progress", topics.PROGRESS, on_change=self._on_progress)
+        self._table = TableReader(config, "bench-progress", {topics.PROGRESS: self._on_progress})
         self._table.read_all()
 
     def look(self) -> None:

@@ -33,14 +33,14 @@ def table(config: KafkaConfig) -> str:
 
 
 def transactional(config: KafkaConfig) -> Producer:
-    producer = clients.transactional_producer(config, f"test-{uuid.uuid4().hex}")
+    producer = clients.transactional_producer(config, f"test-{uuid.uuid4().hex}", timeout_ms=60_000)
     clients.fence(producer, 30)
     return producer
 
 
 def rows(config: KafkaConfig, table: str, *, timeout_s: float = PATIENCE_S) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
+    reader = TableReader(config, "test-table", {table: found.__setitem__})
     try:
         reader.read_all(idle_s=timeout_s)
     finally:
@@ -61,7 +61,7 @@ def test_a_table_is_read_for_as_long_as_records_come(config: KafkaConfig, table:
         time.sleep(0.005)
 
     idle_s, began = 5.0, time.monotonic()
-    reader = TableReader(config, "test-table", table, on_change=apply)
+    reader = TableReader(config, "test-table", {table: apply})
     try:
         reader.read_all(idle_s=idle_s)
     finally:
@@ -108,9 +108,33 @@ def test_reading_waits_for_an_open_transaction_to_end(config: KafkaConfig, table
         assert reading.result(30) == {"key": b"1"}
 
 
+def test_several_tables_are_read_by_one_consumer_each_to_its_end(config: KafkaConfig) -> None:
+    """One has records, one nothing, one ends with a marker; and what is written to any of them later is followed."""
+    names = [f"ew.q.table_{uuid.uuid4().hex}" for _ in range(3)]
+    topic_admin.ensure_topics(config, names)
+    found: dict[str, dict[str, bytes | None]] = {name: {} for name in names}
+    plain, committing = clients.producer(config, "test"), transactional(config)
+    committing.begin_transaction()
+    for i in range(3):
+        plain.produce(names[0], b"%d" % i, b"%d" % i)
+        committing.produce(names[2], b"%d" % i, "key")
+    assert plain.flush(30) == 0
+    reader = TableReader(config, "test-tables", {name: rows.__setitem__ for name, rows in found.items()})
+    with pytest.raises(Unavailable, match=f"{names[2]} is read to 0 of 3, and no record for"):
+        reader.read_all(idle_s=0.5)
+    committing.commit_transaction(30)
+    reader.read_all()
+    assert list(found.values()) == [{"0": b"0", "1": b"1", "2": b"2"}, {}, {"key": b"2"}]
+    for name in names:
+        plain.produce(name, b"new", "later")
+    assert plain.flush(30) == 0
+    wait_until(lambda: (reader.poll(0.1), all(rows.get("later") == b"new" for rows in found.values()))[1], "all three are followed")
+    reader.close()
+
+
 def test_a_table_follows_its_topic_and_deletions(config: KafkaConfig, table: str) -> None:
     found: dict[str, bytes | None] = {}
-    reader = TableReader(config, "test-table", table, on_change=found.__setitem__)
+    reader = TableReader(config, "test-table", {table: found.__setitem__})
     reader.read_all()
     producer = clients.producer(config, "test")
     producer.produce(table, b"1", "a")
@@ -127,7 +151,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_skipped(config: KafkaConfig, t
         producer.produce(table, value, "key")
     producer.flush(30)
     found: list[int] = []
-    reader = TableReader(config, "test-table", table, on_change=lambda _key, value: found.append(int(value or b"")))
+    reader = TableReader(config, "test-table", {table: lambda _key, value: found.append(int(value or b""))})
     reader.read_all()
     reader.close()
     assert (found, reader.unreadable) == ([1, 2], 1)

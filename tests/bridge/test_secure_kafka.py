@@ -46,7 +46,7 @@ def test_producers_transactions_consumers_and_admin_work(secure: SecureKafka, wa
     writer.begin_transaction()
     writer.produce(topic, b"1", "key")
     writer.commit_transaction(20)
-    reader = TableReader(config, "test", topic, on_change=rows.__setitem__)
+    reader = TableReader(config, "test", {topic: rows.__setitem__})
     reader.read_all()
     reader.close()
     assert rows == {"key": b"1"}

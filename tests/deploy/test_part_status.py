@@ -38,7 +38,7 @@ def states(config: KafkaConfig) -> dict[str, dict[str, object]]:
         for reading in record.readings(record.decode(value)):
             found[str(reading["part"])] = reading
 
-    reader = TableReader(config, "test-parts", TOPIC, on_change=on_change)
+    reader = TableReader(config, "test-parts", {TOPIC: on_change})
     try:
         reader.read_all()
     finally:
@@ -78,7 +78,7 @@ async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(tm
 
 def declared(config: KafkaConfig) -> Stream:
     rows: dict[str, bytes | None] = {}
-    reader = TableReader(config, "test-streams", topics.STREAMS, on_change=rows.__setitem__)
+    reader = TableReader(config, "test-streams", {topics.STREAMS: rows.__setitem__})
     try:
         reader.read_all()
     finally:

@@ -315,7 +315,7 @@ def previews(writer: Writer) -> dict[str, Preview | None]:
         found[key] = None if value is None else Preview.model_validate_json(value)
 
     topic_admin.ensure_topics(writer.config, [topics.PREVIEWS])
-    reader = TableReader(writer.config, "test-previews", topics.PREVIEWS, on_change=keep)
+    reader = TableReader(writer.config, "test-previews", {topics.PREVIEWS: keep})
     try:
         reader.read_all()
     finally:

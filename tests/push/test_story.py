@@ -353,7 +353,7 @@ def _stored(config: KafkaConfig, lease_id: str) -> bytes:
     """The lease's record in Kafka."""
     rows: dict[str, bytes | None] = {}
     partition = lease_record.partition_of(lease_id)
-    table = TableReader(config, "test-leases", topics.LEASES, on_change=rows.__setitem__, partition=partition)
+    table = TableReader(config, "test-leases", {topics.LEASES: rows.__setitem__}, partition=partition)
     try:
         table.read_all()
     finally:
