@@ -120,8 +120,9 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
         return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
     if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
         return (
-            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so what it said before is not known any more;"
-            " remove the query and add it under a new name to begin with what is known now"
+            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so what it said before is not known any more."
+            " The header `reopen` keeps windows open for what comes late, with the rows of its time; a table that is a stream keeps all"
+            " rows, and can be computed again; or remove the query and add it under a new name to begin with what is known now"
         )
     if kind is RepairKind.REBUILD:
         return None

@@ -133,7 +133,7 @@ def put(feed: Feed, topic: str, key: str, value: bytes | None, at: int) -> None:
 def test_readings_find_the_row_of_their_time_also_after_a_restart(analysis: Analysis, feed: Feed, tariffs: str) -> None:
     body = f"SELECT device, speed, t.price FROM {feed.name} LEFT JOIN tariffs t ON {feed.name}.street = t.key"
     file = f"-- name: {unique('costs')}\n-- foreign: tariffs (price number) from {tariffs}\n{body}"
-    sums = f"-- name: {unique('sums')}\n-- foreign: tariffs (price number) from {tariffs}\n-- lateness: 0 seconds\n" + (
+    sums = f"-- name: {unique('sums')}\n-- foreign: tariffs (price number) from {tariffs}\n-- lateness: 0 seconds\n-- reopen: 1 hour\n" + (
         f"SELECT street, sum(speed * price) AS cost FROM {feed.name} JOIN tariffs ON street = tariffs.key"
         " GROUP BY window(event_time, '1 minute'), street"
     )
@@ -147,12 +147,13 @@ def test_readings_find_the_row_of_their_time_also_after_a_restart(analysis: Anal
     times = [T0 - 1, T0, T0 + 9, T0 + 10, T0 + 29, T0 + 30]
     feed.send(times, speed=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], street=["day"] * 6)
     feed.send([T0 + 10, T0 + 20, T0 + 21], speed=[7.0, 8.0, 9.0], street=["night", "night", "nobody's"])
+    feed.send([T0 + 180_000], speed=[12.0], street=["nobody's"])  # what comes now for the first minute comes late
     analysis.run(queries, feed)
 
     def prices() -> dict[float, float | None]:
         return {row["speed"]: row["price"] for row in results(feed.config, name)}
 
-    before = {1.0: None, 2.0: 1.0, 3.0: 1.0, 4.0: 2.0, 5.0: 2.0, 6.0: None, 7.0: 3.0, 8.0: None, 9.0: None}
+    before = {1.0: None, 2.0: 1.0, 3.0: 1.0, 4.0: 2.0, 5.0: 2.0, 6.0: None, 7.0: 3.0, 8.0: None, 9.0: None, 12.0: None}
     assert prices() == before
     detail = [row.value["detail"] for row in read(feed.config, topics.PROGRESS) if row.key == name.encode()][-1]
     assert f"1 records of {tariffs} are no rows" in detail

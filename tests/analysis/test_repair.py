@@ -112,6 +112,23 @@ def test_of_two_joined_streams_what_no_partner_can_change_any_more_is_closed() -
     assert (reads_from(query, T0), reads_to(query, T0)) == (T0 - 20_000, T0 + MINUTE + 1)
 
 
+@pytest.mark.parametrize("kind", RepairKind)
+@pytest.mark.parametrize(
+    ("header", "join"),
+    [("-- foreign: tariffs (price number) from erp.tariffs\n", "tariffs t ON s.tariff = t.key"), ("", "devices t ON s.device = t.device")],
+    ids=["foreign", "devices"],
+)
+def test_what_was_joined_with_rows_that_kafka_forgot_is_not_computed_again_and_what_to_do_is_said(
+    kind: RepairKind, header: str, join: str
+) -> None:
+    text = f"-- name: q\n{header}SELECT count(*) AS n FROM s JOIN {join} GROUP BY window(event_time, '1 hour')"
+    fields = {"speed": FieldInfo(type=FieldType.NUMBER), "tariff": FieldInfo(type=FieldType.STRING)}
+    joined = Registered(parse(text, {"s": Stream(name="s", fields=fields)}), 7)
+    found = step(asked(kind=kind), 7, standing(T0 + 9 * MINUTE, registered=joined))
+    assert isinstance(found, Refuse)
+    assert all(part in found.detail for part in ("keeps the last row of each key only", "`reopen`", "a stream", "under a new name"))
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "sentence"),
     [
