@@ -14,6 +14,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
 from edgewake.protocol.lease import Subscription
 from tests.access.world import Server, server
+from tests.deploy.children import Impatient
 from tests.feeds import DEADLINE_S, Feed
 from tests.services import free_ports
 
@@ -201,8 +202,9 @@ async def test_one_404_of_several_servers_is_not_final() -> None:
 async def test_a_404_of_all_servers_that_answer_is_final(away: int) -> None:
     nobody = [f"http://127.0.0.1:{port}" for port in free_ports(away)] if away else []
     async with answering(NOT_FOUND) as one, answering(NOT_FOUND) as other:
+        following = Follower([*nobody, one, other], Subscription(streams=("s",)), clock=Impatient(), rng=random.Random(1))
         with pytest.raises(FollowError, match="no such stream"):
-            await take(Follower([*nobody, one, other], Subscription(streams=("s",)), rng=random.Random(1)), 1)
+            await take(following, 1)
 
 
 async def test_what_does_not_speak_http_is_noticed_by_who_is_not_patient() -> None:

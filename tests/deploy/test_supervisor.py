@@ -196,12 +196,12 @@ async def test_a_command_that_does_not_exist_is_said(tmp_path: Path) -> None:
     missing = part("missing")
     missing = type(missing)(name="missing", command=("/no/such/program",), floor=Floor.SERVER)
     with pytest.raises(LocalError, match=r"/no/such/program cannot be started: No such file"):
-        await supervisor(tmp_path, missing).run(asyncio.Event())
+        await supervisor(tmp_path, missing, clock=Impatient()).run(asyncio.Event())
 
 
 async def test_a_part_that_is_never_ready_is_killed(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match=r"mute was ended by signal 9 .* not ready within 0 s"):
-        await supervisor(tmp_path, part("mute", "signal.pause()", ready_s=0.2)).run(asyncio.Event())
+        await supervisor(tmp_path, part("mute", "signal.pause()", ready_s=0.2), clock=Impatient()).run(asyncio.Event())
 
 
 async def test_stopping_keeps_its_time_even_when_nobody_obeys(tmp_path: Path) -> None:
