@@ -19,6 +19,8 @@ from edgewake.edge.log.work import FrameKey
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 
 class Damage:
     """The failpoint: the disk says once that the file is malformed; the writer may then be held before it tries again."""

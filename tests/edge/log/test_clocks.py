@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from tests.edge.helpers import Sent, frame_of, opened
 from tests.examples import examples
 from tests.services import PATIENCE_S, wait_until
+
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 NOW_MS = 1_790_000_000_000
 STEPS = st.lists(st.tuples(st.integers(0, 3_600_000), st.integers(-3_600_000, 3_600_000)), min_size=1, max_size=40)

@@ -19,6 +19,8 @@ from tests.edge.helpers import Sent, opened, put, reading
 from tests.edge.log.test_event_log import edit
 from tests.services import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 FEW = LogConfig(linger_ms=0, reserve_bytes=0, consumer_bytes=2_000)
 
 

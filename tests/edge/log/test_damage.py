@@ -42,6 +42,8 @@ from tests.edge.log.damage import (
 )
 from tests.services import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 ALL_FAULTS = os.environ.get("EDGEWAKE_FAULTS") == "all"
 EXPECTED = set(range(READINGS)) | set(LATER)
 GOOD = {"wrong": 0, "twice": 0, "unsaid": 0, "said_of_what_came": 0, "holes": 0}

@@ -28,6 +28,8 @@ from edgewake.protocol.frame import Gap
 from tests.edge.helpers import UPLINK, Sent, frame_of, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 LOGS = Path(__file__).parent / "files"
 
 

@@ -17,6 +17,8 @@ from edgewake.protocol.record import Discipline, Placement
 from tests.edge.helpers import Sent, frame_of, opened, put
 from tests.services import wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 NOW_MS = 1_790_000_000_000
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from edgewake.edge.log.streams import StreamState
 from tests.edge.helpers import Sent, opened, put
 from tests.edge.log.test_consumers import batches, drain, everything, missed, ns
 from tests.services import wait_until
+
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 LOCAL = frozenset({"speed"})
 

@@ -25,6 +25,8 @@ from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.usefixtures("short_waits")
+
 QUEUE_BYTES = 8 << 20
 
 
