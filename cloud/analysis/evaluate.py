@@ -155,7 +155,7 @@ def number_text(value: float) -> str:
 def text_number(text: str) -> float | None:
     """A text as a number, None where it is none."""
     stripped = text.strip()
-    return float(stripped) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", stripped) else None
+    return float(stripped) if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", stripped) else None
 
 
 def _substring(text: str, start: float, length: float) -> str:

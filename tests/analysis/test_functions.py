@@ -130,6 +130,12 @@ def test_no_pattern_of_like_makes_a_long_text_dear(spark: SparkSession) -> None:
     assert list(answer) == [*[False] * len(DEAR), True, False, *[False] * len(DEAR), True, True]
 
 
+@pytest.mark.parametrize("end", ["x", ".x", "e"])
+def test_a_long_text_that_is_no_number_costs_its_length(end: str) -> None:
+    """Of a text a hundred times shorter one took five seconds, for it was tried wherever its digits could be parted in two."""
+    assert evaluate.text_number("1" * (100 * TEXT_CHARS_MAX) + end) is None
+
+
 @given(st.text("ab%_\n", max_size=8), st.text("aAb%\n", max_size=12))
 def test_like_is_what_a_step_for_each_character_finds(pattern: str, text: str) -> None:
     assert evaluate.evaluated(Call("like", (Field("a"), Literal(pattern))), {"a": 0})((text,)) == is_like(text, pattern)
