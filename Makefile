@@ -18,12 +18,12 @@ help: ## show this list
 demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C stops it
 	@exec $(RUN)edgewake up --data ./data
 
+# In this order: types are checked while one processor makes archives of classes, and seldom beside the tests, which need both.
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target needs lint rewritten
-	@$(MAKE) --no-print-directory --jobs=2 types behaviour
+	@$(MAKE) --no-print-directory --jobs=2 needs lint rewritten types behaviour
 
 # Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
-behaviour: $(VENV)/installed-test
+behaviour: $(VENV)/installed-test needs rewritten
 	$(RUN)pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 needs: $(VENV)/installed-test ## install what tests need beyond Python
