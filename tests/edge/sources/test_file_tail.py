@@ -16,6 +16,7 @@ import pytest
 from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.sources import follower
 from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
 from edgewake.edge.sources.follower import Follower
 from edgewake.protocol.clock import SystemClock
@@ -190,7 +191,11 @@ async def test_several_rotations_while_away_lose_nothing(tmp_path: Path) -> None
         await tail.until(lambda: tail.sent.ns() == list(range(5, 15)))
 
 
-async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_quiet(tmp_path: Path) -> None:
+async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it does not count earlier is tested without waiting, in test_follower_files.py."""
+    monkeypatch.setattr(follower, "QUIET_S", 0.5)
     path = tmp_path / "in.log"
     path.write_text(lines(range(3)) + '{"n": 3}')
     async with tailing(tmp_path / "log", path) as tail:
