@@ -1,6 +1,7 @@
 """The store on a disk that fails: what is tried again, with which connection, and what the log says of itself meanwhile.
 
-* Disk full: the reserve file is given up, so that sending and deleting go on in its space; new readings wait until it is back.
+* Disk full: the reserve file is given up, so that sending and deleting go on in its space; what they free goes back to the disk, and new
+  readings wait until the reserve is back.
 * An I/O error: that connection is never used again, for what a failed fsync left behind is unknown. The log is opened anew, checkpointed
   (which writes and syncs every page once more), and only its commit number decides whether the work is done again.
 * Damage: the files are set aside by the opener, a new log and epoch begin at once, and a part of what can still be read is carried over at
@@ -24,7 +25,7 @@ from edgewake.edge.log.reserve import Reserve
 from edgewake.edge.log.salvage import LOG_ERRORS, is_damage, is_full
 from edgewake.edge.log.schema import CHECKPOINT_BYTES, sound_rows
 from edgewake.edge.log.state import LogState
-from edgewake.edge.log.store import LogStore
+from edgewake.edge.log.store import KEPT_FREE_BYTES, LogStore
 from edgewake.edge.log.work import Done, Work
 
 log = logging.getLogger("edgewake.log")
@@ -92,7 +93,9 @@ class LogDisk:
             if not is_full(error):
                 self._open_again(error)
             return None
-        self._checkpoint(shrink=True)  # only a checkpoint shortens the file itself
+        # What was deleted is free within the file, and new readings pass through the write-ahead log: that needs the disk's own space.
+        self._give_back(keep_bytes=0)
+        self._checkpoint(shrink=True)  # only a checkpoint shortens the files themselves
         return done
 
     def has_reserve(self) -> bool:
@@ -151,8 +154,11 @@ class LogDisk:
         if self.state is not LogState.GOOD:
             return
         self._reserve.keep()
+        self._give_back(keep_bytes=KEPT_FREE_BYTES)
+
+    def _give_back(self, *, keep_bytes: int) -> None:
         try:
-            self.store.give_back()
+            self.store.give_back(keep_bytes)
         except LOG_ERRORS as error:
             if not is_full(error):
                 self._open_again(error)

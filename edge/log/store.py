@@ -68,8 +68,8 @@ from edgewake.protocol.names import is_own
 
 log = logging.getLogger("edgewake.log")
 
-GIVE_BACK_FROM_BYTES: Final = 16 << 20
-"""Free bytes that the file keeps for the next readings; only what is beyond goes back to the file system."""
+KEPT_FREE_BYTES: Final = 16 << 20
+"""Free bytes that the file keeps for the next readings, unless the disk is full; only what is beyond goes back to the file system."""
 GIVE_BACK_BYTES: Final = 4 << 20
 """Given back at a time: some milliseconds."""
 SALVAGE_PAGES: Final = 1024
@@ -573,9 +573,9 @@ class LogStore:
         self._sidecar.sync()
         return not busy
 
-    def give_back(self) -> None:
-        """Return a piece of what is free beyond a rest to the file system. A script: it frees a page a step, `execute` steps once."""
-        if self.free_bytes() >= GIVE_BACK_FROM_BYTES:
+    def give_back(self, keep_bytes: int) -> None:
+        """Return a piece of what is free beyond that to the file system. A script: it frees a page a step, `execute` steps once."""
+        if self.free_bytes() > keep_bytes:
             self._db.executescript(f"PRAGMA incremental_vacuum({GIVE_BACK_BYTES // self._page_bytes})")
 
     def free_bytes(self) -> int:

@@ -53,7 +53,11 @@ def filled(disk: Path, reserve_bytes: int, sent: Sent, failpoint: Callable[[str]
         yield events, ticket
 
 
-def test_what_is_sent_makes_room_on_a_disk_that_stays_full(disk: Path) -> None:
+@pytest.mark.parametrize("hurries", [False, True])
+def test_what_is_sent_makes_room_on_a_disk_that_stays_full(disk: Path, hurries: bool, request: pytest.FixtureRequest) -> None:
+    """Also where a writer in a hurry has moved more of the write-ahead log into the file: deleting frees nothing of the disk then."""
+    if hurries:
+        request.getfixturevalue("short_waits")
     sent = Sent()
     with filled(disk, RESERVE_BYTES, sent, lambda _place: None) as (events, ticket):
         log = events.stream("speed")
