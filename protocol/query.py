@@ -100,5 +100,7 @@ class Progress(BaseModel):
     """The share of readings that the query takes now; less than 1 only where its header says `shed`."""
     shed: int = 0
     """Readings left out since the query was registered, one for each window that it belongs to."""
+    apart: bool = False
+    """Others waited for it, so it has a lane of its own until it is registered anew; `detail` says why."""
     updated_at: int
     """ms since 1970 UTC."""

@@ -13,7 +13,9 @@ from xdist.scheduler import LoadFileScheduling
 
 OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process.py")
 """Files of the analysis whose Spark is a process of its own."""
-SECOND_SPARK: Final = tuple(f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "lane", "repairs", "run"))
+SECOND_SPARK: Final = tuple(
+    f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "lane", "repairs", "run", "slow")
+)
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
 PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")

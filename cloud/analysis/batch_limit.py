@@ -24,8 +24,8 @@ is what PieceSize begins with."""
 LEAST_READINGS: Final = 20_000
 """Readings that a batch may always have, in as many records as the first one at most: on a busy machine what a batch costs beside its
 records takes longer than BATCH_S, and ever smaller batches would take ever less."""
-LEAST_DRIVEN: Final = 1_000
-"""The same where the driver makes the rows, some ten to a thousand microseconds each."""
+LEAST_DEAR: Final = 1_000
+"""The same where the driver makes the rows, some ten to a thousand microseconds each, or where the query is slow (slow.py)."""
 _FULL: Final = 0.9
 """Of the records that a batch may have: one with more is full. Spark divides them among partitions, and rounds."""
 
@@ -33,11 +33,11 @@ _FULL: Final = 0.9
 class BatchLimit:
     """Of one lane from its start on. Pure."""
 
-    def __init__(self, most: int, *, is_driven: bool) -> None:
-        """`most`: records of a batch however fast it is. `is_driven`: does the driver make the rows?"""
+    def __init__(self, most: int, *, is_dear: bool) -> None:
+        """`most`: records of a batch however fast it is. `is_dear`: does the driver make the rows, or is the query slow?"""
         self._most = most
-        self._least = LEAST_DRIVEN if is_driven else LEAST_READINGS
-        self._size = self._first = PieceSize() if is_driven else PieceSize(FIRST)
+        self._least = LEAST_DEAR if is_dear else LEAST_READINGS
+        self._size = self._first = PieceSize() if is_dear else PieceSize(FIRST)
         self._has_compiled = False
 
     @property

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ import orjson
 from edgewake.cloud.analysis.batch_commit import Offsets, is_ahead
 from edgewake.protocol.errors import LocalError
 
+APART: Final = "~"
+"""Comes before the query (label) in the place of a lane that one query has for itself."""
 _HALF_WRITTEN: Final = ".*.tmp*"
 """What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
 _STATE_FILE: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
@@ -124,18 +127,40 @@ def remove_other_format(checkpoint: Path, form: int) -> bool:
     return is_other
 
 
-def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str]) -> list[str]:
+def copied(checkpoint: Path, other: Path, identity: str) -> None:
+    """Make `other` a copy from which another Spark query goes on, whose `identity` (a UUID) is its own. Raises OSError.
+
+    No Spark query may run on `checkpoint`. Those who keep house there may still be at it: what they write last names what they wrote
+    before, and lies higher up, so it is listed first; what they remove the last batch does not need.
+    """
+    shutil.rmtree(other, ignore_errors=True)
+    listed = sorted(checkpoint.rglob("*"), key=lambda path: len(path.parts))
+    other.mkdir(parents=True)
+    for path in listed:
+        place = other / path.relative_to(checkpoint)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        else:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path, place)
+    (other / ".metadata.crc").unlink(missing_ok=True)
+    (other / "metadata").write_bytes(orjson.dumps({"id": identity}))
+
+
+def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str], apart: Container[str] = ()) -> list[tuple[str, str]]:
     """Remove the states of lanes that nobody needs: of streams that no query reads (running or not), and of no kind that there is.
 
-    `folder`: <stream>/<lane>, each a checkpoint. Returns `stream-lane` of what was removed.
+    `folder`: <place>/<lane>, each a checkpoint; `apart`: queries (label) that have lanes of their own. Returns place and lane of what
+    was removed.
     """
     removed = []
     for checkpoint in folder.glob("*/*"):
         place, lane = checkpoint.parts[-2:]
-        stream = place.partition("+")[0]  # of two streams the first is the query's
-        if stream not in queried or lane not in kinds:
+        streams, _, label = place.partition(APART)
+        stream = streams.partition("+")[0]  # of two streams the first is the query's
+        if stream not in queried or lane not in kinds or (label and label not in apart):
             shutil.rmtree(checkpoint, ignore_errors=True)
-            removed.append(f"{place}-{lane}")
+            removed.append((place, lane))
     return sorted(removed)
 
 

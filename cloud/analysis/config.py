@@ -53,6 +53,9 @@ class AnalysisConfig(Config):
     stream costs least with; more let one stream use as many cores."""
     maintenance_s: int = Field(default=60, ge=1, le=3600)
     """Seconds between two turns in which Spark uploads snapshots of the state and removes the files that they replace."""
+    slow_s: float = Field(default=30.0, ge=0.1, le=86_400)
+    """Seconds that a lane may be behind without catching up until a slow query is looked for in it. One that takes at least four times what
+    the others take on average, and without which they take less than three quarters of the time, gets a lane of its own."""
     idle_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds in which nothing came, after which a stream's event time goes on with the clock until its last windows are final."""
     summary_interval_s: int = Field(default=60, ge=0, le=3600)

@@ -40,17 +40,19 @@ from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.counters import Counters
 from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.observed import Observed, observed_in
-from edgewake.cloud.analysis.pair_queries import PairJob, PairStates, place_of
-from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, sources_of
+from edgewake.cloud.analysis.pair_queries import PairJob, PairStates
+from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, lane_place, sources_of
 from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.repair_log import LogReader, kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences
 from edgewake.cloud.analysis.sequenced import nothing_holds
+from edgewake.cloud.analysis.slow import Behind
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.state_rows import kept_rows
@@ -70,25 +72,14 @@ _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
 ABSENCE_LOOK_MS: Final = 500
 """Event time, ms, from one look at all keys to the next while a stream is silent: whom absence is to be told of."""
+PATIENCE_S: Final = 5.0
+"""How long a stop waits for the batch under way before Spark is told to give it up: one of a slow query may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
 """How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
 
 
 class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
-
-
-@dataclass
-class Counters:
-    """What a lane has done since it was made; for metrics."""
-
-    batches: int = 0
-    readings: int = 0
-    results: int = 0
-    late: int = 0
-    flagged: int = 0
-    forgotten: int = 0
-    """Batches after which more was open than is kept."""
 
 
 @dataclass
@@ -107,7 +98,7 @@ class Lane:
 
     def __post_init__(self) -> None:
         streams = sources_of(self.job)
-        self._place = place_of(streams)
+        self._place = lane_place(self.job.queries[0])
         self._sources = Sources(tuple(map(topics.stream_topic, streams)))
         self.name = f"{self._place}-{self.job.kind}"
         self.topic = topics.stream_topic(self.job.stream)
@@ -144,6 +135,7 @@ class Lane:
         self._ends: Ends | None = None
         self._record: LaneRecord
         self._last_batch_s = self.clock.monotonic_s()
+        self._behind = Behind()
 
     def plan(self, beside: Executor) -> None:
         """Begin to make the plan: a thousand questions to the JVM, beside which another lane may end and Kafka be asked. `start` waits for
@@ -163,7 +155,8 @@ class Lane:
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         changed = self._planned() if self._plan is None else self._plan.result()
-        most = unfinished.records_max(self.checkpoint, self._firsts, self.config.batch_records_max)
+        assert self._ends is not None
+        most = unfinished.records_max(self.checkpoint, self._ends.firsts, self.config.batch_records_max)
         if most != self.config.batch_records_max:
             self._limit = self._limited(most)
             changed = self._planned()
@@ -195,7 +188,7 @@ class Lane:
         self._started.set()
 
     def _limited(self, most: int) -> BatchLimit:
-        return BatchLimit(most, is_driven=isinstance(self.job, DrivenJob))
+        return BatchLimit(most, is_dear=isinstance(self.job, DrivenJob) or self.job.queries[0].is_apart)
 
     def _planned(self) -> DataFrame:
         """The plan, of topics that are there."""
@@ -203,14 +196,6 @@ class Lane:
         self._ends = self._ends or Ends(self.config.kafka, self._sources)
         self._partitions = max(1, self._ends.partitions())
         return self._graph(source(self.session, self.config, *self._sources.topics, records_max=self._limit.records))
-
-    def _firsts(self) -> dict[str, dict[int, int]]:
-        assert self._ends is not None
-        found: dict[str, dict[int, int]] = {}
-        for number, (first, _) in self._ends.kept().items():
-            topic, partition = self._sources.place(number)
-            found.setdefault(topic, {})[partition] = first
-        return found
 
     def _graph(self, records: DataFrame) -> DataFrame:
         if not isinstance(self.job, QueryJob):
@@ -275,8 +260,10 @@ class Lane:
         self._stopped.set()  # who reads a long table gives it up
         if self._plan is not None:
             self._plan.exception()  # it uses clients that are closed now
-        with self._turn:
-            self._stopping = True
+        while not self._turn.acquire(timeout=PATIENCE_S):
+            self._give_up()
+        self._stopping = True
+        self._turn.release()
         self._started.set()  # a batch that waits for a start that failed must see that it is over
         if self._query is not None:
             self._await_note()
@@ -284,6 +271,15 @@ class Lane:
         for client in (self._transactions, self._ends, self._tables, self._log):
             if client is not None:
                 client.close()
+
+    def _give_up(self) -> None:
+        """Do not let Spark go on computing the batch under way: nothing of it was told yet. What is being told is not touched by it."""
+        if self._query is not None:
+            self.session.sparkContext.cancelJobGroup(str(self._query.runId))
+
+    def behind_s(self) -> float:
+        """How long it has been behind without catching up (slow.py)."""
+        return self._behind.seconds(self.clock.monotonic_s())
 
     def _await_note(self) -> None:
         """Without Spark's note the batch would be computed again, and a query that was added meanwhile would see its readings."""
@@ -324,6 +320,8 @@ class Lane:
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
         self._batch, self._next_ms, began_s = batch, 0, self.clock.monotonic_s()
+        self._behind.begins(began_s)
+        unread, is_cut_off = 0, False
         rows = changed.toArrow()  # runs the batch
         self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
@@ -335,16 +333,20 @@ class Lane:
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
             next_ms = self._next_look(observed, rate, left)
-            is_cut_off = self._is_cut_off(read, observed.readings, self.clock.monotonic_s() - began_s, left)
+            took_s, unread = self.clock.monotonic_s() - began_s, sum((left or {}).values())
+            is_cut_off = self._is_cut_off(read, observed.readings, took_s, unread)
             self._next_ms, self._looked_ms = (0, None) if is_cut_off else (next_ms, self._looks_ms)
+            if self._record.apart:  # the other lanes have the machine for as long as it had it
+                self._next_ms = max(self._next_ms, self.clock.now_ms() + int(took_s * 1000))
+        self._behind.ends(self.clock.monotonic_s(), unread, is_cut_off=is_cut_off)
         self._tell_spark()
         self.counters.batches += 1
 
-    def _is_cut_off(self, read: int, readings: int, took_s: float, left: Mapping[int, int] | None) -> bool:
+    def _is_cut_off(self, read: int, readings: int, took_s: float, unread: int) -> bool:
         """Had the batch as many records as it might, and are there more? Sets how many the next one may have."""
         assert self._query is not None
         before = self._limit.records
-        is_cut_off = self._limit.learn(read, readings, took_s, left=sum((left or {}).values()))
+        is_cut_off = self._limit.learn(read, readings, took_s, left=unread)
         if self._limit.records != before:
             set_limit(self.session, self._query, self._limit.records)
         return is_cut_off
@@ -473,7 +475,7 @@ class Lane:
         if self._shedder is not None:
             self._shedder.turn(after)
         self._record, self._has_said_running = after, True
-        self._count(observed, results, sum(late_readings.values()))
+        self.counters.count(observed, results, sum(late_readings.values()))
 
     def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
         """With what was forgotten because more was open than is kept."""
@@ -592,9 +594,3 @@ class Lane:
         queries = [registered for registered in self.job.queries if registered.label not in self.broken]
         remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
         return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks)
-
-    def _count(self, observed: Observed, results: int, late_readings: int) -> None:
-        self.counters.readings += observed.readings
-        self.counters.results += results
-        self.counters.late += late_readings
-        self.counters.flagged += observed.flagged

@@ -7,7 +7,7 @@ transactions, so they grow whatever becomes of the checkpoint, and the highest r
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,6 +39,8 @@ class LaneRecord(BaseModel):
     on before the query joined or were lost to retention. A query that is not here was asked for everything there ever was."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
+    apart: str = ""
+    """Why its one query has it for itself (slow.py)."""
     shedding: dict[str, Shedding] = {}
     """Query (name@registered_at) → how many of its readings are left out from where on (shed_policy)."""
 
@@ -70,6 +72,15 @@ def begin(record: LaneRecord, labels: Collection[str], *, has_checkpoint: bool, 
             "shedding": {label: shedding for label, shedding in record.shedding.items() if label in labels},
         }
     )
+
+
+def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
+    """Where the lane `place` begins, which a query of the lane of `record` gets for itself: exactly where that one stands. Pure."""
+    own: dict[str, Mapping[str, Any]] = {
+        "asked_from": record.asked_from, "complete_from": record.complete_from, "late": record.late, "shedding": record.shedding,
+    }  # fmt: skip
+    only = {name: {of: one for of, one in values.items() if of == label} for name, values in own.items()}
+    return record.model_copy(update={"stream": place, "apart": why, **only})
 
 
 def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:

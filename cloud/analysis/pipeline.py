@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, finish, frame_sums, late, partials, shed_columns, shed_report, tags
+from edgewake.cloud.analysis.checkpoint import APART
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.join_queries import JoinJob
@@ -150,12 +151,18 @@ def _frame_keys(frames: DataFrame, keys: Mapping[tags.Keys, str]) -> tuple[DataF
     return frames.withColumns(made) if made else frames, list(made)
 
 
+def lane_place(registered: Registered) -> str:
+    """What the lane of this query is called beside its kind: by the streams that it reads, and where it is apart by the query, too."""
+    streams = place_of(streams_of(registered.query))
+    return f"{streams}{APART}{registered.label}" if registered.is_apart else streams
+
+
 def jobs_of(registered: Sequence[Registered], fields: Mapping[str, Mapping[str, FieldType]]) -> Mapping[tuple[str, LaneKind], QueriesJob]:
     """The lanes that a set of queries needs, by place and kind. `fields`: stream → field → type, from the catalogue."""
     sorted_queries = sorted(registered, key=lambda r: (r.registered_at, r.query.name))
     lanes: dict[tuple[str, LaneKind], list[Registered]] = {}
     for each in sorted_queries:
-        lanes.setdefault((place_of(streams_of(each.query)), kind_of(each.query)), []).append(each)
+        lanes.setdefault((lane_place(each), kind_of(each.query)), []).append(each)
     return {(place, kind): _job(kind, queries, fields) for (place, kind), queries in lanes.items()}
 
 

@@ -267,6 +267,8 @@ class Registered:
 
     query: Query
     registered_at: int
+    is_apart: bool = False
+    """Does it have a lane of its own, because others waited for it (slow.py)?"""
 
     @property
     def id(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,7 +28,7 @@ class QueryStatus:
     """Present where it is to run."""
 
 
-Asked: TypeAlias = tuple[Registration, str | None, Mapping[str, Stream], Collection[str]]
+Asked: TypeAlias = tuple[Registration, str | None, Mapping[str, Stream], bool, Collection[str]]
 """What a query's status depends on: see `status`."""
 
 
@@ -69,8 +69,10 @@ def check_foreign(query: Query, topics: Collection[str]) -> None:
         raise QueryError(f"header foreign: topic {query.join.foreign!r} is none that `foreign_topics` of analysis.toml allows")
 
 
-def status(registration: Registration, why: str | None, streams: Mapping[str, Stream], foreign: Collection[str] = ()) -> QueryStatus:
-    """Where one query stands. `why` it was taken out of its lane, if it was; `foreign`: see check_foreign."""
+def status(
+    registration: Registration, why: str | None, streams: Mapping[str, Stream], is_apart: bool = False, foreign: Collection[str] = ()
+) -> QueryStatus:
+    """Where one query stands. `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see check_foreign."""
     try:
         stream = stream_of(registration.text)
         if registration.paused:
@@ -85,15 +87,21 @@ def status(registration: Registration, why: str | None, streams: Mapping[str, St
         return QueryStatus(QueryState.REFUSED, "", str(error))
     if query.name != registration.name:
         return QueryStatus(QueryState.REFUSED, stream, f"registered as {registration.name!r}, but its header says {query.name!r}")
-    return QueryStatus(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at))
+    return QueryStatus(QueryState.RUNNING, stream, "", Registered(query, registration.registered_at, is_apart))
 
 
-def statuses(tables: Tables, failed: Mapping[str, str], foreign: Collection[str] = ()) -> dict[str, QueryStatus]:
-    """Where every query stands. `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign."""
+def statuses(
+    tables: Tables, failed: Mapping[str, str], foreign: Collection[str] = (), apart: Container[str] = ()
+) -> dict[str, QueryStatus]:
+    """Where every query stands. `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
+
+    `apart`: those (label) with lanes of their own.
+    """
     streams, before = tables.streams, tables.found
     tables.found = {}
     for name, registration in tables.registrations.items():
-        asked = (registration, failed.get(f"{name}@{registration.registered_at}"), streams, foreign)
+        label = f"{name}@{registration.registered_at}"
+        asked = (registration, failed.get(label), streams, label in apart, foreign)
         known = before.get(name)
         tables.found[name] = known if known is not None and known[0] == asked else (asked, status(*asked))
     found = {name: one for name, (_, one) in tables.found.items()}

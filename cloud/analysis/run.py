@@ -24,23 +24,25 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics
-from edgewake.cloud.analysis import class_archive
+from edgewake.cloud.analysis import apart, class_archive
 from edgewake.cloud.analysis import session as spark
 from edgewake.cloud.analysis.batch_range import as_text, records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
-from edgewake.cloud.analysis.checkpoint import offsets_of, remove_unused
+from edgewake.cloud.analysis.checkpoint import APART, offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.counters import Counters
 from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Counters, Lane
+from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.lane_kind import LaneKind
-from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
+from edgewake.cloud.analysis.pipeline import Job, jobs_of, lane_place, sources_of
 from edgewake.cloud.analysis.previews import Previews
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.analysis.repair import Standing
 from edgewake.cloud.analysis.repairs import Repairs
 from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
+from edgewake.cloud.analysis.slow_search import FAULTS, Found, SlowSearch
 from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.state_rows import StateRows
@@ -110,6 +112,8 @@ class Analysis:
         self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
         self._planner = ThreadPoolExecutor(1, "plans")
+        self._apart: set[str] = set()
+        """Queries (label) with lanes of their own."""
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._producer = clients.producer(config.kafka, "analysis")
         self._readers: list[TableReader] = []
@@ -122,6 +126,7 @@ class Analysis:
         self._state_rows = StateRows(config.kafka, self._producer, clock)
         self._repairs = Repairs(session, config.kafka, clock, config.kept_dir / "checkpoints", config.lake_dir)
         self._previews = Previews(session, config.kafka, self._producer, clock, config.foreign_topics)
+        self._slow = SlowSearch(session, config, clock, rng)
         self._sequencers = SequencerWatch(config.kafka, clock)
 
     def run(self, stop: threading.Event) -> None:
@@ -142,6 +147,7 @@ class Analysis:
                 self._reconcile(stop)
             self._repair()
             self._previews.turn(self._tables.streams)
+            self._look_for_slow()
             self._sum_up(stop)
             if not ready and not stop.is_set():
                 ready = True
@@ -171,6 +177,7 @@ class Analysis:
             thread.join(STOP_S)
         self._repairs.close()
         self._previews.close()
+        self._slow.close()
         self._sequencers.close()
         if self._summing_thread is not None:
             self._summing_thread.join(STOP_S)
@@ -213,6 +220,7 @@ class Analysis:
         finally:
             progress.close()
         self._failed = dict(self._board.quarantined)
+        self._apart = set(self._board.apart.values())
         self._register_built_in()
 
     def _register_built_in(self) -> None:
@@ -273,7 +281,7 @@ class Analysis:
         place.is_held = True
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
-        found = statuses(self._tables, self._failed, self._config.foreign_topics)
+        found = statuses(self._tables, self._failed, self._config.foreign_topics, self._apart)
         types = self._types()
         return found, dict(jobs_of([one.registered for one in found.values() if one.registered is not None], types))
 
@@ -327,14 +335,16 @@ class Analysis:
                 self._stop_lane(key, place)
             if key not in jobs:
                 del self._lanes[key]
+        labels = {f"{one.name}@{one.registered_at}" for one in self._tables.registrations.values()}
+        self._apart &= labels
         self._drop_checkpoints(found)
-        self._state_rows.keep(f"{one.name}@{one.registered_at}" for one in self._tables.registrations.values())
+        self._state_rows.keep(labels)
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
         self._board.keep(set(found))
-        labels = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
-        self._failed = {label: why for label, why in self._failed.items() if label in labels}
+        running = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
+        self._failed = {label: why for label, why in self._failed.items() if label in running}
         for key, lane in planned.items():
             if not stop.is_set() and self._leads():
                 self._start_lane(key, self._lanes[key], lane)
@@ -350,7 +360,7 @@ class Analysis:
 
     def _plan(self, key: LaneKey, job: Job) -> Lane:
         """A lane whose plan is being made, one after the other, while those that it replaces end."""
-        place = self._lanes.setdefault(key, SupervisedLane(Backoff(self._rng, first_s=0.5, max_s=30)))
+        place = self._lanes.setdefault(key, SupervisedLane(self._backoff()))
         lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold)
         lane.plan(self._planner)
         return lane
@@ -361,9 +371,12 @@ class Analysis:
             self._config.kept_dir / "checkpoints",
             queried={one.stream for one in found.values()},
             kinds=set(LaneKind),
+            apart=self._apart,
         )
-        for name in removed:
-            log.info("lane %s: nobody needs it, its state is removed", name, extra={"event": "checkpoint.removed"})
+        for place, kind in removed:
+            log.info("lane %s-%s: nobody needs it, its state is removed", place, kind, extra={"event": "checkpoint.removed"})
+            if APART in place:  # no other registration of the query goes on there
+                self._producer.produce(topics.LANES, None, f"{place}|{kind}")
 
     def _start_lane(self, key: LaneKey, place: SupervisedLane, lane: Lane) -> None:
         job = lane.job
@@ -458,7 +471,39 @@ class Analysis:
         registration = self._tables.registrations.get(name)
         if registration is not None:
             label = f"{name}@{registration.registered_at}"
-            self._board.publish(name, status, registered_at=registration.registered_at, quarantined=label in self._failed)
+            self._board.publish(
+                name, status, registered_at=registration.registered_at, quarantined=label in self._failed, apart=label in self._apart
+            )
+
+    def _look_for_slow(self) -> None:
+        """Give a query that others wait for a lane of its own; begin the next search that is due."""
+        running = {key: place.lane for key, place in self._lanes.items() if place.lane is not None}
+        found = self._slow.turn(running, self._types)
+        if found is None:
+            return
+        lane = running.get(found.lane)
+        # Not under a repair: it would go on with the lane that the query was in.
+        if lane is not None and lane.job == found.job and self._repairs.is_idle:
+            self._set_apart(found, lane)
+
+    def _set_apart(self, found: Found, lane: Lane) -> None:
+        place, query = self._lanes[found.lane], found.slow.query
+        self._stop_lane(found.lane, place)
+        self._tables.changes += 1  # whatever becomes of it, the lane is to start again
+        now_ms = self._clock.now_ms()
+        reason = apart.why(found.slow, now_ms)
+        try:
+            own = apart.set_apart(self._config, lane, query, reason, now_ms, self._rng)
+        except FAULTS as error:
+            log.warning("query %s stays in its lane: %s", query.query.name, cause_of(error)[:500], extra={"event": "slow.failed"})
+            return
+        self._apart.add(own.label)
+        told = {label: one for label, one in place.told.items() if label == own.label}
+        self._lanes[lane_place(own), lane.job.kind] = SupervisedLane(self._backoff(), told=told)
+        log.warning("query %s: %s", own.query.name, reason, extra={"event": "query.slow"})
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._rng, first_s=0.5, max_s=30)
 
     def _sum_up(self, stop: threading.Event) -> None:
         """Say what is to be summed up, and begin when it is time. Raises LocalError where another process does so."""

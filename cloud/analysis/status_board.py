@@ -31,15 +31,24 @@ class StatusBoard:
         """Queries that have a record on `ew.progress`."""
         self.quarantined: dict[str, str] = {}
         """Query (label) → why it was in quarantine when this process began."""
+        self.apart: dict[str, str] = {}
+        """Query → label of those that had lanes of their own when this process began."""
 
     def on_progress(self, name: str, value: bytes | None) -> None:
         """A record of `ew.progress`; ValueError where it cannot be read."""
         self._known.add(name)
         self.quarantined = {label: why for label, why in self.quarantined.items() if label.rpartition("@")[0] != name}
-        if value is not None and (progress := Progress.model_validate_json(value)).quarantined:
-            self.quarantined[f"{name}@{progress.registered_at}"] = progress.detail
+        self.apart.pop(name, None)
+        if value is None:
+            return
+        progress = Progress.model_validate_json(value)
+        label = f"{name}@{progress.registered_at}"
+        if progress.quarantined:
+            self.quarantined[label] = progress.detail
+        if progress.apart:
+            self.apart[name] = label
 
-    def publish(self, name: str, status: QueryStatus, *, registered_at: int, quarantined: bool = False) -> None:
+    def publish(self, name: str, status: QueryStatus, *, registered_at: int, quarantined: bool = False, apart: bool = False) -> None:
         """Say where a query stands that does not run."""
         if self._said.get(name) == (status.state, status.detail):
             return
@@ -51,6 +60,7 @@ class StatusBoard:
                 registered_at=registered_at,
                 state=status.state,
                 quarantined=quarantined,
+                apart=apart,
                 detail=status.detail[:DETAIL_CHARS_MAX],
                 updated_at=self._clock.now_ms(),
             )

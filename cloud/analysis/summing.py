@@ -31,7 +31,7 @@ from edgewake.cloud.analysis import emit, minutes_kept, open_minutes, pace, summ
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lane import Counters
+from edgewake.cloud.analysis.counters import Counters
 from edgewake.cloud.analysis.open_minutes import OpenMinutes
 from edgewake.cloud.analysis.piece_size import PieceSize
 from edgewake.cloud.analysis.set_aside import SetAside

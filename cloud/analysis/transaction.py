@@ -148,6 +148,10 @@ class Ends:
         }
         return self._sources.flat(found)
 
+    def firsts(self) -> dict[str, dict[int, int]]:
+        """Topic → partition → first offset that is still kept. Raises Unavailable."""
+        return self._sources.by_topic({number: first for number, (first, _) in self.kept().items()})
+
     def partitions(self) -> int:
         """How many there are, of two topics twice as many as the larger one has. Raises Unavailable."""
         return len(self._sources.topics) * max(partition_count(self._consumer, topic) for topic in self._sources.topics)

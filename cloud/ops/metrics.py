@@ -41,6 +41,9 @@ class TablesCollector(Collector):
         yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
         yield _by("edgewake_query_shed_readings", "Readings left out because it lagged", "query", {n: p.shed for n, p in progress.items()})
         yield _by("edgewake_query_kept", "Share of readings that is taken now", "query", {n: p.kept for n, p in progress.items()})
+        yield _by(
+            "edgewake_query_apart", "1 where it has a lane of its own: it is slow", "query", {n: p.apart for n, p in progress.items()}
+        )
         # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
         rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
         yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)

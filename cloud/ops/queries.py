@@ -53,6 +53,8 @@ class QueryView(BaseModel):
     """The share of readings that it takes now: less than 1 only where its header says `shed`, and it lags."""
     shed: int = 0
     """Readings left out so far, one for each window that it belongs to."""
+    apart: bool = False
+    """Others waited for it, so it has a lane of its own; `detail` says why."""
     updated_at: int | None = None
     topic: str
     events_path: str

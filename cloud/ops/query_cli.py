@@ -22,7 +22,7 @@ LOOK_EVERY_S: Final = 0.1
 PREVIEW_S: Final = 75
 """How long `preview` waits: longer than the operations API does."""
 COLUMNS: Final = ("name", "state", "streams", "lag", "detail")
-WIDE_COLUMNS: Final = ("name", "state", "streams", "lag", "readings_per_s", "late", "kept", "shed", "watermark", "detail")
+WIDE_COLUMNS: Final = ("name", "state", "streams", "lag", "readings_per_s", "late", "kept", "shed", "apart", "watermark", "detail")
 
 
 @click.group()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis.batch_limit import BATCH_S, COMPILE_S, FIRST, LEAST_DRIVEN, LEAST_READINGS, BatchLimit
+from edgewake.cloud.analysis.batch_limit import BATCH_S, COMPILE_S, FIRST, LEAST_DEAR, LEAST_READINGS, BatchLimit
 from edgewake.cloud.analysis.piece_size import GROWTH
 from tests.examples import examples
 
@@ -41,7 +41,7 @@ def live(limit: BatchLimit, batches: int) -> None:
 @pytest.mark.parametrize("batches", [0, 5])
 def test_a_backlog_of_large_frames_is_read_in_short_batches(record_s: float, batches: int) -> None:
     """A thousand readings in each: by a plan of Spark's, or by the driver. All at once they would take 20 or 400 seconds."""
-    limit = BatchLimit(MOST, is_driven=record_s > 0.01)
+    limit = BatchLimit(MOST, is_dear=record_s > 0.01)
     live(limit, batches)
     found = took(limit, MOST, record_s, readings=1000, compile_s=0.0 if batches else COMPILE_S)
     assert max(found[1:]) < 2 * BATCH_S
@@ -50,21 +50,21 @@ def test_a_backlog_of_large_frames_is_read_in_short_batches(record_s: float, bat
 
 
 def test_a_backlog_of_small_frames_is_soon_read_as_fast_as_it_can_be() -> None:
-    limit = BatchLimit(MOST, is_driven=False)
+    limit = BatchLimit(MOST, is_dear=False)
     live(limit, 5)
     found = took(limit, 10 * MOST, 0.00001)
     assert len(found) <= 10 + 3, "three small ones more"
     assert sum(found[:3]) < 1.3
 
 
-@pytest.mark.parametrize("is_driven", [False, True])
+@pytest.mark.parametrize("is_dear", [False, True])
 @pytest.mark.parametrize("readings", [1, 10, 1000])
-def test_on_a_busy_machine_batches_do_not_become_ever_smaller(readings: int, *, is_driven: bool) -> None:
+def test_on_a_busy_machine_batches_do_not_become_ever_smaller(readings: int, *, is_dear: bool) -> None:
     """Each takes longer than it should, whatever is in it."""
-    limit = BatchLimit(MOST, is_driven=is_driven)
+    limit = BatchLimit(MOST, is_dear=is_dear)
     live(limit, 3)
     found = took(limit, 5 * MOST // readings, 0.0, readings=readings, beside_s=2 * BATCH_S)
-    least = min((100, LEAST_DRIVEN // readings) if is_driven else (FIRST, LEAST_READINGS // readings))
+    least = min((100, LEAST_DEAR // readings) if is_dear else (FIRST, LEAST_READINGS // readings))
     assert len(found) <= 5 * MOST // readings // least
 
 
@@ -72,13 +72,13 @@ def test_on_a_busy_machine_batches_do_not_become_ever_smaller(readings: int, *, 
     st.lists(st.tuples(st.integers(0, 30_000), st.integers(1, 2000), st.floats(0, 600)), max_size=20), st.integers(1, MOST), st.booleans()
 )
 @settings(max_examples=examples(100))
-def test_whatever_batches_took_the_next_one_is_bounded(batches: list[tuple[int, int, float]], most: int, is_driven: bool) -> None:
-    limit = BatchLimit(most, is_driven=is_driven)
+def test_whatever_batches_took_the_next_one_is_bounded(batches: list[tuple[int, int, float]], most: int, is_dear: bool) -> None:
+    limit = BatchLimit(most, is_dear=is_dear)
     for i, (read, readings, took_s) in enumerate(batches):
         before = limit.records
         limit.learn(read, read * readings, took_s, left=0)
         assert 1 <= limit.records <= most
-        always = (LEAST_DRIVEN if is_driven else LEAST_READINGS) // readings
+        always = (LEAST_DEAR if is_dear else LEAST_READINGS) // readings
         assert limit.records <= max(always, GROWTH * max(before, read)) or limit.records == most
         if read and i and took_s > BATCH_S:
             assert limit.records <= max(1, always, read * BATCH_S / took_s + 1e-6)

@@ -21,8 +21,9 @@ import psutil
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.counters import Counters
 from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Counters, Lane
+from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pipeline import Job, jobs_of
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered

@@ -150,7 +150,7 @@ def _letter_now(reason: RejectReason) -> list[tuple[str, bytes]]:
 
 
 READY = {"part": "bridge-1", "state": "ready"}
-RUNNING = {"name": "q", "state": "running", "detail": ""}
+RUNNING = {"name": "q", "state": "running", "detail": "", "apart": False}
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,7 @@ RUNNING = {"name": "q", "state": "running", "detail": ""}
         ([READY | {"state": "unknown"}], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
         ([], [RUNNING | {"state": "refused", "detail": "no such field"}], {}, ["query q is refused: no such field"]),
         ([], [RUNNING | {"state": "starting", "detail": "waits for stream 's'"}], {}, ["query q is starting: waits for stream 's'"]),
+        ([], [RUNNING | {"apart": True, "detail": "slow: since …"}], {}, ["query q runs apart from the others, slow: since …"]),
         ([], [], {"json": 3}, ["3 messages were refused within the last hour (json): edgewake dead-letters list --reason json"]),
     ],
 )

@@ -1,0 +1,81 @@
+"""When a slow query is looked for in a lane, and which one it is. Pure; slow_search.py measures.
+
+All queries of a lane are told in one transaction, so one that takes long delays all. Of a lane that falls behind, its next readings are
+computed by ever fewer of its queries, to find the one that takes most of the time. A lane that catches up is left alone, and where all
+take about the same nobody is blamed: a backlog after a restart, a device that returns and a busy machine look like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+LONG_S: Final = 5.0
+"""A batch that takes longer keeps those waiting who read its results, where it was not cut off, too."""
+OTHERS_SHARE_MAX: Final = 0.75
+"""The others take less than this of the time of all: else they would gain little by its leaving, and pay for one more Spark query."""
+TIMES_MIN: Final = 4.0
+"""It takes at least so many times what the others take on average: of a few queries that are all alike each takes a large share."""
+REPEATS: Final = 2
+"""How often all and the others are measured in turn before one is set apart, of which the least counts: what disturbs adds to a time, and
+what Java has not compiled yet is slower."""
+
+
+class Behind:
+    """Since when a lane has been behind without catching up. It is told the time, s."""
+
+    def __init__(self) -> None:
+        self._batch_s: float | None = None
+        self._since: tuple[float, int] | None = None
+        """When its fewest unread records were so many."""
+
+    def begins(self, now_s: float) -> None:
+        """A batch begins."""
+        self._batch_s = now_s
+
+    def ends(self, now_s: float, unread: int, *, is_cut_off: bool) -> None:
+        """It was told. `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it might?"""
+        began_s, self._batch_s = now_s if self._batch_s is None else self._batch_s, None
+        if not unread or not (is_cut_off or now_s - began_s > LONG_S):
+            self._since = None
+        elif self._since is None:
+            self._since = began_s, unread
+        elif unread < self._since[1]:  # it catches up
+            self._since = now_s, unread
+
+    def seconds(self, now_s: float) -> float:
+        """How long it has been so, with the batch under way: 0 where it keeps up or catches up."""
+        begun = [] if self._batch_s is None else [self._batch_s]
+        return now_s - min([*begun, *(() if self._since is None else self._since[:1])], default=now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Generic[T]):
+    """A query that the others of its lane wait for."""
+
+    query: T
+    whole_s: float
+    """What the readings took that were tried, in seconds of processor."""
+    others_s: float
+    """The same without it."""
+
+
+def slow_one(queries: Sequence[T], seconds: Callable[[Sequence[T]], float]) -> Slow[T] | None:
+    """The slow one, found by halving: about two runs for each doubling of their number. None where none is.
+
+    `seconds`: of processor that some of them take for the same readings.
+    """
+    suspects = list(queries)
+    while len(suspects) > 1:
+        middle = len(suspects) // 2
+        suspects = max(suspects[:middle], suspects[middle:], key=seconds)
+    others = [query for query in queries if query not in suspects]
+    if not others:
+        return None
+    measured = [(seconds(others), seconds(queries)) for _ in range(REPEATS)]
+    others_s, whole_s = (min(column) for column in zip(*measured, strict=True))
+    is_slow = others_s < OTHERS_SHARE_MAX * whole_s and whole_s - others_s >= TIMES_MIN * others_s / len(others)
+    return Slow(suspects[0], whole_s, others_s) if is_slow else None

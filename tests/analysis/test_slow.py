@@ -1,0 +1,254 @@
+"""A slow query is found among fast ones, gets a lane of its own, and the others go on without it; what it tells stays exact."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.cloud.analysis import lane, slow_search
+from edgewake.cloud.analysis.checkpoint import copied, remove_unused
+from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.lane_record import LaneRecord, apart
+from edgewake.cloud.analysis.slow import Behind, slow_one
+from edgewake.cloud.analysis.slow_search import SlowSearch
+from edgewake.cloud.analysis.transaction import lane_rows
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
+from tests.analysis.support import T0, Analysis, Feed, catch_up, declare, read, register, registered, remove, results, sql, totals, unique
+from tests.analysis.test_process import progress
+from tests.analysis.test_run import _no_query_stays, running
+from tests.services import wait_until
+
+__all__ = ["_no_query_stays"]
+
+Costs = Mapping[str, float]
+BASE_S = 0.05
+"""What every run costs, whichever queries are in it."""
+
+
+def found(costs: Costs) -> str | None:
+    slow = slow_one(list(costs), lambda queries: BASE_S + sum(costs[query] for query in queries))
+    return None if slow is None else slow.query
+
+
+@given(st.integers(1, 60), st.data())
+def test_of_any_number_of_queries_the_slow_one_is_found_and_no_other(count: int, data: st.DataObject) -> None:
+    fast = {f"q{i}": data.draw(st.floats(0.01, 0.03)) for i in range(count)}
+    place = data.draw(st.integers(0, count))
+    costs = dict([*list(fast.items())[:place], ("slow", 20.0), *list(fast.items())[place:]])
+
+    assert found(costs) == "slow"
+    assert found(fast) is None, "control: queries that are alike are not to blame for one another"
+
+
+@pytest.mark.parametrize(
+    ("costs", "slow"),
+    [
+        pytest.param({"a": 5.0}, None, id="nobody waits for the only one"),
+        pytest.param({"a": 5.0, "b": 5.0}, None, id="two heavy ones wait for each other alike"),
+        pytest.param({"a": 1.0, "b": 3.0}, None, id="one that takes three times as much stays"),
+        pytest.param({"a": 4.0, "b": 4.0} | {f"q{i}": 0.1 for i in range(6)}, "a", id="of two slow ones one at a time"),
+        pytest.param({f"q{i}": 0.1 for i in range(9)} | {"slow": 0.25}, None, id="the others would gain little"),
+    ],
+)
+def test_a_query_is_slow_by_what_the_others_would_gain(costs: Costs, slow: str | None) -> None:
+    assert found(costs) == slow
+
+
+def test_what_disturbs_one_measurement_sets_nobody_apart() -> None:
+    runs = itertools.count()
+
+    def seconds(queries: Sequence[str]) -> float:
+        return BASE_S + len(queries) * (3.0 if next(runs) % 7 == 0 else 1.0)
+
+    assert all(slow_one(["a", "b", "c", "d", "e"], seconds) is None for _ in range(50))
+
+
+def ended(batches: Iterable[tuple[float, int, bool]]) -> float:
+    """How long a lane is behind after batches without a pause that took so long, left so many unread, and were cut off or not."""
+    behind, now_s = Behind(), 0.0
+    for took_s, unread, is_cut_off in batches:
+        behind.begins(now_s)
+        now_s += took_s
+        behind.ends(now_s, unread, is_cut_off=is_cut_off)
+    return behind.seconds(now_s)
+
+
+@pytest.mark.parametrize(
+    ("batches", "behind_s"),
+    [
+        pytest.param([(1.0, 5, False)] * 60, 0.0, id="short batches keep up, though readings come meanwhile"),
+        pytest.param([(2.0, unread, True) for unread in range(5000, 0, -50)], 0.0, id="a backlog that shrinks is caught up"),
+        pytest.param([(20.0, 100 - i, False) for i in range(9)], 0.0, id="so it is in long batches"),
+        pytest.param([(20.0, 0, False)] * 3, 0.0, id="a long batch after which nothing waits"),
+        pytest.param([(2.0, 100, True)] * 20, 40.0, id="a backlog that stays"),
+        pytest.param([(6.0, 100 + i, False) for i in range(5)], 30.0, id="long batches, and ever more to read"),
+        pytest.param([(2.0, unread, True) for unread in (90, 80, 85, 95, 81)], 6.0, id="since there was least to read"),
+        pytest.param([(2.0, 100, True)] * 20 + [(1.0, 0, False)], 0.0, id="until it has caught up"),
+    ],
+)
+def test_a_lane_is_behind_where_it_does_not_catch_up(batches: list[tuple[float, int, bool]], behind_s: float) -> None:
+    assert ended(batches) == behind_s
+
+
+def test_the_batch_under_way_counts() -> None:
+    behind = Behind()
+    behind.begins(100.0)
+    assert (behind.seconds(100.0), behind.seconds(145.0)) == (0.0, 45.0)
+
+
+def test_a_query_set_apart_goes_on_where_its_lane_stands() -> None:
+    before = LaneRecord(
+        stream="s", lane="plain", revision=7, top=5, tops={0: 5}, offsets={"ew.s.s": {0: 3}},
+        asked_from={"a@1": {}, "b@2": {"ew.s.s": {0: 2}}}, complete_from={"b@2": 9}, late={"a@1": 4, "b@2": 6},
+    )  # fmt: skip
+
+    own = apart(before, "s~b@2", "b@2", "slow")
+
+    kept = {"asked_from": {"b@2": {"ew.s.s": {0: 2}}}, "complete_from": {"b@2": 9}, "late": {"b@2": 6}}
+    assert own == before.model_copy(update={"stream": "s~b@2", "apart": "slow", **kept})
+    assert own.key == b"s~b@2|plain"
+
+
+def test_the_copy_of_a_state_is_another_spark_querys_and_is_removed_with_its_query(tmp_path: Path) -> None:
+    old, own = tmp_path / "s" / "plain", tmp_path / "s~b@2" / "plain"
+    (old / "state" / "0" / "0").mkdir(parents=True)
+    (old / "metadata").write_text('{"id":"old"}')
+    (old / ".metadata.crc").write_text("of the old one")
+    (old / "state" / "0" / "0" / "1.changelog").write_text("state")
+    (old / "format").write_text("2")
+    (own / "left").mkdir(parents=True)
+
+    copied(old, own, "new")
+
+    files = {str(path.relative_to(own)): path.read_text() for path in own.rglob("*") if path.is_file()}
+    assert files == {"format": "2", "metadata": '{"id":"new"}', "state/0/0/1.changelog": "state"}
+    assert not (own / "left").exists()
+    assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}, apart={"b@2"}) == []
+    assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}) == [("s~b@2", "plain")]
+
+
+SLOW_WHERE = "WHERE street RLIKE 'a.*b' OR street RLIKE 'a.*c' OR speed > 0"
+SLOW_TEXT = "a" * 1000
+"""The longest that RLIKE looks at: each of the two takes a million steps until it is false."""
+FRAMES, READINGS = 20, 10
+LATENESS = "1 day"
+"""On a busy machine the stream is silent for minutes, while the slow one computes: its window is to stay open."""
+
+
+def total(feed: Feed, name: str, where: str = "") -> str:
+    select, group = "device, sum(speed) AS total", "window(event_time, '1 minute'), device"
+    return sql(feed.name, select, group, name=name, lateness=LATENESS, where=where)
+
+
+def send(feed: Feed, text: str, frames: int) -> None:
+    for _ in range(frames):
+        first = T0 + len(feed.sent)
+        feed.send([first + i for i in range(READINGS)], speed=[1.0] * READINGS, street=[text] * READINGS)
+    feed.flush()
+
+
+def told_together(config: KafkaConfig, one: str, other: str) -> bool:
+    """Was `other` told of in every transaction in which `one` came further?"""
+    rows = [row for row in read(config, topics.PROGRESS) if row.value["state"] == "running"]
+    times = {name: {row.value["updated_at"] for row in rows if row.key == name.encode()} for name in (one, other)}
+    return times[one] <= times[other]
+
+
+Events = Callable[[], set[str]]
+
+
+@pytest.fixture
+def events(caplog: pytest.LogCaptureFixture) -> Events:
+    """What was logged, by its identifier."""
+    caplog.set_level(logging.INFO, "edgewake.analysis")
+    return lambda: {str(getattr(record, "event", "")) for record in caplog.records}
+
+
+@pytest.mark.parametrize(
+    ("slow_s", "is_apart"),
+    [pytest.param(0.1, True, id="set apart"), pytest.param(3600.0, False, id="control: it is not looked for")],
+)
+def test_others_do_not_wait_for_a_slow_query(
+    analysis: Analysis, feed: Feed, slow_s: float, is_apart: bool, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pattern that takes long for each text, beside a sum: both read the same ones, and then one more."""
+    fast, slow = unique("fast"), unique("slow")
+    declare(feed)
+    register(feed, total(feed, fast), name=fast)
+    register(feed, total(feed, slow, SLOW_WHERE), name=slow)
+    send(feed, "b", 1)
+    monkeypatch.setattr(slow_search, "AGAIN_S", 0.1)
+    monkeypatch.setattr(slow_search, "SEARCH_S_MAX", 300.0)  # on a busy machine
+    more = (FRAMES << i for i in itertools.count())
+
+    def looked() -> bool:
+        reached = progress(feed.config, slow)["reached"][feed.name]["offsets"]
+        if sum(reached.values()) == sum(feed.frames.values()):  # on a fast machine they were soon done
+            send(feed, SLOW_TEXT, next(more))
+        return "query.slow" in events()
+
+    with running(analysis.with_config(slow_s=slow_s)):
+        for name in (fast, slow):
+            wait_until(lambda name=name: totals(feed, name), "a first result")  # type: ignore[misc]
+        send(feed, SLOW_TEXT, next(more))
+        if is_apart:
+            wait_until(looked, "the slow one is apart", timeout_s=300)
+        every = {(T0, "d1"): float(len(feed.sent))}
+        wait_until(lambda: totals(feed, fast) == every, "the fast one has all", timeout_s=120)
+        wait_until(lambda: totals(feed, slow) == every, "so has the slow one", timeout_s=120)
+
+    for name in (fast, slow):
+        revisions = [row["revision"] for row in results(feed.config, name)]
+        assert revisions == sorted(set(revisions)), "the highest revision is the truth, also over the move"
+    said = progress(feed.config, slow)
+    assert progress(feed.config, fast)["apart"] is False
+    assert (said["apart"], said["state"], "a lane of its own since" in said["detail"]) == (is_apart, "running", is_apart)
+    assert told_together(feed.config, fast, slow) == (not is_apart)
+    assert ("slow.searched" in events()) == is_apart
+    if not is_apart:
+        return
+
+    send(feed, "b", 1)
+    with running(analysis.with_config(slow_s=slow_s)):
+        last = {(T0, "d1"): float(len(feed.sent))}
+        for name in (fast, slow):
+            wait_until(lambda name=name: totals(feed, name) == last, "both go on after a restart")  # type: ignore[misc]
+        assert progress(feed.config, slow)["apart"] is True
+        remove(feed, slow)
+        wait_until(lambda: "checkpoint.removed" in events(), "its state goes with it")
+    assert not lane_rows(feed.config, lambda name: slow in name)
+
+
+def test_a_search_and_a_batch_that_take_minutes_are_given_up_by_a_stop(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "PATIENCE_S", 0.1)
+    slow = registered(total(feed, unique("a"), SLOW_WHERE), total(feed, unique("b"), SLOW_WHERE), streams=[feed.stream])
+    search = SlowSearch(analysis.session, analysis.with_config(slow_s=0.1).config, SystemClock(), random.Random(1))
+    send(feed, "b", 1)
+    made = analysis.lane(slow, [feed.stream])
+    made.start()
+    try:
+        catch_up(made, feed)
+        before = made.record
+        send(feed, SLOW_TEXT, 30 * FRAMES)
+        wait_until(lambda: made.behind_s() > 0.1, "a batch is under way")
+        assert search.turn({("s", LaneKind.PLAIN): made}, lambda: {feed.name: feed.types}) is None
+        tracker = analysis.session.sparkContext.statusTracker()
+        wait_until(lambda: set(tracker.getJobIdsForGroup(search.group)) & set(tracker.getActiveJobsIds()), "the search computes")
+
+    finally:
+        search.close()
+        made.stop()
+
+    wait_until(lambda: not search.is_looking, "the search is over")
+    assert made.record == before, "control: the batch would have gone on, nothing of it was told"
