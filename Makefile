@@ -35,7 +35,7 @@ build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
 	@$(RUN)pytest --collect-only -qq >/dev/null 2>&1 || true
 	@mkdir -p build && touch $@
 
-quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in less than a minute
+quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in about a minute
 	@EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 -m "not services"
 
 test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
