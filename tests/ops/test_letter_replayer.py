@@ -54,17 +54,20 @@ def new_letter() -> Letter:
 
 def on_stream(config: KafkaConfig, stream: str) -> list[Message]:
     """All committed records of a stream, once every transaction on it has ended."""
+    topic = topics.stream_topic(stream)
+    # Who reads what is committed is told the end before the first open transaction; one may be for a moment after its commit was confirmed.
+    all_ends = clients.consumer(config, "test-ends", **{"isolation.level": "read_uncommitted"})
     consumer = clients.consumer(config, "test-replayed", **{"enable.partition.eof": True})
     try:
-        return [
-            message for partition in range(config.partitions) for message in _partition(consumer, topics.stream_topic(stream), partition)
-        ]
+        ends = [watermarks(all_ends, topic, partition)[1] for partition in range(config.partitions)]
+        return [message for partition, end in enumerate(ends) for message in _partition(consumer, topic, partition, end)]
     finally:
         consumer.close()
+        all_ends.close()
 
 
-def _partition(consumer: Consumer, topic: str, partition: int) -> list[Message]:
-    end, found = watermarks(consumer, topic, partition)[1], []
+def _partition(consumer: Consumer, topic: str, partition: int, end: int) -> list[Message]:
+    found = []
     consumer.assign([TopicPartition(topic, partition, 0)])
     while True:
         message = consumer.poll(60)
