@@ -28,6 +28,11 @@ class Registration(BaseModel):
     """What stands for it on `ew.streams`, where it must have its name before it is registered (`claim_of`)."""
 
     @property
+    def label(self) -> str:
+        """Name and registration, as the analysis' records have it: two registrations of a name are two queries."""
+        return f"{self.name}@{self.registered_at}"
+
+    @property
     def topic(self) -> str:
         """Kafka topic of its results."""
         return query_topic(self.name, self.registered_at)

@@ -100,7 +100,7 @@ def statuses(
     streams, before = tables.streams, tables.found
     tables.found = {}
     for name, registration in tables.registrations.items():
-        label = f"{name}@{registration.registered_at}"
+        label = registration.label
         asked = (registration, failed.get(label), streams, label in apart, foreign)
         known = before.get(name)
         tables.found[name] = known if known is not None and known[0] == asked else (asked, status(*asked))

@@ -335,7 +335,7 @@ class Analysis:
                 self._stop_lane(key, place)
             if key not in jobs:
                 del self._lanes[key]
-        labels = {f"{one.name}@{one.registered_at}" for one in self._tables.registrations.values()}
+        labels = {one.label for one in self._tables.registrations.values()}
         self._apart &= labels
         self._drop_checkpoints(found)
         self._state_rows.keep(labels)
@@ -343,7 +343,7 @@ class Analysis:
             if one.registered is None:
                 self._publish(name, one)
         self._board.keep(set(found))
-        running = {f"{r.name}@{r.registered_at}" for r in self._tables.registrations.values() if not r.paused}
+        running = {one.label for one in self._tables.registrations.values() if not one.paused}
         self._failed = {label: why for label, why in self._failed.items() if label in running}
         for key, lane in planned.items():
             if not stop.is_set() and self._leads():
@@ -470,7 +470,7 @@ class Analysis:
     def _publish(self, name: str, status: QueryStatus) -> None:
         registration = self._tables.registrations.get(name)
         if registration is not None:
-            label = f"{name}@{registration.registered_at}"
+            label = registration.label
             self._board.publish(
                 name, status, registered_at=registration.registered_at, quarantined=label in self._failed, apart=label in self._apart
             )
