@@ -33,7 +33,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -218,6 +218,15 @@ class Numbers:
         if not (math.isfinite(least) and math.isfinite(most)) or squares < 0 or mean < least or mean > most or least > most:
             raise Rejected(RejectReason.SHAPE, "numbers: expected finite min <= mean <= max, no negative squares")
         return cls(int(count), mean, squares, total, least, most)
+
+    @staticmethod
+    def columns(data: bytes, rows: int) -> Iterator[tuple[float, float, float, float, float, float]]:
+        """Count, mean, squares, sum, min, max of each of so many encodings, one behind the other; raises Rejected where that is not their
+        length. For those that are known to be right: nothing else is checked.
+        """
+        if len(data) != rows * _NUMBERS.size:
+            raise Rejected(RejectReason.SHAPE, f"numbers: expected {rows} times {_NUMBERS.size} bytes, found {len(data)}")
+        return _NUMBERS.iter_unpack(data)
 
 
 def _total(values: list[float]) -> float:

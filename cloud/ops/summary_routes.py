@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Path, Query
+import orjson
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes import PAGE_DEFAULT, Limit, QueryName, Services
-from edgewake.cloud.summaries import answers, gather
+from edgewake.cloud.summaries import answers, gather, plain_minutes
 from edgewake.cloud.summaries.answers import Estimate, Operation
 from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
 from edgewake.cloud.summaries.store import TooMuch, View
@@ -94,7 +95,7 @@ def router(services: Services) -> APIRouter:
         found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
         return [SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found]
 
-    @routes.get("/v1/summaries/{stream}/{field}", responses=problems(404))
+    @routes.get("/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView)
     async def summary(
         stream: QueryName,
         field: FieldName,
@@ -112,7 +113,7 @@ def router(services: Services) -> APIRouter:
         count_of: Texts = None,
         contains: Texts = None,
         sample: Annotated[int, Query(ge=0, le=64)] = 0,
-    ) -> SummaryView:
+    ) -> SummaryView | Response:
         """What a field held, in whole minutes: exact figures, and where asked by sketches, with bounds and confidence.
 
         `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings between them; `frequent`: the most
@@ -133,14 +134,7 @@ def router(services: Services) -> APIRouter:
         _check_size(span, step, asked)
         one = Series(stream, field, devices)
 
-        def question(view: View) -> list[Row]:
-            _check_known(view, one)
-            if step is None:
-                return [answered(span.start_ms, span.end_ms, gather.over(view, one, span.start_ms, span.end_ms, asked.kinds), asked)]
-            rows = gather.by_step(view, one, step, span.start_ms, span.end_ms, asked.kinds)
-            return [answered(start, start + step.ms, found, asked) for start, found in rows.items()]
-
-        return SummaryView(stream=stream, field=field, devices=devices, step=step or "all", rows=await ask(question))
+        return await ask(lambda view: _answer(view, one, step, span, asked))
 
     @routes.get("/v1/summaries/{stream}/{field}/compare", responses=problems(404))
     async def compare(
@@ -183,6 +177,19 @@ def router(services: Services) -> APIRouter:
         return await ask(compared)
 
     return routes
+
+
+def _answer(view: View, one: Series, step: Step | None, span: Span, asked: Asked) -> SummaryView | Response:
+    _check_known(view, one)
+    about = {"stream": one.stream, "field": one.field, "devices": one.devices, "step": step or "all"}
+    if step is Step.MINUTE and not asked.kinds and (plain := plain_minutes.rows(view, one, span.start_ms, span.end_ms)) is not None:
+        return Response(orjson.dumps({**about, "rows": plain}), media_type="application/json")
+    if step is None:
+        rows = [answered(span.start_ms, span.end_ms, gather.over(view, one, span.start_ms, span.end_ms, asked.kinds), asked)]
+    else:
+        steps = gather.by_step(view, one, step, span.start_ms, span.end_ms, asked.kinds)
+        rows = [answered(start, start + step.ms, found, asked) for start, found in steps.items()]
+    return SummaryView(**about, rows=rows)
 
 
 def _check_known(view: View, one: Series) -> None:

@@ -223,8 +223,22 @@ class View:
             self._rows += 1
             self._bytes += sum(len(data) for data in found if data)
             if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
-                raise TooMuch(f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less of it")
+                raise TooMuch(_too_much())
             yield Record(series, start, end, _summary(wanted, readings, numbers, seen, *found), maker)
+
+    def plain_minutes(self, series: Series, start_ms: int, end_ms: int) -> list[tuple[int, int, bytes]] | None:
+        """Start, readings and numbers (Numbers.encode) of each minute that begins in the time; None where some are not one row of the
+        cloud's. Raises TooMuch.
+        """
+        cursor = self._db.execute(
+            "SELECT start, readings, numbers, maker FROM summary JOIN series ON id = series"
+            " WHERE stream = ? AND field = ? AND devices = ? AND step = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?",
+            (series.stream, series.field, series.devices, Step.MINUTE, start_ms, end_ms, ROWS_MAX + 1),
+        )
+        found = cursor.fetchall()
+        if len(found) > ROWS_MAX:
+            raise TooMuch(_too_much())
+        return None if any(maker for *_, maker in found) else [row[:3] for row in found]
 
     def dirty(self, series: Series, step: Step, start_ms: int, end_ms: int) -> set[int]:
         """Hours or days whose roll-up is missing or no longer right."""
@@ -234,6 +248,10 @@ class View:
             (series.stream, series.field, series.devices, step, start_ms, end_ms),
         )
         return {start for (start,) in rows}
+
+
+def _too_much() -> str:
+    return f"more than {ROWS_MAX} summaries or {BYTES_MAX >> 20} MiB lie in this time; ask for less of it"
 
 
 def _summary(kinds: Sequence[SketchKind], readings: int, numbers: bytes, seen: str | None, *data: bytes | None) -> Summary:
