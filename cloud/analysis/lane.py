@@ -24,6 +24,7 @@ from edgewake.cloud.analysis import (
     emit,
     event_progress,
     failpoint,
+    grouping,
     lane_progress,
     late,
     pace,
@@ -127,6 +128,7 @@ class Lane:
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
         self._limit = self._limited(self.config.batch_records_max)
+        self._is_sorted = False
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -329,6 +331,7 @@ class Lane:
         if new is not Novelty.NONE:
             sync_offsets(self.checkpoint, batch)
             observed = self._observed()
+            self._is_sorted = grouping.turned(changed, rows.num_rows, observed.readings, before=self._is_sorted)
             rate, left = self._rate(observed), self._left(reached)
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)

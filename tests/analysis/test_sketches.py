@@ -13,13 +13,15 @@ import datasketches
 import pyarrow.dataset as ds
 import pytest
 
+from edgewake.cloud.analysis import grouping
 from edgewake.cloud.analysis.columns import ITEM_BYTES_MAX
 from edgewake.cloud.analysis.lake import latest
+from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.summaries import answers
 from edgewake.cloud.summaries.summary import Record, Summary, merged
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.sketch import SketchKind
-from tests.analysis.support import T0, Analysis, Feed, minutes, registered, results, sql, summed_up, summing, truth
+from tests.analysis.support import T0, Analysis, Feed, catch_up, minutes, registered, results, sql, summed_up, summing, truth
 
 READINGS = 20_000
 
@@ -57,6 +59,33 @@ def test_sketches_are_close_to_the_truth(analysis: Analysis, feed: Feed) -> None
     exact = Counter(reading["street"] for reading in feed.sent).most_common(5)
     assert [(one["item"], one["count"]) for one in row["top"]] == exact
     assert row["load_top"][0]["item"] in range(7)
+
+
+def how_grouped(lane: Lane) -> str:
+    """As the last batch's plan says."""
+    assert lane._query is not None
+    plan = str(lane._query._jsq.explainInternal(False))
+    return next(name for name in ("SortAggregate", "ObjectHashAggregate") if name in plan)
+
+
+def test_groups_of_few_readings_are_sorted_and_counted_as_ever(analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "GROUPS_MIN", 1)
+    select = "device, count(*) AS n, sum(speed) AS total, approx_count_distinct(load) AS loads"
+    (query,) = registered(sql(feed.name, select, "window(event_time, '1 hour'), device"), streams=[feed.stream])
+    one, fifty = {"one": 2}, dict.fromkeys((f"d{i}" for i in range(50)), 2)
+    grouped = []
+
+    with analysis.running([query], feed) as lane:
+        for number, devices in enumerate((one, fifty, {"one": 4 * grouping.READINGS_PER_GROUP}, one)):
+            for device, readings in devices.items():
+                feed.send([T0 + i for i in range(readings)], device=device, speed=[1.5] * readings, load=[number, 7] * (readings // 2))
+            catch_up(lane, feed)
+            grouped.append(how_grouped(lane))
+
+    assert grouped == ["ObjectHashAggregate", "SortAggregate", "SortAggregate", "ObjectHashAggregate"]
+    last = truth(results(feed.config, query.query.name), "device").values()
+    found = {row["device"]: (row["n"], row["total"], row["loads"]) for row in last}
+    assert found == dict.fromkeys(fifty, (2, 3.0, 2)) | {"one": (404, 606.0, 4)}
 
 
 def test_the_only_query_of_a_lane_goes_on_when_another_comes(analysis: Analysis, feed: Feed) -> None:
