@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -52,8 +53,17 @@ def ensure() -> None:
     """Make those that are not there, or were made by another Java or from other jars."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     os.environ[JAVA_OPTIONS] = FIRST_COMPILER
+    with ThreadPoolExecutor(2) as pool:  # neither uses more than a processor
+        for made in [pool.submit(_ensure_kafka), pool.submit(_ensure_spark)]:
+            made.result()
+
+
+def _ensure_kafka() -> None:
     if not fits(KAFKA, f"{jars.ensure('kafka')}/*"):
         make_kafka(KAFKA)
+
+
+def _ensure_spark() -> None:
     if not (SPARK_CLASSES.exists() and fits(SPARK, SPARK_CLASSES.read_text())):
         make_spark(SPARK, SPARK_CLASSES)
 
