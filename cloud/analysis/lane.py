@@ -403,7 +403,7 @@ class Lane:
     def _next_look(self, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
         waits = None if left is None else sum(left.values())
         windows = {registered.query.window for registered in self.job.queries}
-        self._settle = pace.learned(self._settle, windows, before_ms=self._looked_ms, oldest_ms=observed.oldest)
+        self._settle = pace.learned(self._settle, windows, before_ms=self._looked_ms, oldest_ms=observed.oldest, batches=self.finished)
         return pace.next_ms(
             self._looks_ms,
             windows,

@@ -18,10 +18,13 @@ from edgewake.cloud.analysis.windows import Window
 SETTLE_MS: Final = 80
 """After a window's end its last readings are still on their way through device, broker, bridge and sequencer: at least so long. Spark asks
 Kafka some 30 ms later where the batch ends, and readings of plain devices take 25 ms, of a hundred one takes 75."""
-SETTLE_MS_MAX: Final = 600
-"""No stream's first look at a window that ended is later: a batch takes 0.2 s, and results are to be there within a second."""
+SETTLE_MS_MAX: Final = 200
+"""No stream's first look at a window that ended is later: one late reading would delay the results of all devices, most of which are
+complete, and what is later has its second look within a second. A stream whose readings all take longer has two batches for each end."""
 CLEAN_LOOKS: Final = 20
 """Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
+COLD_BATCHES: Final = 30
+"""A lane's first batches teach nothing: while Java compiles what they run, they and the readings' way to them are slow."""
 DOUBTED_LOOKS: Final = 5
 """As many have to find nothing after one that did, before the second look is left out again."""
 SUMMARY_SETTLE_MS: Final = 5_000
@@ -60,16 +63,19 @@ class Settle:
     """Looks that still have to find nothing more, after one that did."""
 
 
-def learned(settle: Settle, windows: Collection[Window], *, before_ms: int | None, oldest_ms: int | None) -> Settle:
+def learned(
+    settle: Settle, windows: Collection[Window], *, before_ms: int | None, oldest_ms: int | None, batches: int = COLD_BATCHES
+) -> Settle:
     """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its oldest reading.
 
-    `before_ms` is None where there was none, or where it might not have all that was there: then nothing is learned. What came later than
-    any first look may be (while Spark or a bridge starts, from a device that returns) is left to second looks: it would delay all others.
+    `before_ms` is None where there was none, or where it might not have all that was there: then nothing is learned, and nor is it of the
+    first of all `batches` of a lane. What came later than any first look may be (while a bridge starts, from a device that returns) is left
+    to second looks: it would delay all others.
 
     What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first look itself is later. A device that
     returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
     """
-    ends = [] if before_ms is None else [window.over(before_ms) for window in _ending(windows)]
+    ends = [] if before_ms is None or batches < COLD_BATCHES else [window.over(before_ms) for window in _ending(windows)]
     if before_ms is None or not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
         return settle  # it was the first look at that end
     if oldest_ms is not None and oldest_ms < max(ends):

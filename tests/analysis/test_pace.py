@@ -9,8 +9,10 @@ import pytest
 from edgewake.cloud.analysis.checkpoint import is_done
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pace import (
+    COLD_BATCHES,
     DOUBTED_LOOKS,
     NEW_MS,
+    SECOND_LOOK_MS,
     SETTLE_MS,
     SETTLE_MS_MAX,
     Settle,
@@ -115,7 +117,7 @@ def looks(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[lis
 
 
 @pytest.mark.parametrize(("calm_ms", "batches"), [(5_000, 2), (10_000, 1)])
-@pytest.mark.parametrize("delay_ms", [20, 140, 200, 350, 500, SETTLE_MS_MAX])
+@pytest.mark.parametrize("delay_ms", [20, 140, SETTLE_MS_MAX])
 def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(delay_ms: int, calm_ms: int, batches: int) -> None:
     found = looks(delay_ms, calm_ms=calm_ms)
     assert len(found[0]) > batches, "nothing was known yet"
@@ -123,6 +125,16 @@ def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(
     told = [next(at for at in of_window if at >= delay_ms) for of_window in found]
     assert sum(at <= SETTLE_MS_MAX for at in told) >= 0.85 * len(told)
     assert max(told) <= 2_000, "nobody waits for the batch in the middle"
+
+
+@pytest.mark.parametrize("delay_ms", [SETTLE_MS_MAX + 20, 350, SETTLE_MS + SECOND_LOOK_MS])
+def test_no_stream_makes_the_first_look_late_and_what_is_later_has_its_second_look_within_a_second(delay_ms: int) -> None:
+    """Control: there is a second look at each end, which is what finds them."""
+    found = looks(delay_ms, calm_ms=10_000)
+    assert max(of_window[0] for of_window in found) == SETTLE_MS_MAX
+    told = [next(at for at in of_window if at >= delay_ms) for of_window in found[1:]]
+    assert max(told) <= SETTLE_MS_MAX + SECOND_LOOK_MS
+    assert min(map(len, found)) >= 2
 
 
 def test_what_was_late_once_is_left_to_second_looks_and_the_first_is_as_soon_as_before() -> None:
@@ -154,6 +166,20 @@ def test_what_came_later_than_any_first_look_may_be_does_not_delay_the_others() 
 
     assert twice(SETTLE_MS_MAX + 1) == Settle()
     assert twice(SETTLE_MS_MAX) == Settle(SETTLE_MS_MAX)
+
+
+def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
+    """Control: two late readings in a row do, when it is warm."""
+
+    def after(batches: int) -> Settle:
+        settle = Settle()
+        for i in range(2):
+            end = END + i * 10_000
+            settle = learned(settle, [each(10_000)], before_ms=end + SETTLE_MS, oldest_ms=end - 1, batches=batches + i)
+        return settle
+
+    assert after(COLD_BATCHES - 2) == Settle()
+    assert after(COLD_BATCHES) == Settle(2 * SETTLE_MS)
 
 
 def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
