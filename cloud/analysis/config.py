@@ -59,7 +59,7 @@ class AnalysisConfig(Config):
     idle_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds in which nothing came, after which a stream's event time goes on with the clock until its last windows are final."""
     summary_interval_s: int = Field(default=60, ge=0, le=3600)
-    """Seconds from one update of the minute summaries to the next, five seconds after the full minute; 0 keeps none. One batch serves all
+    """Seconds from one update of the minute summaries to the next, six seconds after the full minute; 0 keeps none. One batch serves all
     streams."""
     lake_days: int = Field(default=400, ge=0, le=36_500)
     """Days that the lake in data_dir keeps of each stream's minute summaries; then the oldest go, which bounds its files. 400: a year, and

@@ -27,8 +27,9 @@ COLD_BATCHES: Final = 30
 """A lane's first batches teach nothing: while Java compiles what they run, they and the readings' way to them are slow."""
 DOUBTED_LOOKS: Final = 5
 """As many have to find nothing after one that did, before the second look is left out again."""
-SUMMARY_SETTLE_MS: Final = 5_000
-"""The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves."""
+SUMMARY_SETTLE_MS: Final = 6_000
+"""The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves. Most windows end with
+the minute and five or ten seconds later: a second after the one end was told there are four until the next."""
 SECOND_LOOK_MS: Final = 400
 """After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to. With a batch of
 0.3 s what it finds is told within a second of the end."""

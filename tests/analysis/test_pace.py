@@ -15,6 +15,7 @@ from edgewake.cloud.analysis.pace import (
     SECOND_LOOK_MS,
     SETTLE_MS,
     SETTLE_MS_MAX,
+    SUMMARY_SETTLE_MS,
     Settle,
     is_busy,
     is_new,
@@ -220,9 +221,12 @@ def test_a_batch_that_begins_just_before_an_end_is_followed_by_the_look_at_it(sl
     assert next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000) == END + SETTLE_MS
 
 
-def test_minutes_are_summed_up_when_their_results_are_told() -> None:
-    assert next_summary_ms(END - 20_000, MINUTE) == END + 5_000
-    assert next_summary_ms(END + 5_010, MINUTE) == END + MINUTE + 5_000
+def test_minutes_are_summed_up_when_their_results_are_told_and_those_of_five_seconds_are_too() -> None:
+    assert next_summary_ms(END - 20_000, MINUTE) == END + 6_000
+    assert next_summary_ms(END + 6_010, MINUTE) == END + MINUTE + 6_000
+    for slide_ms in (5_000, 10_000, 15_000, 30_000, MINUTE):
+        since_ms = END + SUMMARY_SETTLE_MS - each(slide_ms).over(END + SUMMARY_SETTLE_MS)
+        assert SETTLE_MS_MAX + SECOND_LOOK_MS < since_ms <= slide_ms - 4_000
     assert next_summary_ms(END, 0) == END
 
 
