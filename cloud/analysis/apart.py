@@ -30,7 +30,8 @@ def why(slow: Slow[Registered], now_ms: int) -> str:
     day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"slow: in a lane of its own since {day}, because the others of its lane waited for it: of readings that took {slow.whole_s:.1f} s"
-        f" of processor they needed {slow.others_s:.1f} s; `edgewake query replace` puts it back with them"
+        f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered anew: `edgewake query replace` with"
+        " another text, or `query remove` and `query add`"
     )
 
 
