@@ -54,7 +54,7 @@ def problems_of(parts: Sequence[Item], queries: Sequence[Item], dead: Mapping[st
             yield f"query {query['name']} is {query['state']}: {query['detail']}"
         elif query["state"] == "starting" and query["detail"]:
             yield f"query {query['name']} is starting: {query['detail']}"
-        elif query["apart"]:
+        elif query["apart"] and query["state"] == "running":
             yield f"query {query['name']} runs apart from the others, {query['detail']}"
     for reason, count in sorted(dead.items()):
         yield f"{count} messages were refused within the last hour ({reason}): edgewake dead-letters list --reason {reason}"

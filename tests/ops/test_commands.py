@@ -157,6 +157,7 @@ RUNNING = {"name": "q", "state": "running", "detail": "", "apart": False}
     ("parts", "queries", "dead", "problems"),
     [
         ([READY], [RUNNING, RUNNING | {"state": "paused"}], {}, []),
+        ([], [RUNNING | {"state": "paused", "apart": True}], {}, []),
         ([READY | {"state": "failed"}], [], {}, ["part bridge-1 is failed"]),
         ([READY | {"state": "unknown"}], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
         ([], [RUNNING | {"state": "refused", "detail": "no such field"}], {}, ["query q is refused: no such field"]),
