@@ -23,6 +23,11 @@ class Clock(Protocol):
         """Wait."""
 
 
+def thread_cpu_s() -> float:
+    """Seconds of processor that the calling thread has taken: what its work costs, however busy the machine is."""
+    return time.thread_time()
+
+
 async def sleep_or(clock: Clock, seconds: float, event: asyncio.Event) -> None:
     """Wait, or until the event is set."""
     waits = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from edgewake.cloud.analysis.late import LateWindow
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.told import Told
 from edgewake.protocol import frame, record, result, topics
@@ -61,6 +62,8 @@ class Batch:
     next rows may lack readings."""
     states: object = None
     """What a lane of sessions and windows by count has open (sequence_queries.States)."""
+    meter: Meter = field(default_factory=Meter)
+    """Counts what each query's records take."""
 
 
 def watermark(query: Query, top: int | None) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 import pyarrow as pa
@@ -24,6 +25,7 @@ from edgewake.cloud.analysis.columns import column
 from edgewake.cloud.analysis.completed import HISTORY, READING, Completed, CompletedReading, Histories, Table
 from edgewake.cloud.analysis.decode import decode, readings
 from edgewake.cloud.analysis.lane_kind import LaneKind
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import Fold, States, new_in_order, place_columns
 from edgewake.cloud.analysis.table_follower import Place, TableFollower
@@ -67,12 +69,12 @@ class JoinStates(States):
                 starts[table.topic, partition] = min(offset, *behind)
         return TableFollower(config, {table.topic for table in self.tables.values()}, starts)
 
-    def catch_up(self, follower: TableFollower, closed: Mapping[str, int | None]) -> None:
+    def catch_up(self, follower: TableFollower, closed: Mapping[str, int | None], meter: Meter) -> None:
         """Take what is new of the tables. `closed`: by label, see Versions.put. Raises Unavailable."""
         for record in follower.read():
             for label, table in self.tables.items():
                 if table.topic == record.topic and record.offset >= table.read_to.get(record.partition, 0):
-                    table.put(record, closed.get(label))
+                    meter.run(label, partial(table.put, record, closed.get(label)))
         for (topic, partition), position in follower.positions.items():
             for table in self.tables.values():
                 if table.topic == topic:
@@ -130,23 +132,29 @@ class JoinJob:
         assert isinstance(states, JoinStates)
         rows = new_in_order(rows, batch.emitted.get(topics.stream_topic(self.stream), {}))
         for registered in self.queries:
-            table, histories = states.tables.get(registered.label), states.histories[registered.label]
-            mine = rows.filter(pc.equal(rows["query"], registered.id))
-            try:
-                joined = list(Completed(registered.query, table, histories, [name for name, _ in self.fields]).rows(mine))
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                broken[registered.label] = f"{type(error).__name__}: {error}"
-                continue
-            if states.has_forgotten(registered.label):
-                batch.lacks_before[registered.label] = batch.top or 0
-            if registered.query.is_rows:
-                yield from rows_told(registered, joined, batch.revision)
-            else:
-                values = ((one.t, one.group, one.numbers) for one in joined)
-                yield from Fold(place(self.stream), registered, states.of[registered.label], batch).outputs(values, broken)
-            for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
-                yield emit.Output(topics.WINDOWS, f"{place(self.stream)}|{registered.label}|{key}".encode(), value)
+            yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, states, batch, broken))
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+
+    def _outputs_of(
+        self, registered: Registered, rows: pa.Table, states: JoinStates, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
+        label = registered.label
+        table, histories = states.tables.get(label), states.histories[label]
+        mine = rows.filter(pc.equal(rows["query"], registered.id))
+        try:
+            joined = list(Completed(registered.query, table, histories, [name for name, _ in self.fields]).rows(mine))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            broken[label] = f"{type(error).__name__}: {error}"
+            return
+        if states.has_forgotten(label):
+            batch.lacks_before[label] = batch.top or 0
+        if registered.query.is_rows:
+            yield from rows_told(registered, joined, batch.revision)
+        else:
+            values = ((one.t, one.group, one.numbers) for one in joined)
+            yield from Fold(place(self.stream), registered, states.of[label], batch).outputs(values, broken)
+        for key, value in (({} if table is None else table.dump()) | histories.dump()).items():
+            yield emit.Output(topics.WINDOWS, f"{place(self.stream)}|{label}|{key}".encode(), value)
 
 
 def _row(registered: Registered, fields: Sequence[str]) -> Column:

@@ -46,6 +46,7 @@ from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.observed import Observed, observed_in
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates
 from edgewake.cloud.analysis.pipeline import STATE_FORMAT, Job, QueryJob, lane_place, sources_of
@@ -53,7 +54,7 @@ from edgewake.cloud.analysis.plan_values import PlanValues
 from edgewake.cloud.analysis.repair_log import LogReader, kept_from
 from edgewake.cloud.analysis.sequence_queries import SequenceJob, States, has_absences
 from edgewake.cloud.analysis.sequenced import nothing_holds
-from edgewake.cloud.analysis.slow import Behind
+from edgewake.cloud.analysis.slow import Behind, Cost
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.spark_settings import is_local
 from edgewake.cloud.analysis.state_rows import kept_rows
@@ -64,7 +65,7 @@ from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.analysis.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, thread_cpu_s
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
@@ -137,7 +138,7 @@ class Lane:
         self._ends: Ends | None = None
         self._record: LaneRecord
         self._last_batch_s = self.clock.monotonic_s()
-        self._behind = Behind()
+        self.behind, self._meter = Behind(), Meter(thread_cpu_s)
 
     def plan(self, beside: Executor) -> None:
         """Begin to make the plan: a thousand questions to the JVM, beside which another lane may end and Kafka be asked. `start` waits for
@@ -279,10 +280,6 @@ class Lane:
         if self._query is not None:
             self.session.sparkContext.cancelJobGroup(str(self._query.runId))
 
-    def behind_s(self) -> float:
-        """How long it has been behind without catching up (slow.py)."""
-        return self._behind.seconds(self.clock.monotonic_s())
-
     def _await_note(self) -> None:
         """Without Spark's note the batch would be computed again, and a query that was added meanwhile would see its readings."""
         if not self.finished:
@@ -322,8 +319,8 @@ class Lane:
 
     def _compute(self, changed: DataFrame, batch: int) -> None:
         self._batch, self._next_ms, began_s = batch, 0, self.clock.monotonic_s()
-        self._behind.begins(began_s)
-        unread, is_cut_off = 0, False
+        self.behind.begins(began_s)
+        unread, read, is_cut_off = 0, 0, False
         rows = changed.toArrow()  # runs the batch
         self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
@@ -341,7 +338,7 @@ class Lane:
             self._next_ms, self._looked_ms = (0, None) if is_cut_off else (next_ms, self._looks_ms)
             if self._record.apart:  # the other lanes have the machine for as long as it had it
                 self._next_ms = max(self._next_ms, self.clock.now_ms() + int(took_s * 1000))
-        self._behind.ends(self.clock.monotonic_s(), unread, is_cut_off=is_cut_off)
+        self.behind.ends(self.clock.monotonic_s(), unread, is_cut_off=is_cut_off, cost=Cost(self._meter.taken(), read))
         self._tell_spark()
         self.counters.batches += 1
 
@@ -430,14 +427,15 @@ class Lane:
             unknown_to=self._unknown_to,
             emitted=record.offsets,
             states=self._states,
+            meter=self._meter,
         )
         if self._tables is not None and isinstance(self._states, JoinStates):
             closed = {registered.label: emit.closed(registered.query, record.top) for registered in queries}
-            self._states.catch_up(self._tables, closed)
+            self._states.catch_up(self._tables, closed, self._meter)
         if (
             self._tables is not None
             and isinstance(self._states, TableStates)
-            and not caught_up(self._states, self._tables, self._stopped.is_set)
+            and not caught_up(self._states, self._tables, self._meter, self._stopped.is_set)
         ):
             raise Stopped(self.name)
         late_windows = self._late(rows, observed, step, reached) if new is Novelty.ALL else []

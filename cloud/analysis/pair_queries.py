@@ -169,7 +169,7 @@ class PairJob:
     def _made(self, rows: pa.Table | None, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         for registered in self.queries:
             try:
-                yield from self._outputs_of(registered, rows, batch, broken)
+                yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, batch, broken))
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
 

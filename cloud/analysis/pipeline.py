@@ -124,7 +124,8 @@ class QueryJob:
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """See Job: results, what was left out of them, then watermarks."""
-        yield from finish.results(rows, self.queries, self.ranks, batch, broken)
+        for registered in self.queries:
+            yield from batch.meter.of(registered.label, finish.results(rows, [registered], self.ranks, batch, broken))
         if self.kind.sheds:
             yield from shed_report.outputs(rows, self.queries, batch)
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from edgewake.cloud.analysis import emit, pair_queries
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.join_queries import JoinJob, new_states
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.pair_queries import PairJob
 from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.query_file import parse
@@ -85,7 +86,7 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
     if isinstance(job, TableJob):
         tables = job.new_states()
         with closing(tables.follower(kafka)) as follower:
-            caught_up(tables, follower, lambda: False)
+            caught_up(tables, follower, Meter(), lambda: False)
         return tables
     if not isinstance(job, JoinJob):
         return States({registered.label: {} for registered in job.queries})
@@ -93,7 +94,7 @@ def _states(kafka: KafkaConfig, job: Job) -> States:
     if not states.tables:
         return states
     with closing(states.follower(kafka)) as follower:
-        states.catch_up(follower, {})
+        states.catch_up(follower, {}, Meter())
     return states
 
 

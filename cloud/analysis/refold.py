@@ -28,6 +28,7 @@ from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.driven import DrivenJob, new_states, place_of
 from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.lane_record import LaneRecord
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.pair_queries import KEPT, PairJob, PairStates
 from edgewake.cloud.analysis.pipeline import jobs_of, sources_of
 from edgewake.cloud.analysis.query_plan import Query, Registered
@@ -188,7 +189,7 @@ def refolded(
     if isinstance(job, TableJob):
         assert isinstance(states, TableStates)
         with closing(states.follower(kafka)) as follower:
-            caught_up(states, follower, lambda: False)
+            caught_up(states, follower, Meter(), lambda: False)
         fold.add(pa.table({}), None)
         return fold.end()
 

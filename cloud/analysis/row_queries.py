@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -52,14 +53,18 @@ class RowsJob:
 
     def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:  # noqa: ARG002  (nothing to finish)
         """See Job: results."""
-        by_id = {registered.id: registered for registered in self.queries}
-        end = f',"revision":{batch.revision},"final":true}}'
-        for query, t, key, values in zip(*[rows[name].to_pylist() for name in ("query", "t", "key", "values")], strict=True):
-            registered = by_id[query]
-            head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
-            others = f",{values[1:-1]}" if len(values) > 2 else ""
-            body = f"{head}{key[1:-1]}{others}{end}"
-            yield emit.Output(registered.topic, result.result_key(t, t + 1, key), body.encode(), result.KIND_HEADERS)
+        for registered in self.queries:
+            mine = rows.filter(pc.equal(rows["query"], registered.id))
+            yield from batch.meter.of(registered.label, _told(registered, mine, batch.revision))
+
+
+def _told(registered: Registered, rows: pa.Table, revision: int) -> Iterator[emit.Output]:
+    end = f',"revision":{revision},"final":true}}'
+    for t, key, values in zip(*[rows[name].to_pylist() for name in ("t", "key", "values")], strict=True):
+        head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
+        others = f",{values[1:-1]}" if len(values) > 2 else ""
+        body = f"{head}{key[1:-1]}{others}{end}"
+        yield emit.Output(registered.topic, result.result_key(t, t + 1, key), body.encode(), result.KIND_HEADERS)
 
 
 def _row(registered: Registered) -> Column:

@@ -109,11 +109,16 @@ class SequenceJob:
         yield from without_gone(batch.states)
         rows = new_in_order(rows, Sources(tuple(map(topics.stream_topic, self.sources))).flat(batch.emitted))
         for registered in self.queries:
-            mine = rows.filter(pc.equal(rows["query"], registered.id))
-            columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")], strict=True)
-            values = ((t, key, [*x, *map(_extreme, extremes), *map(item, items)]) for t, key, x, extremes, items in columns)
-            yield from Fold("+".join(self.sources), registered, batch.states.of[registered.label], batch).outputs(values, broken)
+            yield from batch.meter.of(registered.label, self._outputs_of(registered, rows, batch.states, batch, broken))
         yield from emit.watermarks([registered for registered in self.queries if registered.label not in broken], batch)
+
+    def _outputs_of(
+        self, registered: Registered, rows: pa.Table, states: States, batch: emit.Batch, broken: emit.Broken
+    ) -> Iterator[emit.Output]:
+        mine = rows.filter(pc.equal(rows["query"], registered.id))
+        columns = zip(*[mine[name].to_pylist() for name in ("t", "key", "x", "extremes", "items")], strict=True)
+        values = ((t, key, [*x, *map(_extreme, extremes), *map(item, items)]) for t, key, x, extremes, items in columns)
+        yield from Fold("+".join(self.sources), registered, states.of[registered.label], batch).outputs(values, broken)
 
     def in_silence(self, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
         """Absences to be told though no reading came. `batch.states` changes with it, so the outputs must be written."""

@@ -1,13 +1,14 @@
-"""When a slow query is looked for in a lane, and which one it is. Pure; slow_search.py measures.
+"""When a slow query is looked for in a lane, and which one it is. Pure; slow_search.py and meter.py measure.
 
 All queries of a lane are told in one transaction, so one that takes long delays all. Of a lane that falls behind, its next readings are
-computed by ever fewer of its queries, to find the one that takes most of the time. A lane that catches up is left alone, and where all
-take about the same nobody is blamed: a backlog after a restart, a device that returns and a busy machine look like this.
+computed by ever fewer of its queries, to find the one that takes most of the time. What Spark takes is measured so; what the driver takes,
+which makes the rows of one query after the other, is known of the batch before. A lane that catches up is left alone, and where all take
+about the same nobody is blamed: a backlog after a restart, a device that returns and a busy machine look like this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -24,10 +25,29 @@ REPEATS: Final = 2
 what Java has not compiled yet is slower."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the driver took for a batch of a lane."""
+
+    took: Mapping[str, float]
+    """Query (label) → seconds of processor."""
+    records: int
+    """Of the batch; 0: none is known."""
+
+    def of(self, labels: Iterable[str], records: int) -> float:
+        """Seconds that some of the queries take for so many records of the same kind; 0 where no batch is known."""
+        return sum(self.took.get(label, 0.0) for label in labels) * records / self.records if self.records else 0.0
+
+
+NOTHING: Final = Cost({}, 0)
+
+
 class Behind:
     """Since when a lane has been behind without catching up. It is told the time, s."""
 
     def __init__(self) -> None:
+        self.cost = NOTHING
+        """Of the last batch, where the lane is behind: one that keeps up may have had other readings."""
         self._batch_s: float | None = None
         self._since: tuple[float, int] | None = None
         """When its fewest unread records were so many."""
@@ -36,11 +56,12 @@ class Behind:
         """A batch begins."""
         self._batch_s = now_s
 
-    def ends(self, now_s: float, unread: int, *, is_cut_off: bool) -> None:
+    def ends(self, now_s: float, unread: int, *, is_cut_off: bool, cost: Cost = NOTHING) -> None:
         """It was told. `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it might?"""
         began_s, self._batch_s = now_s if self._batch_s is None else self._batch_s, None
+        self.cost = cost
         if not unread or not (is_cut_off or now_s - began_s > LONG_S):
-            self._since = None
+            self._since, self.cost = None, NOTHING
         elif self._since is None:
             self._since = began_s, unread
         elif unread < self._since[1]:  # it catches up

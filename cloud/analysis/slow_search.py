@@ -1,7 +1,8 @@
 """Looks for the slow query of a lane, in a thread beside the lanes. A thin shell around slow.py; apart.py does what follows.
 
 What the lane reads next is computed once more without state, in Spark jobs that tell nothing: by all of its queries, then by ever fewer.
-What counts is the time of processor that Spark's tasks took, which a busy machine does not make longer, as it does every other time.
+What counts is the time of processor that Spark's tasks took, which a busy machine does not make longer, as it does every other time, and
+with it what the driver took for the same queries in the lane's last batch, for as many records: that needs the state that the lane has.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from edgewake.cloud.analysis.batch_range import records
 from edgewake.cloud.analysis.causes import cause_of
 from edgewake.cloud.analysis.config import AnalysisConfig
+from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
-from edgewake.cloud.analysis.pipeline import Job, QueryJob, jobs_of, sources_of
+from edgewake.cloud.analysis.pipeline import Job, jobs_of, sources_of
 from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.row_queries import RowsJob
-from edgewake.cloud.analysis.slow import Slow, slow_one
+from edgewake.cloud.analysis.slow import Cost, Slow, slow_one
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.analysis.transaction import Ends
 from edgewake.cloud.retry import Backoff
@@ -115,10 +116,12 @@ class SlowSearch:
             return found
         self._turns = {key: turn for key, turn in self._turns.items() if key in lanes and lanes[key].job == turn.job}
         for key, lane in lanes.items():
-            if lane.behind_s() >= self._config.slow_s and self._is_due(key, lane.job) and _has_room(key, lanes):
+            behind_s, cost = lane.behind.seconds(self._clock.monotonic_s()), lane.behind.cost
+            if behind_s >= self._config.slow_s and self._is_due(key, lane.job, cost) and _has_room(key, lanes):
                 self._is_over.clear()
                 self._until_s = self._clock.monotonic_s() + SEARCH_S_MAX
-                self._worker = threading.Thread(target=self._search, args=(key, lane.job, lane.record, types()), name=GROUP, daemon=True)
+                of = key, lane.job, lane.record, types(), cost
+                self._worker = threading.Thread(target=self._search, args=of, name=GROUP, daemon=True)
                 self._worker.start()
                 return None
         return None
@@ -129,9 +132,9 @@ class SlowSearch:
             self._give_up()
             self._worker.join(CLOSE_S)
 
-    def _is_due(self, key: Key, job: Job) -> bool:
-        """Is it one of those that compute in Spark, with somebody who may wait for another one? Then the next one is due later."""
-        if not isinstance(job, QueryJob | RowsJob) or len(job.queries) < 2:
+    def _is_due(self, key: Key, job: Job, cost: Cost) -> bool:
+        """May one of its queries wait for another, and is known what the driver takes, where it computes? Then the next is due later."""
+        if len(job.queries) < 2 or (isinstance(job, DrivenJob) and not cost.records):
             return False
         now_s = self._clock.monotonic_s()
         turn = self._turns.setdefault(key, _Turn(job, Backoff(self._rng, first_s=AGAIN_S, max_s=AGAIN_S_MAX)))
@@ -154,12 +157,12 @@ class SlowSearch:
         """Is a search under way?"""
         return self._worker is not None and self._worker.is_alive()
 
-    def _search(self, key: Key, job: Job, record: LaneRecord, types: Types) -> None:
+    def _search(self, key: Key, job: Job, record: LaneRecord, types: Types, cost: Cost) -> None:
         place = f"{key[0]}-{key[1]}"
         log.info("lane %s is behind: looks for a slow query", place, extra={"event": "slow.searched"})
         try:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", GROUP)
-            slow = self._slow(job, record, types)
+            slow = self._slow(job, record, types, cost)
         except GivenUp:
             log.warning("lane %s: the search for a slow query was given up", place, extra={"event": "slow.given_up"})
         except TooLittle:
@@ -173,7 +176,7 @@ class SlowSearch:
             else:
                 self._found = Found(key, job, slow)
 
-    def _slow(self, job: Job, record: LaneRecord, types: Types) -> Slow[Registered] | None:
+    def _slow(self, job: Job, record: LaneRecord, types: Types, cost: Cost) -> Slow[Registered] | None:
         """Raises TooLittle, GivenUp, FAULTS."""
         sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
         with closing(Ends(self._config.kafka, sources)) as ends:
@@ -186,9 +189,11 @@ class SlowSearch:
             last = {number: min(kept[number][1], at + count) for number, at in first.items()}
             read = records(self._session, self._config.kafka, sources.by_topic(first), sources.by_topic(last), group=GROUP)
 
-            def seconds(queries: Sequence[Registered], read: DataFrame = read) -> float:
+            tried = sum(last.values()) - sum(first.values())
+
+            def seconds(queries: Sequence[Registered], read: DataFrame = read, tried: int = tried) -> float:
                 (part,) = jobs_of(queries, types).values()
-                return self._seconds(part.graph(read))
+                return self._seconds(part.graph(read)) + cost.of((one.label for one in queries), tried)
 
             if seconds(job.queries) >= ENOUGH_S:
                 return slow_one(job.queries, seconds)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from edgewake.cloud.analysis.completed import READING, Computed
 from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.latest import Linked, Row
+from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.numbered import numbered
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.sequence_queries import States
@@ -57,11 +59,11 @@ class TableStates(States):
                 starts[topic, partition] = min(one.get(partition, 0) for one in reading)
         return TableFollower(config, wanted, starts)
 
-    def catch_up(self, follower: TableFollower) -> Iterator[None]:
+    def catch_up(self, follower: TableFollower, meter: Meter) -> Iterator[None]:
         """Take what is new of the tables, a turn for each record. Raises Unavailable."""
         for one in follower.read():
-            for view in self.views.values():
-                view.put(one)
+            for label, view in self.views.items():
+                meter.run(label, partial(view.put, one))
             yield
         for (topic, partition), position in follower.positions.items():
             for view in self.views.values():
@@ -246,11 +248,12 @@ class TableJob:
         assert isinstance(batch.states, TableStates)
         for registered in self.queries:
             try:
-                yield from batch.states.views[registered.label].outputs("+".join(self.sources), batch)
+                view = batch.states.views[registered.label]
+                yield from batch.meter.of(registered.label, view.outputs("+".join(self.sources), batch))
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 broken[registered.label] = f"{type(error).__name__}: {error}"
 
 
-def caught_up(states: TableStates, follower: TableFollower, is_over: Callable[[], bool]) -> bool:
+def caught_up(states: TableStates, follower: TableFollower, meter: Meter, is_over: Callable[[], bool]) -> bool:
     """Read the tables up to their ends; False where it is over before. Raises Unavailable."""
-    return not any(is_over() for _ in states.catch_up(follower))
+    return not any(is_over() for _ in states.catch_up(follower, meter))

@@ -5,25 +5,36 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.analysis import lane, slow_search
+from edgewake.cloud.analysis import emit, lane, slow_search
 from edgewake.cloud.analysis.checkpoint import copied, remove_unused
+from edgewake.cloud.analysis.driven import DrivenJob, new_states
+from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord, apart
-from edgewake.cloud.analysis.slow import Behind, slow_one
+from edgewake.cloud.analysis.meter import Meter
+from edgewake.cloud.analysis.pipeline import QueriesJob, jobs_of
+from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.slow import NOTHING, Behind, Cost, slow_one
 from edgewake.cloud.analysis.slow_search import SlowSearch
+from edgewake.cloud.analysis.state_rows import kept_rows
+from edgewake.cloud.analysis.table_queries import TableStates
 from edgewake.cloud.analysis.transaction import lane_rows
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, catch_up, declare, read, register, registered, remove, results, sql, totals, unique
-from tests.analysis.test_process import progress
+from tests.analysis.test_process import NewFeed, progress
 from tests.analysis.test_run import _no_query_stays, running
 from tests.services import wait_until
 
@@ -105,6 +116,105 @@ def test_the_batch_under_way_counts() -> None:
     assert (behind.seconds(100.0), behind.seconds(145.0)) == (0.0, 45.0)
 
 
+def test_what_the_driver_took_is_known_of_a_lane_that_is_behind() -> None:
+    behind, cost = Behind(), Cost({"a@1": 2.0, "b@2": 6.0}, 40)
+
+    behind.ends(9.0, 5, is_cut_off=True, cost=cost)
+    assert [behind.cost.of(labels, 10) for labels in (["a@1"], ["a@1", "b@2"], ["new@3"])] == [0.5, 2.0, 0.0], "of so many records"
+
+    behind.ends(10.0, 0, is_cut_off=False, cost=cost)
+    assert behind.cost == NOTHING
+    assert behind.cost.of(["a@1"], 10) == 0.0
+
+
+def test_what_is_done_with_the_records_of_a_query_counts_for_it_and_nothing_between() -> None:
+    now_s = 0.0
+
+    def work(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def made() -> Iterator[int]:
+        for seconds in (1, 2):
+            work(seconds)
+            yield seconds
+
+    meter = Meter(lambda: now_s)
+    work(100.0)
+    for one in meter.of("a@1", made()):
+        work(one * 10)
+    work(100.0)
+    meter.run("b@2", lambda: work(7))
+    meter.run("a@1", lambda: work(0.5))
+
+    assert meter.taken() == {"a@1": 33.5, "b@2": 7.0}
+    assert meter.taken() == {}, "each once"
+
+
+OF_A_LANE: Mapping[LaneKind, str] = {
+    LaneKind.PLAIN: "SELECT device, sum(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute'), device",
+    LaneKind.SKETCH: "SELECT approx_percentile(speed, 0.5) AS v FROM {s} GROUP BY window(event_time, '1 minute')",
+    LaneKind.DISTINCT: "SELECT device, approx_count_distinct(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute'), device",
+    LaneKind.PLAIN_SHED: "-- shed: random above 60 seconds\nSELECT sum(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute')",
+    LaneKind.SKETCH_SHED: "-- shed: random above 60 seconds\nSELECT var_pop(speed) AS v FROM {s} GROUP BY window(event_time, '1 minute')",
+    LaneKind.ROWS: "SELECT device, speed FROM {s} WHERE speed > 1",
+    LaneKind.SEQUENCE: "SELECT device, sum(speed) AS v FROM {s} GROUP BY session_window(event_time, '5 minutes'), device",
+    LaneKind.JOIN: "SELECT a.device, b.street AS street FROM {s} a JOIN {t} b ON a.device = b.device WHERE trend(a.speed, '1 minute') > 0",
+    LaneKind.PAIR: "SELECT a.speed AS v FROM {s} a JOIN {s} b ON a.device = b.device AND b.event_time = a.event_time",
+    LaneKind.TABLE: "-- table: device\nSELECT speed FROM {s}",
+}
+"""A query of each kind of lane."""
+ROWS_MADE = ("query", "part", "window_start", "window_end", "key", "readings", "t", "values")
+ROWS_READ = ("partition", "offset", "number", "oldest", "value", "reading", "x", "extremes", "items")
+
+
+FIELDS = {"speed": FieldType.NUMBER, "street": FieldType.STRING}
+
+
+def beside_each_other(kind: LaneKind, s: str, t: str) -> tuple[list[Registered], QueriesJob]:
+    """Two queries of a lane of this kind, and its job."""
+    streams = [Stream(name=name, fields={field: FieldInfo(type=of) for field, of in FIELDS.items()}) for name in (s, t)]
+    text = OF_A_LANE[kind].format(s=s, t=t)
+    queries = registered(*(f"-- name: {name}\n{text}" for name in ("one", "other")), streams=streams)
+    (((_, found), job),) = jobs_of(queries, {s: FIELDS, t: FIELDS}).items()
+    assert found is kind
+    return queries, job
+
+
+@pytest.mark.parametrize("kind", LaneKind)
+def test_in_every_kind_of_lane_what_the_driver_does_for_each_query_is_counted(kind: LaneKind) -> None:
+    queries, job = beside_each_other(kind, "s", "t")
+    meter = Meter(itertools.count().__next__)
+    states = new_states(job) if isinstance(job, DrivenJob) else None
+    nothing = pa.table({name: pa.array([], pa.int64()) for name in (*ROWS_MADE, *ROWS_READ)})
+    broken: emit.Broken = {}
+
+    list(job.outputs(nothing, emit.Batch(revision=1, top_before=None, top=None, states=states, meter=meter), broken))
+
+    assert not broken
+    assert meter.taken() == dict.fromkeys((one.label for one in queries), 1), "once each, and nothing within another"
+
+
+@pytest.mark.parametrize("kind", [LaneKind.JOIN, LaneKind.TABLE])
+def test_so_is_what_it_reads_of_tables(kind: LaneKind, new_feed: NewFeed) -> None:
+    feed, other = new_feed(FIELDS), new_feed(FIELDS)
+    queries, job = beside_each_other(kind, feed.name, other.name)
+    assert isinstance(job, DrivenJob)
+    for each in (feed, other):
+        each.send([T0], speed=[1.0], street=["a"])
+        each.flush()
+    meter, states = Meter(itertools.count().__next__), new_states(job)
+    assert isinstance(states, JoinStates | TableStates)
+
+    with closing(states.follower(feed.config)) as follower:
+        if isinstance(states, JoinStates):
+            states.catch_up(follower, {}, meter)
+        else:
+            list(states.catch_up(follower, meter))
+
+    assert meter.taken() == dict.fromkeys((one.label for one in queries), 1)
+
+
 def test_a_query_set_apart_goes_on_where_its_lane_stands() -> None:
     before = LaneRecord(
         stream="s", lane="plain", revision=7, top=5, tops={0: 5}, offsets={"ew.s.s": {0: 3}},
@@ -137,10 +247,12 @@ def test_the_copy_of_a_state_is_another_spark_querys_and_is_removed_with_its_que
 
 
 SLOW_WHERE = "WHERE street RLIKE 'a.*b' OR street RLIKE 'a.*c' OR speed > 0"
+LOOKS_BACK = "robust_zscore(speed, 5) > 0 OR"
+"""Makes a condition one that the driver computes."""
 SLOW_TEXT = "a" * 1000
 """The longest that RLIKE looks at: each of the two takes a million steps until it is false."""
 FRAMES, READINGS = 20, 10
-LATENESS = "1 day"
+LATENESS = "6 hours"
 """On a busy machine the stream is silent for minutes, while the slow one computes: its window is to stay open."""
 
 
@@ -174,17 +286,21 @@ def events(caplog: pytest.LogCaptureFixture) -> Events:
 
 
 @pytest.mark.parametrize(
-    ("slow_s", "is_apart"),
-    [pytest.param(0.1, True, id="set apart"), pytest.param(3600.0, False, id="control: it is not looked for")],
+    ("also", "slow_s", "is_apart"),
+    [
+        pytest.param("", 0.1, True, id="Spark computes it"),
+        pytest.param(LOOKS_BACK, 0.1, True, id="the driver computes it"),
+        pytest.param("", 3600.0, False, id="control: it is not looked for"),
+    ],
 )
 def test_others_do_not_wait_for_a_slow_query(
-    analysis: Analysis, feed: Feed, slow_s: float, is_apart: bool, events: Events, monkeypatch: pytest.MonkeyPatch
+    analysis: Analysis, feed: Feed, also: str, slow_s: float, is_apart: bool, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pattern that takes long for each text, beside a sum: both read the same ones, and then one more."""
     fast, slow = unique("fast"), unique("slow")
     declare(feed)
-    register(feed, total(feed, fast), name=fast)
-    register(feed, total(feed, slow, SLOW_WHERE), name=slow)
+    register(feed, total(feed, fast, f"WHERE {also} speed > 0"), name=fast)
+    register(feed, total(feed, slow, SLOW_WHERE.replace("WHERE", f"WHERE {also}")), name=slow)
     send(feed, "b", 1)
     monkeypatch.setattr(slow_search, "AGAIN_S", 0.1)
     monkeypatch.setattr(slow_search, "SEARCH_S_MAX", 300.0)  # on a busy machine
@@ -223,9 +339,11 @@ def test_others_do_not_wait_for_a_slow_query(
         for name in (fast, slow):
             wait_until(lambda name=name: totals(feed, name) == last, "both go on after a restart")  # type: ignore[misc]
         assert progress(feed.config, slow)["apart"] is True
+        assert any(slow in key for key in kept_rows(feed.config)) == bool(also), "control: the driver keeps its state there"
         remove(feed, slow)
         wait_until(lambda: "checkpoint.removed" in events(), "its state goes with it")
     assert not lane_rows(feed.config, lambda name: slow in name)
+    assert not [key for key in kept_rows(feed.config) if slow in key]
 
 
 def test_a_search_and_a_batch_that_take_minutes_are_given_up_by_a_stop(
@@ -241,7 +359,7 @@ def test_a_search_and_a_batch_that_take_minutes_are_given_up_by_a_stop(
         catch_up(made, feed)
         before = made.record
         send(feed, SLOW_TEXT, 30 * FRAMES)
-        wait_until(lambda: made.behind_s() > 0.1, "a batch is under way")
+        wait_until(lambda: made.behind.seconds(SystemClock().monotonic_s()) > 0.1, "a batch is under way")
         assert search.turn({("s", LaneKind.PLAIN): made}, lambda: {feed.name: feed.types}) is None
         tracker = analysis.session.sparkContext.statusTracker()
         wait_until(lambda: set(tracker.getJobIdsForGroup(search.group)) & set(tracker.getActiveJobsIds()), "the search computes")

@@ -1,0 +1,35 @@
+"""What each query of a lane takes in the driver: the part of a batch's time that Spark cannot be asked for (slow.py)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Counts for the thread of a lane's batches; of what counts for a query, nothing may count for one within it."""
+
+    def __init__(self, cpu_s: Callable[[], float] = lambda: 0.0) -> None:
+        """`cpu_s`: seconds of processor of the calling thread (clock.thread_cpu_s); without it nothing is counted."""
+        self._cpu_s = cpu_s
+        self._took: defaultdict[str, float] = defaultdict(float)
+
+    def of(self, label: str, made: Iterable[T]) -> Iterator[T]:
+        """The same, one after the other; what it takes to make them, and what is done with each, counts for this query."""
+        began_s = self._cpu_s()
+        yield from made
+        self._took[label] += self._cpu_s() - began_s
+
+    def run(self, label: str, do: Callable[[], None]) -> None:
+        """Do it; what it takes counts for this query."""
+        began_s = self._cpu_s()
+        do()
+        self._took[label] += self._cpu_s() - began_s
+
+    def taken(self) -> Mapping[str, float]:
+        """Query (label) → seconds since this was asked last."""
+        taken, self._took = self._took, defaultdict(float)
+        return taken
