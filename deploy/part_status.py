@@ -125,9 +125,11 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
     while not await asyncio.to_thread(_declare, producer, bootstrap):
         await clock.sleep(INTERVAL_S)
     while True:
+        # To look at a part takes milliseconds. Handed over one by one each was a request, and woke everybody who follows the stream.
+        readings = [reading(keeper, meter, clock) for keeper in keepers]
         now_ms = clock.now_ms()
-        for keeper in keepers:
-            _produce(producer, TOPIC, record_of(reading(keeper, meter, clock), now_ms), DEVICE)
+        for fields in readings:
+            _produce(producer, TOPIC, record_of(fields, now_ms), DEVICE)
         producer.poll(0)
         await clock.sleep(INTERVAL_S)
 
