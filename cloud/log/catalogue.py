@@ -3,7 +3,8 @@
 Each registration of a query has a topic of its own; a query's name stands for the topic of its present registration, and after it was
 removed for that of its last one, until that is deleted.
 
-Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was just added is found within a second.
+Refreshed every REFRESH_S and at once when somebody asks for an unknown name, so a query that was just added is found within a second. The
+tables are followed; all topics are listed seldom while nothing changes (is_list_due).
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ from edgewake.protocol.names import is_stream
 log = logging.getLogger("edgewake.hub")
 
 REFRESH_S: Final = 1.0
+LIST_S: Final = 5.0
+"""Seconds from one list of Kafka's topics to the next while nothing changes: it names each topic and partition there is, and is the dearest
+question of a small system. It tells what no table does (who deleted a topic by hand, whether Kafka is there)."""
+CHANGED_S: Final = 15.0
+"""Seconds after a change of the streams or queries in which topics are listed with each look: theirs are made by others, later."""
 ASK_TIMEOUT_S: Final = 3.0
 """How long a request for an unknown name waits for a fresh look."""
 STALE_S: Final = 15.0
@@ -43,7 +49,9 @@ VANISH_LOOKS: Final = 5
 RETRY_MAX_S: Final = 5.0
 NEAR_MAX: Final = 3
 """Near matches told for an unknown name."""
-_TABLES: Final = (topics.STREAMS, topics.QUERIES, topics.PROGRESS)
+_NAMES: Final = (topics.STREAMS, topics.QUERIES)
+"""Tables of which a change means that a topic comes, or goes."""
+_TABLES: Final = (*_NAMES, topics.PROGRESS)
 
 
 class UnknownStream(RemoteError, LookupError):
@@ -86,12 +94,15 @@ class Catalogue:
         self._looking = False
         self._asked = asyncio.Event()
         self._looked = asyncio.Condition()
-        self._last_look_s: float | None = None
+        self._partitions: Mapping[str, int] = {}
+        """Of each topic, when they were listed last."""
+        self._listed_s = self._changed_s = float("-inf")
+        self._is_asked = False
 
     @property
     def is_reachable(self) -> bool:
         """Did Kafka answer lately?"""
-        return self._last_look_s is not None and self._clock.monotonic_s() - self._last_look_s < STALE_S
+        return self._clock.monotonic_s() - self._listed_s < STALE_S
 
     async def run(self) -> None:
         """Look again and again; that Kafka is away is logged once, and waited for."""
@@ -167,18 +178,19 @@ class Catalogue:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_S):
                 await self._asked.wait()
-        self._asked.clear()
 
     async def _look(self) -> None:
         self._looking = True
+        self._is_asked |= self._asked.is_set()
+        self._asked.clear()
         try:
             found = await _in_daemon_thread(self._read)
         finally:
             self._looking = False
+        self._is_asked = False
         async with self._looked:
             self.topics = self._with_vanished(found)
             self.generation += 1
-            self._last_look_s = self._clock.monotonic_s()
             self.looked.set()
             self._looked.notify_all()
 
@@ -192,12 +204,16 @@ class Catalogue:
             self._tables = self._read_tables()
         while self._tables.poll(0.0):
             pass
-        try:
-            metadata = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise Unavailable(error.args[0].str()) from error
+        now_s = self._clock.monotonic_s()
+        if self._is_asked or self._missing or is_list_due(now_s, listed_s=self._listed_s, changed_s=self._changed_s):
+            try:
+                listed = self._admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
+            except KafkaException as error:
+                raise Unavailable(error.args[0].str()) from error
+            self._partitions = {name: len(entry.partitions) for name, entry in listed.items()}
+            self._listed_s = self._clock.monotonic_s()
         registered_at = {name: row.get("registered_at") for name, row in self._rows[topics.QUERIES].items()}
-        return topics_of({name: len(entry.partitions) for name, entry in metadata.items()}, registered_at)
+        return topics_of(self._partitions, registered_at)
 
     def _read_tables(self) -> TableReader:
         topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
@@ -210,6 +226,8 @@ class Catalogue:
         return reader
 
     def _change(self, table: str, key: str, value: bytes | None) -> None:
+        if table in _NAMES:
+            self._changed_s = self._clock.monotonic_s()
         if value is None:
             self._rows[table].pop(key, None)
         else:
@@ -229,6 +247,13 @@ class Catalogue:
             "state": progress.get("state"),
             "watermark": progress.get("watermark"),
         }
+
+
+def is_list_due(now_s: float, *, listed_s: float, changed_s: float) -> bool:
+    """Are Kafka's topics to be listed with this look, though nobody asks and none is missed? In seconds, monotonic: when they were listed
+    last, and when the streams or queries changed last.
+    """
+    return now_s - listed_s >= LIST_S or now_s - changed_s < CHANGED_S
 
 
 def topics_of(partitions: Mapping[str, int], registered_at: Mapping[str, Any]) -> dict[str, Topic]:

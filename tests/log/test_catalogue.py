@@ -1,8 +1,16 @@
-"""Which topic a name stands for."""
+"""Which topic a name stands for, and when Kafka's topics are listed."""
 
 from __future__ import annotations
 
-from edgewake.cloud.log.catalogue import Topic, topics_of
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.catalogue import CHANGED_S, Catalogue, Topic, is_list_due, topics_of
+from edgewake.protocol.clock import FakeClock
+from tests.feeds import DEADLINE_S, Feed
 
 
 def test_a_name_stands_for_its_present_registration_and_never_for_an_earlier_one() -> None:
@@ -23,3 +31,43 @@ def test_a_stream_has_the_name_of_a_query_that_was_removed_but_not_of_one_that_i
 def test_other_topics_are_no_names() -> None:
     others = {"ew.up": 4, "ew.q.top": 1, "ew.q.top.x": 1, "ew.q..5": 1, "ew.s.Top": 1, "ew.s.a.b": 1, "ew.s.gone": 0, "other": 1}
     assert topics_of(others, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("now_s", "listed_s", "changed_s", "expected"),
+    [
+        (0.0, float("-inf"), float("-inf"), True),
+        (104.0, 100.0, 0.0, False),
+        (105.0, 100.0, 0.0, True),
+        (101.0, 100.0, 99.0, True),
+        (114.0, 113.0, 99.5, True),
+        (115.0, 113.0, 99.5, False),
+    ],
+)
+def test_topics_are_listed_now_and_then_and_with_each_look_for_a_while_after_a_change(
+    now_s: float, listed_s: float, changed_s: float, expected: bool
+) -> None:
+    assert is_list_due(now_s, listed_s=listed_s, changed_s=changed_s) is expected
+
+
+async def test_a_name_that_is_asked_for_is_found_at_once_though_nothing_said_that_it_is_there(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
+    """Control: looks that nobody asked for do not find it."""
+    clock = FakeClock()
+    catalogue = Catalogue(kafka_config, "test-catalogue", clock)
+    try:
+        await catalogue._look()
+        clock.advance(CHANGED_S)
+        await catalogue._look()
+        feed = new_feed()
+        await catalogue._look()
+        assert feed.name not in catalogue.topics
+        running = asyncio.create_task(catalogue.run())
+        async with asyncio.timeout(DEADLINE_S):
+            (found,) = await catalogue.find((feed.name,))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert found.name == feed.name
+    finally:
+        catalogue.close()
