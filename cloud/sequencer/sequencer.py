@@ -212,7 +212,8 @@ class Session:
         for number in ready:
             shard, ends, overtaken = self._restoring.pop(number).future.result()
             self._metrics.outcomes["overtaken"] += overtaken
-            self._reader.add({partition: one.next_offset for partition, one in shard.partitions.items()}, ends)
+            starts = {partition: one.next_offset for partition, one in shard.partitions.items()}
+            self._reader.add(starts, ends, now_s=self._clock.monotonic_s())
             self._shards[number] = shard
         if ready:
             self._metrics.shards = len(self._shards)
