@@ -29,6 +29,12 @@ def test_packages_are_one_level_deep():
     assert [path for path in modules("protocol", "edge", "cloud", "simulators", "deploy") if len(path.parts) > 3] == []
 
 
+def test_folders_of_tests_with_fixtures_of_their_own_are_packages():
+    """To pytest a folder without `__init__.py` is none: what its fixtures of scope `package` start would live to the end of the run."""
+    folders = [path.parent for path in (ROOT / "tests").rglob("conftest.py") if "node_modules" not in path.parts]
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
 def test_every_module_says_what_it_is_for():
     silent = [path for path in modules(*FLOORS, "docs") if not says_what_it_is_for(path)]
     assert silent == [], "expected a docstring, or an empty file"
