@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
@@ -42,6 +43,8 @@ STARTERS = (
     ("tests.edge.mtls", {"broker_with_mtls"}),
 )
 """Modules, and names in them, whose users start services by themselves."""
+PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""To them PySpark tells what was wrong with a query."""
 
 
 def _starts_services(item: pytest.Item) -> bool:
@@ -71,6 +74,22 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Begin each test with pytest's own format of logs.
+
+    A logger of PySpark makes every handler that it is given write JSON, and pytest gives its own to all that do not propagate, which
+    PySpark's are from the first wrong query on: later tests of the process that look at `caplog.text` found JSON.
+    """
+    for name in PYSPARK_LOGGERS:
+        if isinstance(logger := logging.root.manager.loggerDict.get(name), logging.Logger):
+            logger.propagate = True
+    plugin = item.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (plugin.caplog_handler, plugin.report_handler):
+        handler.setFormatter(plugin.formatter)
+    return (yield)
 
 
 def _file(item: pytest.Item) -> str:
