@@ -19,7 +19,7 @@ _ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
 def install(packages: Sequence[str], *, what: str, may_install: bool | None = None) -> None:
-    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or newer"."""
+    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or newer". One that is there stays as it is."""
     if may_install is None:
         may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
     if not may_install:
@@ -35,7 +35,7 @@ def _update_and_install(packages: Sequence[str]) -> str:
     problem = _apt("update")
     for package in packages:
         if _knows(package):
-            return _apt("install", "--yes", "--no-install-recommends", package)
+            return _apt("install", "--yes", "--no-upgrade", "--no-install-recommends", package)
     return problem or f"apt knows no package {' or '.join(packages)}"
 
 

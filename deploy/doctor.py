@@ -111,7 +111,7 @@ def _mosquitto() -> str:
     found = mosquitto.find()
     if found is None:
         raise Advice("Mosquitto 2 or newer is not found; `edgewake up` installs it where it may, else: apt install mosquitto")
-    return f"{found}, version {'.'.join(map(str, mosquitto.version(found) or ()))}"
+    return f"{found}, version {'.'.join(map(str, mosquitto.version(found)))}"
 
 
 def _jars() -> str:

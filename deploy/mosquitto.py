@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgewake.deploy import apt
+from edgewake.deploy import apt, program_version
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 
@@ -39,9 +38,9 @@ class Broker:
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The first `mosquitto` of version 2 or newer on PATH or where Debian puts it."""
+    """The first `mosquitto` of version 2 or newer on PATH or where Debian puts it. Raises LocalError where it tells no version."""
     found = shutil.which("mosquitto", path=f"{environ.get('PATH', '')}:{_SBIN}")
-    return Path(found) if found and (version(Path(found)) or (0,)) >= (2,) else None
+    return Path(found) if found and version(Path(found)) >= (2,) else None
 
 
 def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None = None) -> Path:
@@ -54,14 +53,13 @@ def ensure(environ: Mapping[str, str] = os.environ, *, may_install: bool | None 
     raise LocalError("Mosquitto was installed but no version 2 or newer is found on PATH or in /usr/sbin")
 
 
-def version(program: Path) -> tuple[int, ...] | None:
-    """E.g. (2, 0, 11); None where it does not run."""
-    try:
-        answer = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", answer)
-    return tuple(map(int, found.groups())) if found else None
+def version(program: Path) -> tuple[int, ...]:
+    """E.g. (2, 0, 11). Raises LocalError where it tells none, with what it says."""
+    answered = program_version.answer(program, "-h")
+    found = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", answered)
+    if found is None:
+        raise program_version.unclear(program, "-h", answered, "Mosquitto 2 or newer")
+    return tuple(map(int, found.groups()))
 
 
 def configuration(broker: Broker, *, is_root: bool) -> str:

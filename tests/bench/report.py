@@ -98,7 +98,7 @@ def machine() -> dict[str, str]:
         "Python": platform.python_version(),
         "Java": str(java.version(java.ensure())),
         "Kafka": kafka_node.VERSION,
-        "Mosquitto": ".".join(map(str, mosquitto.version(mosquitto.ensure()) or ())),
+        "Mosquitto": ".".join(map(str, mosquitto.version(mosquitto.ensure()))),
         "libraries": ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
         "revision": _revision(),
     }
