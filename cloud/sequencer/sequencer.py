@@ -212,8 +212,7 @@ class Session:
         for number in ready:
             shard, ends, overtaken = self._restoring.pop(number).future.result()
             self._metrics.outcomes["overtaken"] += overtaken
-            starts = {partition: one.next_offset for partition, one in shard.partitions.items()}
-            self._reader.add(starts, ends, now_s=self._clock.monotonic_s())
+            self._reader.add({partition: one.next_offset for partition, one in shard.partitions.items()}, ends)
             self._shards[number] = shard
         if ready:
             self._metrics.shards = len(self._shards)
