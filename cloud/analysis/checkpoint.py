@@ -154,12 +154,14 @@ def remove_unused(folder: Path, *, queried: Container[str], kinds: Container[str
     was removed.
     """
     removed = []
-    for checkpoint in folder.glob("*/*"):
+    for checkpoint in list(folder.glob("*/*")):
         place, lane = checkpoint.parts[-2:]
         streams, _, label = place.partition(APART)
         stream = streams.partition("+")[0]  # of two streams the first is the query's
         if stream not in queried or lane not in kinds or (label and label not in apart):
             shutil.rmtree(checkpoint, ignore_errors=True)
+            with suppress(OSError):  # another lane of the place has its own there
+                checkpoint.parent.rmdir()
             removed.append((place, lane))
     return sorted(removed)
 

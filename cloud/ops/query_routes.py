@@ -83,7 +83,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/pause", responses=problems(404, 409))
     async def pause(name: QueryName) -> QueryView:
-        """Stop computing. Its windows that are open now will lack what comes until it is resumed, and say so."""
+        """Stop computing. Its open windows will lack what comes until it is resumed, and say so; one that is apart computes it then."""
         return await registry.set_paused(name, True)
 
     @routes.post("/v1/queries/{name}/resume", responses=problems(404, 409))

@@ -41,7 +41,7 @@ def now_ms() -> int:
 def ask(feed: Feed, query: str, begin: int, end: int | None = None, *, kind: RepairKind = RepairKind.REPAIR, lossy: bool = False) -> str:
     """Ask for a repair, as the operations API does."""
     topic_admin.ensure_topics(feed.config, [topics.REPAIRS])
-    (registered_at,) = [row.value["registered_at"] for row in read(feed.config, topics.QUERIES) if row.key == query.encode()]
+    registered_at = [row.value["registered_at"] for row in read(feed.config, topics.QUERIES) if row.key == query.encode()][-1]
     asked = Repair(
         id=unique("repair"),
         query=query,

@@ -244,6 +244,7 @@ def test_the_copy_of_a_state_is_another_spark_querys_and_is_removed_with_its_que
     assert not (own / "left").exists()
     assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}, apart={"b@2"}) == []
     assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}) == [("s~b@2", "plain")]
+    assert [path.name for path in tmp_path.iterdir()] == ["s"], "its folder, too"
 
 
 SLOW_WHERE = "WHERE street RLIKE 'a.*b' OR street RLIKE 'a.*c' OR speed > 0"
