@@ -14,6 +14,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from edgewake.cloud.analysis import java_names
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, is_local
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -121,6 +122,7 @@ def start_session(
     except Py4JJavaError as error:
         raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
     _write_plain_files(session)
+    java_names.remember(session)
     return session
 
 
