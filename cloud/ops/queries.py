@@ -205,7 +205,9 @@ class Registry:
             now_ms = self._clock.now_ms()
             registration = Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, self._new_id()))
             await self._claim(registration)
-            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, registration.topic]))
+            await self._writer.blocking(
+                lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, registration.topic], client=self._admin)
+            )
             await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
 
@@ -223,7 +225,7 @@ class Registry:
                 return self.view(existing, with_text=True), False
             now_ms = max(self._clock.now_ms(), existing.registered_at + 1)
             registration = existing.model_copy(update={"text": text, "registered_at": now_ms})
-            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [registration.topic]))
+            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [registration.topic], client=self._admin))
             await self._writer.write(topics.QUERIES, name, registration)
             return self.view(registration, with_text=True), True
 
