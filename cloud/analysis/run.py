@@ -482,8 +482,8 @@ class Analysis:
         if found is None:
             return
         lane = running.get(found.lane)
-        # Not under a repair: it would go on with the lane that the query was in.
-        if lane is not None and lane.job == found.job and self._repairs.is_idle:
+        # Not during a step of a repair: it would go on with the lane that the query was in.
+        if lane is not None and lane.job == found.job and not self._repairs.is_working:
             self._set_apart(found, lane)
 
     def _set_apart(self, found: Found, lane: Lane) -> None:

@@ -35,7 +35,8 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, catch_up, declare, read, register, registered, remove, results, sql, totals, unique
 from tests.analysis.test_process import NewFeed, progress
-from tests.analysis.test_run import _no_query_stays, running
+from tests.analysis.test_repairs import ask
+from tests.analysis.test_run import _no_query_stays, running, set_paused
 from tests.services import wait_until
 
 __all__ = ["_no_query_stays"]
@@ -297,9 +298,12 @@ def events(caplog: pytest.LogCaptureFixture) -> Events:
 def test_others_do_not_wait_for_a_slow_query(
     analysis: Analysis, feed: Feed, also: str, slow_s: float, is_apart: bool, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pattern that takes long for each text, beside a sum: both read the same ones, and then one more."""
-    fast, slow = unique("fast"), unique("slow")
+    """A pattern that takes long for each text, beside a sum: both read the same ones, and then one more. A repair waits meanwhile."""
+    fast, slow, paused = unique("fast"), unique("slow"), unique("paused")
     declare(feed)
+    register(feed, total(feed, paused), name=paused)
+    set_paused(feed, paused, paused=True)
+    ask(feed, paused, T0)
     register(feed, total(feed, fast, f"WHERE {also} speed > 0"), name=fast)
     register(feed, total(feed, slow, SLOW_WHERE.replace("WHERE", f"WHERE {also}")), name=slow)
     send(feed, "b", 1)
