@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,6 +86,29 @@ def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
+def freeze(pid: int) -> None:
+    """Stop a process, and wait until each of its threads stands still. `thaw` lets it go on.
+
+    SIGSTOP alone does not: the thread that is to take it needs a processor for that, and meanwhile the others go on and answer.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: thread_states(pid) == {"T"}, f"all threads of {pid} stand still")
+
+
+def thaw(pid: int) -> None:
+    """Let a frozen process go on."""
+    os.kill(pid, signal.SIGCONT)
+
+
+def thread_states(pid: int) -> set[str]:
+    """A letter for each state that a thread of it is in: R runs, S sleeps, T is stopped (proc(5))."""
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            states.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return states
+
+
 class Process:
     """A child with its output in a file, that can be started, killed and started again. Start it from a thread that lives on."""
 
@@ -129,6 +152,14 @@ class Process:
     def signal(self, number: int) -> None:
         """Send a signal to the child."""
         os.kill(self.pid, number)
+
+    def freeze(self) -> None:
+        """Stop the child until `thaw`; nothing of it runs when this returns."""
+        freeze(self.pid)
+
+    def thaw(self) -> None:
+        """Let the frozen child go on."""
+        thaw(self.pid)
 
     def kill(self) -> None:
         """Kill -9, and wait until it is gone."""

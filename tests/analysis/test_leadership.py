@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +23,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 from tests.analysis.support import unique
-from tests.services import PATIENCE_S, wait_until
+from tests.services import PATIENCE_S, freeze, thaw, wait_until
 
 SESSION_S = 4.0
 """Long enough for a busy machine, whose threads may wait a second for their turn."""
@@ -144,10 +143,10 @@ def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_
             assert process.stdout.readline() == "leads\n"
             thread.start()
             wait_until(lambda: any("another analysis leads" in why for why in second.said), "the other one stands by")
-            process.send_signal(signal.SIGSTOP)
+            freeze(process.pid)
             wait_until(lambda: any("still uses" in why for why in second.said), "it has the lead, and waits")
             assert not found
-            process.send_signal(signal.SIGCONT)
+            thaw(process.pid)
             _, said = process.communicate(timeout=PATIENCE_S)
             assert "another analysis leads now: this one ends" in said
             wait_until(lambda: found, "the other one begins")

@@ -9,18 +9,18 @@ acknowledged and every plain reading is in Kafka. `python -m tests.bench.bench_f
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tests.bench.figures import Found, percentile, run
 from tests.bridge.fleet import Fleet, until
 from tests.bridge.running import World, world
-from tests.services import run_kafka, run_mosquitto
+from tests.services import Process, run_kafka, run_mosquitto
 
-FAULTS: Final = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
+FAULTS: Final = {"killed": Process.kill, "frozen": Process.freeze}
 BEFORE, AFTER = 40, 200
 """Messages of each device before and after the fault, one every 50 ms."""
 WAIT_MAX_MS: Final = 5_000.0
@@ -42,7 +42,7 @@ def measure(folder: Path, runs: int) -> Found:
     return found
 
 
-async def _fault(made: World, name: str, fault: signal.Signals, i: int) -> list[float]:
+async def _fault(made: World, name: str, fault: Callable[[Process], None], i: int) -> list[float]:
     async with world(made.broker, made.node, made.folder) as here:
         gone = here.bridge(f"{name}-{i}-1", site=f"{name}{i}")
         here.bridge(f"{name}-{i}-2", site=f"{name}{i}")
@@ -52,13 +52,13 @@ async def _fault(made: World, name: str, fault: signal.Signals, i: int) -> list[
         waits_s: list[float] = []
         watching = asyncio.create_task(_watch(fleet, waits_s))
         await fleet.send(BEFORE, every_s=0.05)
-        gone.signal(fault)
+        fault(gone)
         try:
             await fleet.send(AFTER, every_s=0.05)
             await fleet.all_arrived()
         finally:
-            if fault is signal.SIGSTOP:
-                gone.signal(signal.SIGCONT)
+            if fault is Process.freeze:
+                gone.thaw()
             watching.cancel()
         assert len(waits_s) == len(fleet.agents) * fleet.sent
         return waits_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from functools import partial
 
@@ -40,7 +39,7 @@ async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_
     device = Device(here, "behind-d", "behind")
     await device.send(1)
     await sequenced(here, "behind", "behind-d", 1)
-    sequencer.signal(signal.SIGSTOP)
+    sequencer.freeze()
     with up_setting(here.config, "retention.ms", RETENTION_MS):
         await device.send(10)
         assert len(device.acks) == 10
@@ -48,7 +47,7 @@ async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_
         await asyncio.to_thread(wait_until, lambda: held_back() == 1, "the oldest record is too old: nothing is accepted")
         late = asyncio.create_task(device.send(30))
         thawed_ms = time.time_ns() // 1_000_000
-        sequencer.signal(signal.SIGCONT)
+        sequencer.thaw()
         await late
     assert await sequenced(here, "behind", "behind-d", 30) == list(range(1, 31))
     # The first ten may be there twice: an answer that takes its time lets the device send again.

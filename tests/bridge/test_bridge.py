@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -310,11 +309,11 @@ async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: 
     with _bound_of_a_record(here, UP_BATCH_BYTES // 4):
         device = Device(here, "batch-1", "batch")
         await device.connected()
-        bridge.signal(signal.SIGSTOP)  # so that it finds them all at once
+        bridge.freeze()  # so that it finds them all at once
         for i, payload in enumerate(burst, start=1):
             device.publish(payload, correlation=b"%d" % i, packet_id=i)
         await device.confirms(300)
-        bridge.signal(signal.SIGCONT)
+        bridge.thaw()
         assert [(await device.answered(i)).rejected for i in range(1, 301)] == [None] * 300
     wait_until(lambda: here.metric("b-batch", 'edgewake_bridge_sent_alone_total{kind="record"}') > 0, "a batch was refused")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,10 @@ def test_a_broker_that_does_not_answer_in_time_is_away_and_has_not_refused(tmp_p
     with run_kafka(tmp_path) as service:
         monkeypatch.setattr(topic_admin, "METADATA_TIMEOUT_S", 2.0)
         client = FreezesAfterListing({"bootstrap.servers": service.bootstrap})
-        client.freeze = lambda: service.process.signal(signal.SIGSTOP)
+        client.freeze = service.process.freeze
         try:
             with pytest.raises(Unavailable, match=r"topic ew\.s\.slow: "):
                 ensure_topics(KafkaConfig(bootstrap=service.bootstrap), ["ew.s.slow"], client=client)
         finally:
-            service.process.signal(signal.SIGCONT)
+            service.process.thaw()
         del client

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -126,11 +125,11 @@ def _address() -> str:
 async def judged(port: int, request: bytes, process: Process) -> list[bool]:
     """Does it answer while it lives, while it is stopped, and when it goes on?"""
     seen = [await answers(port, request, within_s=20)]
-    process.signal(signal.SIGSTOP)
+    process.freeze()
     try:
         seen.append(await answers(port, request, within_s=1))
     finally:
-        process.signal(signal.SIGCONT)
+        process.thaw()
     return [*seen, await answers(port, request, within_s=20)]
 
 

@@ -23,7 +23,7 @@ from edgewake.deploy.supervisor import STOP_S
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, is_alive, part, program, supervisor, until
-from tests.services import free_ports
+from tests.services import free_ports, freeze
 
 NOTES_ITS_STOP = f"""
 def stop(*_):
@@ -138,8 +138,7 @@ async def test_a_part_that_hangs_is_killed_and_started_again_and_one_that_lives_
     await until(lambda: victim.state is other.state is State.READY, "both are ready")
     assert victim.child is not None
     stopped = victim.child.pid
-    os.kill(stopped, signal.SIGSTOP)
-    await until(lambda: Path(f"/proc/{stopped}/stat").read_text().split()[2] == "T", "it is stopped", 10)
+    freeze(stopped)
     await until(lambda: victim.restarts == 1 and victim.state is State.READY, "it was started again")
     assert not is_alive(stopped)
     assert re.search(r"no sign of life for \d+ s, killed", (tmp_path / "victim.log").read_text())
@@ -175,7 +174,7 @@ async def test_a_part_without_signs_is_judged_by_the_answers_of_its_port(tmp_pat
     server = watched.keepers["server"]
     await until(lambda: server.state is State.READY, "it is ready")
     assert server.child is not None
-    os.kill(server.child.pid, signal.SIGSTOP)
+    freeze(server.child.pid)
     await until(lambda: server.restarts == 1 and server.state is State.READY, "it was started again")
     stop.set()
     await running

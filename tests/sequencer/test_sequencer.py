@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import time
 from collections.abc import Iterator
 
@@ -187,9 +186,9 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
                 up.put(*range(count + 1, count + more + 1))
                 count += more
             end.wait_for_more()
-            process.signal(signal.SIGSTOP)
+            process.freeze()
             if not end.is_open():
-                process.signal(signal.SIGCONT)
+                process.thaw()
                 continue
             process.kill()
             kills += 1

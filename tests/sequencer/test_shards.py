@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -93,18 +92,18 @@ async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passe
     process = here.sequencer(unknown_s=0.2)
     up.put(1, 2)
     assert await sequenced(here, "overtaken", "overtaken-1", 2) == [1, 2]
-    process.signal(signal.SIGSTOP)
+    process.freeze()
     partition, first = up.put_one(3)
     for number in range(4, 24):
         up.put_one(number)
     client = clients.admin(here.config)
     place = TopicPartition(topics.UP, partition, first + 20)
     client.delete_records([place])[place].result(10)
-    process.signal(signal.SIGCONT)
+    process.thaw()
     wait_until(lambda: '"event":"sequencer.overtaken"' in process.output(), "it is an error")
     (line,) = [json.loads(text) for text in process.output().splitlines() if '"event":"sequencer.overtaken"' in text]
     lost = line["lost_records"]
-    assert (line["level"], 0 < lost <= 20) == ("error", True), "the first ones may have been on their way when the process was stopped"
+    assert (line["level"], 0 < lost <= 20) == ("error", True), "the first ones may have been fetched before the process was stopped"
     wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == lost, "and counted")
 
 

@@ -33,7 +33,7 @@ from edgewake.protocol.sketch import STREAM, Numbers, SketchKind, item_text, par
 from tests.edge.actions.helpers import until
 from tests.edge.helpers import opened
 from tests.edge.sketches.sketch_crash import CONFIG, T0, WINDOWS, readings
-from tests.services import PATIENCE_S
+from tests.services import PATIENCE_S, freeze
 
 LOCAL = frozenset({"noise", STREAM})
 
@@ -126,7 +126,7 @@ async def test_a_child_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
             await put(events, readings()[:150])
             await made(events, 1)
             assert sketcher.pid is not None
-            os.kill(sketcher.pid, signal.SIGSTOP)
+            freeze(sketcher.pid)
             await put(events, readings()[150:250])
             await until(lambda: sketcher.counts()["restarts"] > 0)
             monkeypatch.setattr(workshop, "PATIENCE_S", 60.0)
