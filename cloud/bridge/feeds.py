@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic import Field
@@ -30,6 +31,8 @@ LINGER_S: Final = 0.02
 CONNECT_S: Final = 5.0
 REFUSED_RETRY_S: Final = 300.0
 """A question that is wrong, or not allowed, is wrong for a while."""
+LATER: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS})
+"""Refusals that time may mend by itself: a stream is there when its first reading was sent, and what follows it may be started before."""
 ALL: Final = "*"
 
 
@@ -128,7 +131,7 @@ class Feeds:
     async def _read(self, ask: FeedAsk, answer: httpx.Response) -> FeedChunk:
         if answer.status_code != 200:
             detail = _detail(await answer.aread())
-            is_wrong = 400 <= answer.status_code < 500 and answer.status_code != 429
+            is_wrong = 400 <= answer.status_code < 500 and answer.status_code not in LATER
             return _error(ask, f"HTTP {answer.status_code}: {detail}", REFUSED_RETRY_S if is_wrong else RETRY_S)
         gathering = Gathering(ask)
         loop = asyncio.get_running_loop()

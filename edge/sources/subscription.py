@@ -69,6 +69,8 @@ class Subscription:
         self.position_name = f"subscription:{config.stream}:{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
         """Where its cursor is kept: another condition is another feed."""
         self._after = context.position(self.position_name) or ""
+        self._error = ""
+        """Of the last chunk: one that lasts is logged once."""
 
     async def run(self, intake: Intake) -> None:
         while True:
@@ -85,8 +87,11 @@ class Subscription:
 
     async def _take(self, intake: Intake, chunk: FeedChunk) -> None:
         if chunk.error:
-            log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
+            if chunk.error != self._error:
+                log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
+            self._error = chunk.error
             return
+        self._error = ""
         lost = Counter[str]()
         for gap in chunk.gaps:
             lost[reason_of(gap)] += lost_in(gap)

@@ -123,6 +123,29 @@ async def test_hostile_chunks_are_refused_and_an_error_is_waited_out(tmp_path: P
         await one.until(lambda: len(one.column("n")) == 3, "it asked again")
 
 
+async def test_an_error_that_lasts_is_logged_once_and_again_after_it_was_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cloud = Cloud(0)
+    async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
+
+        async def fails() -> None:
+            asked = len(cloud.asked)
+            cloud.take(FeedChunk(feed="s", after=cloud.asked[-1], error="no access server", retry_s=0.01))
+            await one.until(lambda: len(cloud.asked) > asked, "it asks again")
+
+        def logged() -> int:
+            return sum(record.message == "feed s: no access server" for record in caplog.records)
+
+        await one.until(lambda: cloud.asked, "it asks")
+        for _ in range(3):
+            await fails()
+        assert logged() == 1
+        cloud.last = 3
+        await fails()
+        await one.until(lambda: cloud.asked[-1] == "3", "it took what there is")
+        await fails()
+        assert logged() == 2
+
+
 async def test_a_new_connection_makes_it_ask_again_at_once(tmp_path: Path) -> None:
     cloud = Cloud(0)
     async with caged(tmp_path, config(), feeds=cloud.feeds) as one:
