@@ -71,9 +71,9 @@ async def test_output_is_bounded_and_read_to_its_end() -> None:
 
 async def test_one_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     script = f"/bin/sleep 1000 & echo $! > {tmp_path}/pid; wait"
-    slow = CommandConfig(argv=("/bin/sh", "-c", script), timeout_s=5)
+    slow = CommandConfig(argv=("/bin/sh", "-c", script), timeout_s=2)
     answer = await commands.run(command("x"), slow)
-    assert (answer.state, answer.detail, answer.exit_code) == (AnswerState.FAILED, "killed after 5 s", None)
+    assert (answer.state, answer.detail, answer.exit_code) == (AnswerState.FAILED, "killed after 2 s", None)
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not _runs(pid), "the child's child is gone")
 
