@@ -105,8 +105,21 @@ def thread_states(pid: int) -> set[str]:
     states = set()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
-            states.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+            states.add(_state(thread))
     return states
+
+
+def is_alive(pid: int) -> bool:
+    """Is there such a process, and is it no zombie?"""
+    try:
+        return _state(Path(f"/proc/{pid}")) != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _state(folder: Path) -> str:
+    """Of a process or a thread; behind its name, which may hold spaces and parentheses."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 class Process:

@@ -86,12 +86,11 @@ class Subscription:
                 await self._clock.sleep(chunk.retry_s)
 
     async def _take(self, intake: Intake, chunk: FeedChunk) -> None:
+        if chunk.error and chunk.error != self._error:
+            log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
+        self._error = chunk.error
         if chunk.error:
-            if chunk.error != self._error:
-                log.warning("feed %s: %s", chunk.feed, chunk.error, extra={"event": "feed.error", "stream": chunk.feed})
-            self._error = chunk.error
             return
-        self._error = ""
         lost = Counter[str]()
         for gap in chunk.gaps:
             lost[reason_of(gap)] += lost_in(gap)

@@ -24,7 +24,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, cpu_s, run
 from tests.bench.sse_world import Readers, access, fill, reading, writing
-from tests.services import freeze, run_kafka, thaw
+from tests.services import run_kafka
 
 LIMITS: Final = """
 The pause needs a machine that carries 1000 clients at 1200 events/s to begin with: 1.2 million deliveries a second are nine tenths of one
@@ -66,9 +66,9 @@ def _pause(folder: Path, bootstrap: str, stream: str, found: Found) -> None:
         time.sleep(2)
         assert process.pid is not None
         before = readers.measure(4, process.pid)
-        freeze(process.pid)
+        process.freeze()
         time.sleep(PAUSE_S)
-        thaw(process.pid)
+        process.thaw()
         took = _until_all_live(readers)
         after = readers.measure(4, process.pid)
         readers.assert_complete()

@@ -63,11 +63,3 @@ async def until(condition: Callable[[], object], what: str, timeout_s: float = P
         while not condition():
             await asyncio.sleep(0.02)
     assert condition(), what
-
-
-def is_alive(pid: int) -> bool:
-    """Is there such a process, and is it no zombie?"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -22,8 +22,8 @@ from edgewake.deploy.part_log import PartLog
 from edgewake.deploy.supervisor import STOP_S
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
-from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, is_alive, part, program, supervisor, until
-from tests.services import free_ports, freeze
+from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, part, program, supervisor, until
+from tests.services import free_ports, freeze, is_alive
 
 NOTES_ITS_STOP = f"""
 def stop(*_):

@@ -15,7 +15,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import lease_record
 from tests.push.receiver import Receiver, receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import PATIENCE_S, Kafka, freeze, thaw, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 LEASES = 24
 
@@ -140,7 +140,7 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
         stream.add(1)
         await receiver.got(LEASES)
         calls_before = len(receiver.calls)
-        freeze(two.process.pid)
+        two.process.freeze()
         try:
             wait_until(lambda: partitions(one) == lease_record.PARTITIONS, "the other one has all")
             ended, kept = leases[: LEASES // 2], leases[LEASES // 2 :]
@@ -148,7 +148,7 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
                 await end(one, lease)
             after_end = len(receiver.calls)
         finally:
-            thaw(two.process.pid)
+            two.process.thaw()
         wait_until(
             lambda: not two.process.is_running() or "is another proxy's now" in two.process.output(), "it learns of it", timeout_s=40
         )

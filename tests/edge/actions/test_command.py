@@ -17,7 +17,7 @@ from edgewake.edge.actions.action import ActionFailed
 from edgewake.edge.actions.command import CommandAction
 from edgewake.edge.actions.config import CommandActionConfig
 from tests.edge.actions.helpers import ALERT, config, until
-from tests.services import wait_until
+from tests.services import is_alive, wait_until
 
 
 @pytest.fixture
@@ -45,13 +45,6 @@ async def run(*words: str, timeout_s: float = 20, user: str = "nobody") -> None:
 
 def has_text(path: Path) -> bool:
     return path.exists() and path.read_text().endswith("\n")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 async def test_the_alert_is_on_standard_input_and_never_among_the_words(directory: Path) -> None:

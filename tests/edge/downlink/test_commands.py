@@ -11,7 +11,7 @@ from edgewake.edge.downlink import commands
 from edgewake.edge.downlink.config import CommandConfig
 from edgewake.protocol.down_message import Command
 from edgewake.protocol.downlink import AnswerState
-from tests.services import wait_until
+from tests.services import is_alive, wait_until
 
 PYTHON = (sys.executable, "-c")
 ALLOWED = {
@@ -75,21 +75,14 @@ async def test_one_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
     answer = await commands.run(command("x"), slow)
     assert (answer.state, answer.detail, answer.exit_code) == (AnswerState.FAILED, "killed after 2 s", None)
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not _runs(pid), "the child's child is gone")
+    wait_until(lambda: not is_alive(pid), "the child's child is gone")
 
 
 async def test_who_holds_the_output_open_delays_nothing_and_ends_with_the_command() -> None:
     leaves = "import subprocess; print(subprocess.Popen(['/bin/sleep', '1000']).pid, flush=True)"
     answer = await commands.run(command("x"), CommandConfig(argv=(*PYTHON, leaves), timeout_s=100))
     assert answer.state is AnswerState.DONE
-    wait_until(lambda: not _runs(int(answer.output or 0)), "the child's child is gone")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
+    wait_until(lambda: not is_alive(int(answer.output or 0)), "the child's child is gone")
 
 
 def test_a_program_needs_its_whole_path() -> None:
