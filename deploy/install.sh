@@ -40,9 +40,13 @@ pip_install() {
 }
 
 # uv downloads side by side, in half of pip's time. It knows no settings of pip: where it finds no index by itself, pip does all, and says what is wrong.
+# A lock names all that is needed; with --no-deps nothing is fetched, 450 MB of Spark among it, only to be asked what it needs.
+# The cache is one of this installation: where a registry does not let its answers be kept, each would add 2.7 GB to that of the user.
 install_locked() {
-    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --no-build-isolation -r "$1" 2>/dev/null ||
-        pip_install --require-hashes --no-build-isolation -r "$1"
+    cache="$venv/cache"
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --cache-dir "$cache" --no-deps --require-hashes --no-build-isolation -r "$1" 2>/dev/null ||
+        pip_install --no-deps --require-hashes --no-build-isolation -r "$1"
+    rm -rf "$cache"
 }
 
 if [ ! -x "$venv/bin/python" ]; then
