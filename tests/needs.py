@@ -1,6 +1,6 @@
 """Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan, Chromium, Node with its packages, the jars.
 
-It makes the archives of classes, too.
+It makes the archives of classes, too. Where the disk has no room for all this and for what tests write, it says so at once.
 
 `python -m tests.needs`; with apt where we are root, elsewhere one line says what to install.
 """
@@ -12,18 +12,34 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 from hypothesis import strategies as st
 
 from edgewake.deploy import apt, jars, java, mosquitto
+from edgewake.deploy.data_folder import FreeBytes, free_bytes
 from edgewake.protocol.errors import EdgewakeError, LocalError
 from tests import class_archives
 
 JS = Path(__file__).with_name("js")
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
 """Where Debian's packages put them."""
+DISK_BYTES_MIN: Final = 3 << 30
+"""Free bytes wanted: tests fill up to 2 GiB, most of it with Kafkas, and each `edgewake up` among them wants one to be free."""
+
+
+def room(folders: Iterable[Path], *, free: FreeBytes = free_bytes) -> None:
+    """Have the disks of these folders room? Otherwise hundreds of tests fail after ten minutes, each in another way. Raises LocalError."""
+    for folder in folders:
+        if (bytes_free := free(folder)) < DISK_BYTES_MIN:
+            raise LocalError(
+                f"the disk of {folder} has {bytes_free >> 20} MiB free, tests need {DISK_BYTES_MIN >> 20} MiB; "
+                "make room, or name a folder on another disk for what tests write: TMPDIR=/path make test"
+            )
 
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> None:
@@ -66,6 +82,7 @@ def characters() -> None:
 def main() -> None:
     """All of it."""
     try:
+        room((Path.cwd(), Path(tempfile.gettempdir())))
         java.ensure()
         mosquitto.ensure()
         program(("chromium",), ("chromium",), "Chromium")
