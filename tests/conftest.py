@@ -71,7 +71,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the collector of garbage need not look through its million objects again."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
