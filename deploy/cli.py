@@ -158,6 +158,8 @@ def main() -> None:
     """The entry point of the script `edgewake`."""
     from edgewake.protocol.errors import ConfigError, EdgewakeError
 
+    # The command line of httpx is nobody's need here, and loading it with its colours takes a third of httpx's import.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
     try:
         edgewake.main(prog_name="edgewake")
     except EdgewakeError as error:

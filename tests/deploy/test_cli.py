@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from edgewake.deploy import cli
+from tests.services import free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +35,24 @@ def test_help_lists_every_command_of_the_project_in_a_sentence() -> None:
     assert all(f"  {name} " in shown and text in shown for name, text in cli.HELP.items())
 
 
-def test_help_imports_no_part() -> None:
-    code = "import sys, deploy.cli as c\nc.edgewake.main(['--help'], standalone_mode=False)\n"
-    code += "print([m for m in sys.modules if m.partition('.')[0] in ('edge', 'cloud', 'simulators', 'pydantic', 'rich', 'psutil')])"
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that are loaded when a command has run; parts of ours as `edgewake.cloud`."""
+    code = f"import sys, edgewake.deploy.cli as c\nsys.argv = ['edgewake', *{arguments!r}]\ntry: c.main()\nexcept SystemExit: pass\n"
+    code += "print({'.'.join(m.split('.')[: 1 + m.startswith('edgewake.')]) for m, module in sys.modules.items() if module})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    return cast(set[str], ast.literal_eval(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_no_part() -> None:
+    loaded = loaded_by("--help")
+    assert {"edgewake.deploy", "click"} <= loaded
+    assert not loaded & {"edgewake.edge", "edgewake.cloud", "edgewake.simulators", "pydantic", "rich", "psutil"}
+
+
+def test_a_command_that_asks_the_operations_api_does_not_load_the_command_line_of_its_http_client() -> None:
+    loaded = loaded_by("query", "--ops", f"http://127.0.0.1:{free_ports(1)[0]}", "--key", "k", "list")
+    assert {"edgewake.cloud", "httpx"} <= loaded
+    assert not loaded & {"rich", "pygments"}
 
 
 def test_version() -> None:
