@@ -60,7 +60,8 @@ class BacklogCheck:
                 self.is_behind = False
             else:
                 share = CAUGHT_UP_SHARE if self.is_behind else BEHIND_SHARE
-                self.is_behind = is_behind(Backlog(self._places.sequenced(), self._young_from(now_ms - int(retention_ms * share))))
+                young_from = self._young_from(now_ms - int(retention_ms * share))
+                self.is_behind = is_behind(Backlog(self._places.sequenced(), young_from))
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
         return self.is_behind
@@ -72,8 +73,7 @@ class BacklogCheck:
         return int(found["retention.ms"])
 
     def _young_from(self, time_ms: int) -> Mapping[int, int]:
+        # In this order, and before it is asked what is sequenced: a record that comes meanwhile is never taken for an old one.
+        ends = self._places.ends()
         found = self._places.from_time(time_ms)
-        if min(found.values(), default=0) < 0:
-            ends = self._places.ends()
-            found = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
-        return found
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}

@@ -1,12 +1,13 @@
-"""The range of offsets that partitions have."""
+"""The offsets that partitions have: the first one kept, the next one to be written, and that of a time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
@@ -36,6 +37,46 @@ def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: fl
             return int(low), int(high)
 
 
+_OTHER_LEADER: Final = frozenset({KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION})
+
+
+def is_of_another_leader(error: KafkaException) -> bool:
+    """Was a leader asked that is none any more, or that was started again since? Then `ask_for_leaders`, and ask again.
+
+    librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a question about the topic tells it another.
+    """
+    return error.args[0].code() in _OTHER_LEADER
+
+
+def ask_for_leaders(client: AdminClient, partitions: Iterable[TopicPartition], timeout_s: float) -> list[Future[Any]]:
+    """Have the client learn who leads now; it knows when these futures are done."""
+    names = {partition.topic for partition in partitions}
+    return list(client.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout_s).values())
+
+
+def listed(
+    client: AdminClient,
+    partitions: Sequence[TopicPartition],
+    spec: OffsetSpec,
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[tuple[str, int], int]:
+    """Topic and partition → the offset that `spec` means, -1 where no record has it. Raises KafkaException."""
+
+    def ask() -> dict[tuple[str, int], int]:
+        futures = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=METADATA_TIMEOUT_S)
+        return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}
+
+    try:
+        return ask()
+    except KafkaException as error:
+        if not is_of_another_leader(error):
+            raise
+    for future in ask_for_leaders(client, partitions, METADATA_TIMEOUT_S):
+        future.result()
+    return ask()
+
+
 def ranges(client: AdminClient, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
     """Topic → partition → first offset kept, and the one after the last committed record: two questions, however many there are.
 
@@ -44,12 +85,5 @@ def ranges(client: AdminClient, counts: Mapping[str, int]) -> dict[str, dict[int
     partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
     if not partitions:
         return {}
-    first, last = (_listed(client, partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    first, last = (listed(client, partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
     return {name: {p: (first[name, p], last[name, p]) for p in range(count)} for name, count in counts.items()}
-
-
-def _listed(client: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-    futures = client.list_offsets(
-        dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=METADATA_TIMEOUT_S
-    )
-    return {(p.topic, p.partition): int(future.result().offset) for p, future in futures.items()}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.protocol import topics
 
@@ -36,9 +36,9 @@ class UpPlaces:
         return self._offsets(OffsetSpec.for_timestamp(time_ms))
 
     def _offsets(self, spec: OffsetSpec) -> Mapping[int, int]:
-        asked = {TopicPartition(topics.UP, partition): spec for partition in range(topics.UP_PARTITIONS)}
-        answers = self._admin.list_offsets(asked, request_timeout=METADATA_TIMEOUT_S)
-        return {place.partition: int(future.result().offset) for place, future in answers.items()}
+        asked = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
+        found = offsets.listed(self._admin, asked, spec, isolation=IsolationLevel.READ_UNCOMMITTED)
+        return {partition: offset for (_, partition), offset in found.items()}
 
     def close(self) -> None:
         """Close the connections."""

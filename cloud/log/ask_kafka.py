@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.subscription import Bounds, Source
 from edgewake.protocol.clock import Clock
@@ -112,13 +112,22 @@ class AskKafka:
     async def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         """The end is the one of committed records."""
         try:
-            asked = self._admin.list_offsets(
-                dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
-            )
-            found = {partition: await asyncio.wrap_future(future) for partition, future in asked.items()}
+            try:
+                return await self._listed(partitions, spec)
+            except KafkaException as error:
+                if not offsets.is_of_another_leader(error):
+                    raise
+            for future in offsets.ask_for_leaders(self._admin, partitions, ADMIN_TIMEOUT_S):
+                await asyncio.wrap_future(future)
+            return await self._listed(partitions, spec)
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        return {(partition.topic, partition.partition): result.offset for partition, result in found.items()}
+
+    async def _listed(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        asked = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ADMIN_TIMEOUT_S
+        )
+        return {(one.topic, one.partition): (await asyncio.wrap_future(future)).offset for one, future in asked.items()}
 
 
 def _all_partitions(sources: Iterable[Source]) -> list[TopicPartition]:

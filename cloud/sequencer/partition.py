@@ -63,14 +63,15 @@ class Partition:
     def start_at(self, low: int, high: int, *, now_s: float) -> int:
         """`ew.up` has the offsets `low` to `high`: from where to read. The number of records that were deleted unread.
 
-        A topic made anew begins below our position: then nothing of it was passed on yet.
+        A topic made anew begins below our position: then nothing of it was passed on yet. What was deleted waits no longer: who looks
+        at the position would wait for it until another record comes, and bridges that wait let none come.
         """
         read_from, emitted_before, waits_from, received_at = self.position
         if read_from > high or emitted_before > high:
-            read_from, emitted_before = low, 0
+            read_from, emitted_before, waits_from = low, 0, 0
         lost = max(0, low - max(emitted_before, 0)) if read_from >= 0 else 0
-        self.position = Position(max(low, read_from), emitted_before, waits_from, received_at)
-        self.order.replay_before(emitted_before)
+        self.position = Position(max(low, read_from), max(low, emitted_before), max(low, waits_from), received_at)
+        self.order.replay_before(self.position.emitted_before)
         self.order.advance(self.position.read_from, now_s=now_s)
         return lost
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
 
-from edgewake.cloud.bridge.backlog import Backlog, is_behind
+from edgewake.cloud.bridge.backlog import Backlog, BacklogCheck, is_behind
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bridge.running import Device, World, numbers, read, sequenced, up_setting
-from tests.services import wait_until
+from tests.services import Kafka, wait_until
 
 RETENTION_MS = 12_000
 
@@ -30,6 +33,33 @@ def test_one_partition_with_an_old_record_that_waits_is_enough(
     sequenced: dict[int, int], young_from: dict[int, int], expected: bool
 ) -> None:
     assert is_behind(Backlog(sequenced, young_from)) is expected
+
+
+def test_a_record_that_comes_between_two_questions_is_not_taken_for_one_that_waits_for_long(
+    own_kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = KafkaConfig(bootstrap=own_kafka.bootstrap)
+    topic_admin.ensure_topics(config, [topics.UP])
+    check, producer = BacklogCheck(config, "test-backlog"), clients.producer(config, "test-backlog")
+    places = check._places
+    empty = [partition for partition, end in places.ends().items() if end == 0]
+
+    def then_a_record_comes(question: Callable[..., Mapping[int, int]]) -> Callable[..., Mapping[int, int]]:
+        def ask(*arguments: int) -> Mapping[int, int]:
+            answer = question(*arguments)
+            came.append(empty.pop())
+            producer.produce(topics.UP, b"{}", b"test", came[-1])
+            producer.flush()
+            return answer
+
+        return ask
+
+    came: list[int] = []
+    for name in ("ends", "from_time", "sequenced"):
+        monkeypatch.setattr(places, name, then_a_record_comes(getattr(places, name)))
+    assert not check.look(time.time_ns() // 1_000_000)
+    assert len(came) == 3, "the control: after each question one came into a partition without any"
+    check.close()
 
 
 async def test_bridges_accept_nothing_while_the_sequencer_is_too_far_behind_and_nothing_is_lost(here: World) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from confluent_kafka import TopicPartition
 
 from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import topics
 from tests.bridge.running import World, sequenced, start
 from tests.sequencer.progress import Progress
@@ -105,6 +106,24 @@ async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passe
     lost = line["lost_records"]
     assert (line["level"], 0 < lost <= 20) == ("error", True), "the first ones may have been fetched before the process was stopped"
     wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == lost, "and counted")
+
+
+async def test_what_kafka_deleted_unread_is_waited_for_by_nobody(here: World) -> None:
+    """Bridges accept nothing while old records wait, so none would come any more that moves the position on."""
+    up = Up(here, "gone-1", "gone")
+    process = here.sequencer()
+    up.put(1, 2)
+    assert await sequenced(here, "gone", "gone-1", 2) == [1, 2]
+    process.kill()
+    partition, last = [up.put_one(number) for number in range(3, 11)][-1]
+    client, place = clients.admin(here.config), TopicPartition(topics.UP, partition, last + 1)
+    client.delete_records([place])[place].result(10)
+    start(process)
+    with closing(UpPlaces(here.config, "test-places")) as places:
+        wait_until(lambda: places.sequenced()[partition] == last + 1, "it says that nothing waits")
+    wait_until(lambda: here.metric("sequencer-1", 'edgewake_sequencer_records_total{outcome="overtaken"}') == 8, "they are counted")
+    up.put(11)
+    assert await sequenced(here, "gone", "gone-1", 4) == [1, 2, 10, 11], "a gap up to the last one that is gone, and what came after it"
 
 
 async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_they_lack(here: World) -> None:
