@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from edgewake.cloud.analysis.sequenced import Sequenced
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.up_places import UpPlaces
+from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
 from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.analysis")
@@ -47,13 +47,18 @@ class SequencerWatch:
 
     def _run(self) -> None:
         places = UpPlaces(self._config, "analysis-sequencers")
+        failed = 0
         while not self._closed.is_set():
             try:
                 # In this order: what was passed on before the end was asked for is never taken for something that waits.
                 ends, sequenced = places.ends(), places.sequenced()
             except KafkaException as error:
-                log.debug("how far the sequencers are is not known: %s", error.args[0].str())
+                failed += 1
+                if failed == UNANSWERED:
+                    text = error.args[0].str()
+                    log.warning("unknown how far the sequencers are: %s", text, extra={"event": "analysis.sequencers_unknown"})
             else:
+                failed = 0
                 with self._lock:
                     self._sequenced.look(self._clock.now_ms(), ends, sequenced)
             self._closed.wait(LOOK_S)

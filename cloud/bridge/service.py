@@ -22,6 +22,7 @@ from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka.up_places import UNANSWERED
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -83,11 +84,15 @@ async def run(
 
 
 async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> None:
+    failed = 0
     while True:
         try:
             bridge.hold_back(await asyncio.to_thread(check.look, clock.now_ms()))
+            failed = 0
         except Unavailable as error:
-            log.debug("how far the sequencer is: %s", error)
+            failed += 1
+            if failed == UNANSWERED:
+                log.warning("unknown how far the sequencer is: %s", error, extra={"event": "bridge.backlog_unknown"})
         await clock.sleep(CHECK_S)
 
 

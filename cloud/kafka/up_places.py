@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -10,6 +11,9 @@ from confluent_kafka.admin import OffsetSpec
 from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.protocol import topics
+
+UNANSWERED: Final = 3
+"""Looks in a row that fail before who looks says so, once: after it was made `ew.up` is without leaders for a moment."""
 
 
 class UpPlaces:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.cloud.analysis import sequencer_watch
 from edgewake.cloud.analysis.sequenced import HOLD_MS_MAX, STALLED_MS, Sequenced
+from edgewake.cloud.kafka import offsets
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
+from edgewake.protocol.clock import SystemClock
+from tests.services import wait_until
 
 T0 = 1_790_000_040_000
 LOOK_MS = 2_000
@@ -51,3 +58,23 @@ def test_nothing_that_waits_was_received_before_the_hold(looks: list[tuple[int, 
         sequenced.look(now, {0: end}, {0: passed})
         hold = sequenced.hold(now)
         assert hold is None or (waiting and hold <= waiting[0])
+
+
+def test_that_kafka_does_not_say_how_far_the_sequencers_are_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = []
+
+    def look(places: UpPlaces) -> object:
+        looks.append(places)
+        return ends(places)
+
+    ends = UpPlaces.ends
+    monkeypatch.setattr(UpPlaces, "ends", look)
+    monkeypatch.setattr(offsets, "METADATA_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.01)
+    watch = sequencer_watch.SequencerWatch(KafkaConfig(bootstrap="127.0.0.1:1"), SystemClock())
+    watch.start()
+    wait_until(lambda: len(looks) > 2 * UNANSWERED, "it looks again and again")
+    watch.close()
+    assert [record.event for record in caplog.records] == ["analysis.sequencers_unknown"]  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bridge.running import Device, World, numbers, read, sequenced, up_setting
+from tests.bridge.test_offsets import error_of
 from tests.services import Kafka, wait_until
 
 RETENTION_MS = 12_000
@@ -42,6 +43,7 @@ def test_a_record_that_comes_between_two_questions_is_not_taken_for_one_that_wai
     topic_admin.ensure_topics(config, [topics.UP])
     check, producer = BacklogCheck(config, "test-backlog"), clients.producer(config, "test-backlog")
     places = check._places
+    wait_until(lambda: error_of(places.ends) == 0, "the topic that was just made has leaders")
     empty = [partition for partition, end in places.ends().items() if end == 0]
 
     def then_a_record_comes(question: Callable[..., Mapping[int, int]]) -> Callable[..., Mapping[int, int]]:

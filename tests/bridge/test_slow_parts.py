@@ -65,6 +65,8 @@ async def test_a_kafka_that_is_away_for_longer_than_all_time_outs_delays_and_los
     await until(lambda: here.metric("b-away-1", "edgewake_bridge_inflight_messages") >= INFLIGHT_MAX, "a bridge takes no more")
     await asyncio.sleep(AWAY_S)  # the fault itself
     assert all(bridge.is_running() for bridge in bridges)
+    said = '"event":"bridge.backlog_unknown"'
+    await until(lambda: all(said in bridge.output() for bridge in bridges), "bridges say that they do not know how far the sequencer is")
     here.node.start()
     await fleet.all_arrived()
     for device in fleet.agents:
