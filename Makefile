@@ -22,8 +22,8 @@ demo: $(VENV)/installed-demo ## start the whole system on this machine; Ctrl-C s
 test: $(VENV)/installed-test ## install what tests need, then check style, types and behaviour
 	@$(MAKE) --no-print-directory --jobs=2 needs lint rewritten types behaviour
 
-# Who wakes up takes the processor from nobody: of forty processes on two of them each otherwise fills the caches anew all the time, a tenth
-# of all work.
+# As a batch: a process that wakes up interrupts no other one. Forty processes that share two processors otherwise spend a tenth of their time on
+# filling caches anew.
 BATCH := $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 # Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test needs rewritten
