@@ -24,7 +24,7 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 
 # As a batch: a process that wakes up interrupts no other one. Forty processes that share two processors otherwise spend a tenth of their time on
 # filling caches anew.
-BATCH := $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
+BATCH = $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 # Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test needs rewritten
 	$(BATCH) $(RUN)pytest -n 6 --dist loadfile --no-loadscope-reorder
