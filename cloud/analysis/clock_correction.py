@@ -1,8 +1,9 @@
 """Event times of wrong clocks: shifted as the sequencer says, never far in the future. A wrong clock harms only its own device.
 
 By how much a device's clock is wrong the sequencer finds out and writes into each record (protocol/record.py, cloud/sequencer/clocks.py).
-Here it is applied: `t + shift`, but no later than AHEAD_MS_MAX after the reception. What is given here as columns is given once more in
-plain Python, for tests and for whoever asks what happened to one reading.
+Here it is applied: `t + shift`, but no later than AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing
+is received before it is sent. What is given here as columns is given once more in plain Python, for tests and for whoever asks what
+happened to one reading.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ def correct(frames: DataFrame) -> DataFrame:
 def corrected(t: Column) -> Column:
     """An event time of a frame that went through `correct`."""
     return F.least(t + F.col("shift"), F.col("received_at") + AHEAD_MS_MAX)
+
+
+def sent() -> Column:
+    """When a frame was sent; when it was received where its device does not say it. In: sent_at, shift, received_at."""
+    at = F.col("received_at")
+    return F.coalesce(F.least(F.col("sent_at") + F.col("shift"), at), at)
+
+
+def sent_ms(sent_at: int | None, *, shift: int, received_at: int) -> int:
+    """The same for one frame, in plain Python."""
+    return received_at if sent_at is None else min(sent_at + shift, received_at)
 
 
 def corrected_ms(t: int, *, shift: int, received_at: int) -> int:

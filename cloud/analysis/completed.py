@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.analysis.expressions import READING
 from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.cloud.analysis.query_foreign import KEY
 from edgewake.cloud.analysis.query_plan import History, Join, Query
@@ -18,8 +19,6 @@ from edgewake.cloud.analysis.slots import At, Value
 from edgewake.cloud.analysis.table_rows import TableRecord, Unreadable, foreign_key, foreign_row, rows_of, typed
 from edgewake.cloud.analysis.table_versions import Versions, key_text
 
-READING: Final = ("device", "t", "received_at")
-"""What each reading has beside its fields."""
 HISTORY: Final = "~"
 """Begins the key of a device's histories, where those of tables are JSON."""
 DEVICES_MAX: Final = 100_000

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import corrected
+from edgewake.cloud.analysis.clock_correction import corrected, sent
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.topics import STREAM_PREFIX
 
@@ -24,8 +24,8 @@ _ELEMENT: Final = {FieldType.NUMBER: "double", FieldType.STRING: "string", Field
 def decode(records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[str] = ()) -> DataFrame:
     """Frames of `ew.s.<stream>`, with only the fields that somebody reads; gap records are left out.
 
-    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right), t
-    array<bigint>, fields struct<name: array>, and the columns `keep` of the records.
+    In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right),
+    sent_at (corrected), t array<bigint>, fields struct<name: array>, and the columns `keep` of the records.
     """
     columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
     return _frames(records, f"struct<{columns or '`-`:string'}>", "partition", "offset", *keep)
@@ -34,19 +34,20 @@ def decode(records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[s
 def decode_any(records: DataFrame) -> DataFrame:
     """Frames of several streams at once, with all of their fields as they stand in the JSON; gap records are left out.
 
-    In: topic, partition, value. Out: stream, partition, device, shift, received_at, t, fields map<string, array<string>>.
+    In: topic, partition, value. Out: stream, partition, device, shift, received_at, sent_at, t, fields map<string, array<string>>.
     """
     named = records.withColumn("stream", F.substring("topic", len(STREAM_PREFIX) + 1, TOPIC_CHARS_MAX))
     return _frames(named, "map<string, array<string>>", "stream", "partition")
 
 
 def _frames(records: DataFrame, fields: str, *kept: str) -> DataFrame:
-    schema = f"device string, shift bigint, kept_at bigint, received_at bigint, t array<bigint>, fields {fields}"
+    schema = f"device string, shift bigint, kept_at bigint, sent_at bigint, received_at bigint, t array<bigint>, fields {fields}"
     body = F.from_json(F.col("value").cast("string"), schema)
     # Of a plain column Spark would make two, below the condition and behind it, and parse each record twice.
     frames = records.select(*kept, F.inline(F.array(body))).where(F.col("t").isNotNull() & (F.size("t") > 0))
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")
-    return frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "t", "fields")
+    clocks = frames.select(*kept, "device", shift, F.coalesce("kept_at", "received_at").alias("received_at"), "sent_at", "t", "fields")
+    return clocks.withColumn("sent_at", sent())
 
 
 def rows(fields: Mapping[str, FieldType], is_one_enough: Column | None = None) -> Column:
@@ -74,13 +75,14 @@ def readings(
 ) -> DataFrame:
     """One row for each reading, with corrected event time.
 
-    In: device, received_at, t, fields, shift and the columns `keep`, which are called as no field can be. Out: device, t, received_at, the
-    fields, the columns `keep`, and where it is `numbered` IN_FRAME, where it is `placed` PLACE. `is_one_enough`: see rows.
+    In: device, received_at, sent_at, t, fields, shift and the columns `keep`, which are called as no field can be. Out: device, t,
+    received_at, sent_at, the fields, the columns `keep`, and where it is `numbered` IN_FRAME, where it is `placed` PLACE.
+    `is_one_enough`: see rows.
     """
     names = [F.col(f"reading.`{name}`").alias(name) for name in sorted(fields)]
     made = rows(fields, is_one_enough)
     each_of = F.posexplode(made).alias(IN_FRAME, "reading") if numbered or placed else F.explode(made).alias("reading")
     place = [F.col(name.removeprefix("$")).alias(name) for name in PLACE[:2]] if placed else []
-    each = frames.select("device", "received_at", "shift", *keep, *place, each_of)
+    each = frames.select("device", "received_at", "sent_at", "shift", *keep, *place, each_of)
     keep = (*keep, *(PLACE if placed else [IN_FRAME] if numbered else []))
-    return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", *names, *keep)
+    return each.select("device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *keep)

@@ -71,8 +71,13 @@ class Call:
 Expression: TypeAlias = Field | Literal | Call
 Typed: TypeAlias = tuple[Expression, Kind]
 
-TIMES: Final[Mapping[str, str]] = {"event_time": "t", "received_at": "received_at"}
-"""The times of a reading, as a user writes them → as a reading has them: corrected event time, and when a bridge had it, both in ms."""
+TIMES: Final[Mapping[str, str]] = {"event_time": "t", "received_at": "received_at", "sent_at": "sent_at"}
+"""The times of a reading, as a user writes them → as a reading has them, in ms: when it was made, when a bridge had it, when it was sent.
+
+The device's own times are corrected (clock_correction.py).
+"""
+READING: Final = ("device", *TIMES.values())
+"""What each reading has beside its fields."""
 
 AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop", "corr", "covar_pop", "covar_samp",
@@ -256,8 +261,8 @@ _NO_AGGREGATES: Final[Mapping[type[exp.Expr], str]] = {
     exp.ArrayAgg: "collect_list keeps every value for ever more; the readings themselves are in the stream, or use approx_top_k(x, k)",
 }
 _NO_FUNCTIONS: Final[Mapping[str, str]] = {
-    "current_timestamp": "the time of a result would depend on when it is computed; use event_time, or received_at in window(…)",
-    "now": "the time of a result would depend on when it is computed; use event_time, or received_at in window(…)",
+    "current_timestamp": "the time of a result would depend on when it is computed; use event_time, received_at or sent_at",
+    "now": "the time of a result would depend on when it is computed; use event_time, received_at or sent_at",
     "rand": "a result must be the same when it is computed again; use a hash-like condition on a field",
     "uuid": "a result must be the same when it is computed again",
     **dict.fromkeys(

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis import emit, finish, late, sequences
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.columns import column
-from edgewake.cloud.analysis.completed import HISTORY, READING, Completed, CompletedReading, Histories, Table
+from edgewake.cloud.analysis.completed import HISTORY, Completed, CompletedReading, Histories, Table
 from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.expressions import READING
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.query_plan import Registered

@@ -18,9 +18,9 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import corrected, corrected_ms
+from edgewake.cloud.analysis.clock_correction import corrected, corrected_ms, sent_ms
 from edgewake.cloud.analysis.evaluate import Evaluated, evaluated
-from edgewake.cloud.analysis.expressions import Expression
+from edgewake.cloud.analysis.expressions import READING, TIMES, Expression
 from edgewake.cloud.analysis.query_plan import Query
 from edgewake.cloud.analysis.table_rows import typed
 from edgewake.cloud.analysis.tags import variants, where_of
@@ -30,8 +30,6 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Scalar
 
 OBSERVED: Final = "frames"
-_READING: Final = ("device", "t", "received_at")
-"""What each reading has beside its fields."""
 EXAMPLES_MAX: Final = 10
 """Readings that are told in full for each query, window and batch; all are counted, and all stand on their stream."""
 READINGS_AT_ONCE: Final = 200_000
@@ -86,7 +84,7 @@ def late_windows(
     `values`: of the stream's records; `closed`: per query, the end of windows that take nothing any more, None where there are none. A
     reading counts once for each closed window that it belongs to.
     """
-    names = (*_READING, *sorted(fields))
+    names = (*READING, *sorted(fields))
     rules = _rules(queries, closed, names)
     found: dict[_Key, _Late] = {}
     rest = dict.fromkeys(range(len(queries)), 0)
@@ -108,7 +106,7 @@ def late_windows(
 _Key: TypeAlias = tuple[int, int, int]
 """End and start of a window, and the number of its rule."""
 _Reading: TypeAlias = tuple[Any, ...]
-"""Values of _READING and the fields."""
+"""Values of READING and the fields."""
 
 
 @dataclass(order=True, slots=True)
@@ -124,7 +122,7 @@ class _Late:
             self.examples.append(reading)
 
     def texts(self, names: Sequence[str]) -> tuple[str, ...]:
-        columns = [(i, name) for i, name in enumerate(names) if name != "received_at"]
+        columns = [(i, name) for i, name in enumerate(names) if name == "t" or name not in TIMES]
         examples = ({name: reading[i] for i, name in columns if reading[i] is not None} for reading in self.examples)
         return tuple(orjson.dumps(one).decode() for one in examples)
 
@@ -170,18 +168,19 @@ def _rules(queries: Sequence[Query], closed: Sequence[int | None], names: Sequen
 
 
 def _old_readings(values: Iterable[bytes | None], fields: Mapping[str, FieldType], latest: int) -> Iterator[_Reading]:
-    """Of frames that have a reading of `latest` (ms) or before, by either time that windows may be of; what cannot be read is left out."""
+    """Of frames that have a reading of `latest` (ms) or before, by any of TIMES; what cannot be read is left out."""
     for value in values:
         try:
             found = record.decode(value or b"")
             received_at = found.received_at if found.kept_at is None else found.kept_at
             times = [corrected_ms(t, shift=found.shift, received_at=received_at) for t in found.frame.t]
+            sent_at = sent_ms(found.sent_at, shift=found.shift, received_at=received_at)
         except (LookupError, TypeError, ValueError):
             continue
-        if times and min(*times, received_at) <= latest:
+        if times and min(*times, received_at, sent_at) <= latest:
             columns = [[_typed(one, kind) for one in found.frame.fields.get(name, ())] for name, kind in sorted(fields.items())]
             for t, *others in islice(zip_longest(times, *columns), len(times)):
-                yield found.device, t, received_at, *others
+                yield found.device, t, received_at, sent_at, *others
 
 
 def _typed(value: Scalar, kind: FieldType) -> Scalar:

@@ -20,9 +20,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import emit, late, sequences
 from edgewake.cloud.analysis.clock_correction import correct, corrected
-from edgewake.cloud.analysis.completed import READING, CompletedReading, Computed
+from edgewake.cloud.analysis.completed import CompletedReading, Computed
 from edgewake.cloud.analysis.decode import decode
 from edgewake.cloud.analysis.evaluate import evaluated
+from edgewake.cloud.analysis.expressions import READING, TIMES
 from edgewake.cloud.analysis.join_queries import rows_told
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.late import LateWindow
@@ -247,7 +248,7 @@ class _Pairing:
 
     def _left(self, columns: Mapping[str, Any]) -> list[Any]:
         values = [typed(columns.get(name), kind) for name, kind in self._fields]
-        return [columns["device"], columns["event_time"], columns["received_at"], *values]
+        return [columns["device"], *(columns[name] for name in TIMES), *values]
 
     def _right(self, columns: Mapping[str, Any]) -> list[Any]:
         return [typed(columns.get(name), kind) for name, kind in self._columns]

@@ -121,13 +121,13 @@ def frames(
 ) -> DataFrame | None:
     """The lake's readings before the seam as frames of one reading each (decode.decode); None where it has no file.
 
-    `below`: partition → offset; `start_ms`: event time, ms, before which readings are not wanted.
+    `below`: partition → offset; `start_ms`: ms; readings that were made and received before it are not wanted.
     """
     tables = [_table(session, folder, list(group), shape, fields) for shape, group in groupby(sorted(files, key=_shape), key=_shape)]
     if not tables:
         return None
     before = F.coalesce(*[F.when(F.col("partition") == partition, F.col("offset") < at) for partition, at in below.items()], F.lit(False))
-    return reduce(DataFrame.unionByName, tables).where(before & (F.col("t")[0] >= start_ms))
+    return reduce(DataFrame.unionByName, tables).where(before & (F.greatest(F.col("t")[0], "received_at") >= start_ms))
 
 
 def _shape(file: File) -> tuple[tuple[str, ColumnType], ...]:
@@ -152,6 +152,7 @@ def _table(
         "device",
         F.lit(0).cast("bigint").alias("shift"),
         _ms("received_at").alias("received_at"),
+        F.coalesce(_ms("sent_at"), _ms("received_at")).alias("sent_at"),
         F.array(_ms("t")).alias("t"),
         F.struct(*(values or [F.lit(None).cast("string").alias("-")])).alias("fields"),
     )

@@ -31,7 +31,15 @@ from edgewake.cloud.analysis.sequence_queries import SequenceJob
 from edgewake.cloud.analysis.table_queries import TableJob
 from edgewake.protocol.field_type import FieldType
 
-STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | {LaneKind.PLAIN: 2, LaneKind.SKETCH: 4, LaneKind.SKETCH_SHED: 2, LaneKind.DISTINCT: 3}
+_CHANGED: Final = {
+    LaneKind.PLAIN: 2,
+    LaneKind.SKETCH: 4,
+    LaneKind.SKETCH_SHED: 2,
+    LaneKind.DISTINCT: 3,
+    LaneKind.PAIR: 2,
+    LaneKind.TABLE: 2,
+}
+STATE_FORMAT: Final = dict.fromkeys(LaneKind, 1) | _CHANGED
 """Which columns the state of a lane has; it grows where they change, and a state of another format is built again."""
 
 

@@ -138,6 +138,9 @@ def _telling(query: Query) -> Iterator[str]:
         yield f"tell a row again when a reading changes it; {over}; then drop its state"
 
 
+_BY: Final = {"t": "", "received_at": " by when a bridge had it", "sent_at": " by when its device sent it"}
+
+
 def _windows(window: Window) -> str:
     if window.rule is Rule.THRESHOLD:
         return "the time in which the condition holds"
@@ -151,7 +154,7 @@ def _windows(window: Window) -> str:
         return f"windows of {window.count} readings, a new one with every {window.step}"
     if window.is_all:
         return "the one row"
-    by = " by when a bridge had it" if window.time == "received_at" else ""
+    by = _BY[window.time]
     if window.unit is not None:
         return f"its {window.unit} in {window.zone}{by}"
     each = "" if window.hops == 1 else f", a new one every {_span(window.slide_ms)}"

@@ -141,11 +141,9 @@ def _by_count(node: exp.Expr, arguments: Sequence[exp.Expr]) -> Window:
 
 def _time(node: exp.Expr | None, whole: exp.Expr) -> str:
     if isinstance(node, exp.CurrentTimestamp) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "now"):
-        raise QueryError("GROUP BY window: results would differ when they are computed again; use received_at or event_time")
-    if isinstance(node, exp.Column) and node.name == "sent_at":
-        raise QueryError("GROUP BY window: sent_at differs for each attempt to send; use received_at or event_time")
+        raise QueryError("GROUP BY window: results would differ when they are computed again; use event_time, received_at or sent_at")
     if not isinstance(node, exp.Column) or node.name not in TIMES:
-        raise QueryError(f"GROUP BY {sql_of(whole)}: expected {EXPECTED}, or received_at in place of event_time")
+        raise QueryError(f"GROUP BY {sql_of(whole)}: expected {EXPECTED}, or received_at or sent_at in place of event_time")
     return TIMES[node.name]
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from sqlglot import exp
 
-from edgewake.cloud.analysis.expressions import sql_of
+from edgewake.cloud.analysis.expressions import TIMES, sql_of
 from edgewake.cloud.analysis.query_plan import Within
 from edgewake.cloud.analysis.query_windows import length_ms
 from edgewake.protocol.errors import QueryError
@@ -33,7 +33,7 @@ _MIRRORED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
 
 def is_about_time(condition: exp.Expr) -> bool:
     """Does a condition of ON compare times?"""
-    return any(column.name.rpartition(".")[2] in ("event_time", "received_at") for column in condition.find_all(exp.Column))
+    return any(column.name.rpartition(".")[2] in TIMES for column in condition.find_all(exp.Column))
 
 
 def within(conditions: Iterable[exp.Expr], other: str) -> Within:

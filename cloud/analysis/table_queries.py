@@ -22,8 +22,9 @@ from pyspark.sql import DataFrame
 
 from edgewake.cloud.analysis import emit, finish, late
 from edgewake.cloud.analysis.clock_correction import correct
-from edgewake.cloud.analysis.completed import READING, Computed
+from edgewake.cloud.analysis.completed import Computed
 from edgewake.cloud.analysis.decode import decode
+from edgewake.cloud.analysis.expressions import READING, TIMES
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.latest import Linked, Row
 from edgewake.cloud.analysis.meter import Meter
@@ -118,7 +119,7 @@ class TableView:
 
     def _put_left(self, since: int, place: tuple[int, int, int], columns: Mapping[str, Any]) -> None:
         fields = [typed(columns.get(name), kind) for name, kind in self._fields]
-        values = [columns["device"], columns["event_time"], columns["received_at"], *fields]
+        values = [columns["device"], *(columns[name] for name in TIMES), *fields]
         key = key_text([values[at] for at in self._keys])
         if key is not None:  # null equals nothing, so it is nobody's key
             self.linked.put_left(key, Row(since, place, values, key_text([typed(values[at], kind) for at, kind in self._refers])))

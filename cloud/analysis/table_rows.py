@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from edgewake.cloud.analysis.clock_correction import corrected_ms
+from edgewake.cloud.analysis.clock_correction import corrected_ms, sent_ms
 from edgewake.cloud.analysis.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
 from edgewake.cloud.analysis.table_columns import DEVICE_COLUMNS
 from edgewake.protocol import record, topics
@@ -53,10 +53,12 @@ def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]
 def _of_frame(value: bytes) -> Iterator[Row]:
     found = record.decode(value)
     received_at = found.received_at if found.kept_at is None else found.kept_at
+    sent_at = sent_ms(found.sent_at, shift=found.shift, received_at=received_at)
     for i, t in enumerate(found.frame.t):
         since = corrected_ms(t, shift=found.shift, received_at=received_at)
         values = {name: column[i] for name, column in found.frame.fields.items()}
-        yield Row(since, values | {"device": found.device, "event_time": since, "received_at": received_at})
+        own = {"device": found.device, "event_time": since, "received_at": received_at, "sent_at": sent_at}
+        yield Row(since, values | own)
 
 
 def _of_device(key: bytes, value: bytes) -> Iterator[Row]:

@@ -33,7 +33,7 @@ TAG: Final = "$tag"
 SHED_PART: Final = -1
 """Part of the tags that count what was left out of a window, of all groups: one for each reading and window."""
 
-_OF_THE_FRAME: Final = frozenset({"device", "received_at"})
+_OF_THE_FRAME: Final = frozenset({"device", "received_at", "sent_at"})
 """What all readings of a frame have in common."""
 _TIMES: Final = frozenset(TIMES.values())
 

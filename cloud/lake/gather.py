@@ -125,13 +125,15 @@ Read: TypeAlias = tuple[dict[str, Values], Mapping[str, Values], int]
 def _readings(value: bytes, _key: bytes | None, partition: int, offset: int) -> Read:
     record = records.decode(value)
     frame, shift = record.frame, record.shift
+    received_at = record.received_at if record.kept_at is None else record.kept_at
     count = len(frame.t)
     if any(len(column) != count for column in frame.fields.values()):
         raise ValueError("columns of different lengths")
     base: dict[str, Values] = {
         "device": [record.device] * count,
         "t": [t + shift for t in frame.t] if shift else frame.t,
-        "received_at": [record.received_at] * count,
+        "received_at": [received_at] * count,
+        "sent_at": [None if record.sent_at is None else min(record.sent_at + shift, received_at)] * count,
         "epoch": [frame.epoch] * count,
         "seq": [None] * count if frame.seq is None else range(frame.seq, frame.seq + count),
         "@partition": [partition] * count,

@@ -20,7 +20,8 @@ from edgewake.cloud.lake.shape import ColumnType, Fields, Kind
 from edgewake.protocol.errors import LocalError, Unavailable
 
 NAME: Final = "manifest.db"
-VERSION: Final = 1
+VERSION: Final = 2
+_WHAT_NEXT: Final = "another release of edgewake wrote this lake; move its folder away, and a new one begins with what Kafka still has"
 GRACE_S: Final = 300
 """Seconds that a file stays after it is named no more: longer than any question may take."""
 BUSY_S: Final = 10.0
@@ -102,7 +103,7 @@ class Manifest:
             if not version:
                 self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
             elif version != VERSION:
-                raise LocalError(f"{folder / NAME}: version {version}, expected {VERSION}")
+                raise LocalError(f"{folder / NAME}: version {version}, expected {VERSION}; {_WHAT_NEXT}")
         except sqlite3.Error as error:
             raise LocalError(f"{folder / NAME}: {error}") from error
 

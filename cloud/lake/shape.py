@@ -55,6 +55,7 @@ BASE: Final[Mapping[Kind, Mapping[str, str]]] = {
         "device": "VARCHAR",
         "t": "TIMESTAMP",
         "received_at": "TIMESTAMP",
+        "sent_at": "TIMESTAMP",
         "epoch": "BIGINT",
         "seq": "BIGINT",
         "@partition": "INTEGER",

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX, correct, corrected, corrected_ms
+from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX, correct, corrected, corrected_ms, sent_ms
 from edgewake.cloud.analysis.decode import decode
 from edgewake.protocol.field_type import FieldType
 
@@ -44,3 +44,26 @@ def test_spark_corrects_as_the_reference_does_and_flags_the_frame(spark: SparkSe
     found = frames.select("device", "clock_flag", "top", corrected(F.element_at("t", 1)).alias("t")).collect()
     assert {row.device: (row.t, row.clock_flag) for row in found} == {name: case[4:] for name, case in CASES.items()}
     assert all(row.top <= (CASES[row.device][3] or CASES[row.device][2]) for row in found)
+
+
+SENT = {  # sent_at, shift, received_at, kept_at, when it was sent
+    "a right clock": (T - 50, None, T, None, T - 50),
+    "an hour ahead": (T + 3_600_000, -3_600_050, T, None, T - 50),
+    "an hour behind": (T - 3_600_000, 3_599_950, T, None, T - 50),
+    "an hour ahead, and nobody knows yet": (T + 3_600_000, None, T, None, T),
+    "silent about it": (None, None, T, None, T),
+    "silent about it, and its readings are shifted": (None, -3_600_000, T, None, T),
+    "right, and the bridge an hour behind": (T - 50, None, T - 3_600_000, T + 200, T - 50),
+}
+
+
+def test_when_a_frame_was_sent_is_put_right_and_never_after_its_reception_in_spark_and_in_the_reference(spark: SparkSession) -> None:
+    rows = [
+        (0, 0, orjson.dumps({"device": name, "shift": shift, "kept_at": kept, "sent_at": sent, "received_at": received, "t": [T]}))
+        for name, (sent, shift, received, kept, _) in SENT.items()
+    ]
+    frames = decode(spark.createDataFrame(rows, "partition int, offset bigint, value binary"), {"x": FieldType.NUMBER})
+    expected = {name: case[4] for name, case in SENT.items()}
+    assert {row.device: row.sent_at for row in frames.select("device", "sent_at").collect()} == expected
+    found = {name: sent_ms(sent, shift=shift or 0, received_at=kept or received) for name, (sent, shift, received, kept, _) in SENT.items()}
+    assert found == expected

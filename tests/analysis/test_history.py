@@ -164,7 +164,7 @@ class Lane:
         """One batch: device, time and value of each reading. Returns which windows may lack readings now (emit.Batch)."""
         rows = []
         for device, t, value in readings:
-            reading = orjson.dumps({"device": device, "t": t, "received_at": t, "v": value}).decode()
+            reading = orjson.dumps({"device": device, "t": t, "received_at": t, "sent_at": t, "v": value}).decode()
             place = {"partition": 0, "offset": self._offset, "number": 0}
             rows.append({"query": self.job.queries[0].id, **place, "reading": reading})
             self._offset += 1

@@ -172,7 +172,7 @@ REFUSED = {
     "reflect": (query("count(*) AS n", where="WHERE reflect('java.lang.System', 'exit', 1) IS NULL"), "function reflect() is not allowed"),
     "java_method": (query("max(java_method('a', 'b')) AS n"), "function java_method() is not allowed"),
     "unknown field": (query("max(cpuu) AS n"), "unknown field 'cpuu': did you mean 'cpu'"),
-    "no catalogue names": (query("max(zzz) AS n"), "known are cpu, device, disk, event_time, memory, received_at, zone"),
+    "no catalogue names": (query("max(zzz) AS n"), "known are cpu, device, disk, event_time, memory, received_at, sent_at, zone"),
     "text added": (query("sum(zone) AS n"), "sum takes a number, found a string"),
     "text compared": (query("count(*) AS n", where="WHERE zone > 3"), "compares a number with a string"),
     "where no condition": (query("count(*) AS n", where="WHERE cpu"), "WHERE: expected a condition"),
@@ -219,7 +219,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_place() -> None:
     assert str(refusal.value).splitlines() == [
         "header lateness 'soon': expected a number and a unit, e.g. '30 seconds', '1 minute', '1 hour'",
         "line 4:16: SELECT a: function avrage() is not allowed: did you mean avg?",
-        "line 5:7: SELECT b: unknown field 'spood': known are cpu, device, disk, event_time, memory, received_at, zone",
+        "line 5:7: SELECT b: unknown field 'spood': known are cpu, device, disk, event_time, memory, received_at, sent_at, zone",
         "line 5:20: SELECT c: sum takes a number, found a string",
         "line 5:36: SELECT cpu: neither an aggregate nor in GROUP BY",
         "line 7:7: WHERE: unknown field 'zonne': did you mean 'zone'?",

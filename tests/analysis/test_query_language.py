@@ -112,7 +112,10 @@ REFUSED = {
     ),
     "window_time with a reserved name": (f"SELECT window_time(window) AS t, count(*) AS n {V} {W}", "give it another with AS"),
     "collect_set": (f"SELECT collect_set(street) AS streets {V} {W}", "use approx_top_k(x, k)"),
-    "time of computing": (f"SELECT count(*) AS n {V} GROUP BY window(current_timestamp(), '1 minute')", "use received_at or event_time"),
+    "time of computing": (
+        f"SELECT count(*) AS n {V} GROUP BY window(current_timestamp(), '1 minute')",
+        "use event_time, received_at or sent_at",
+    ),
     "wrong function": (f"SELECT avrage(speed_kmh) AS n {V} {W}", "line 2:8: SELECT n: function avrage() is not allowed: did you mean avg?"),
     "wrong field": (f"SELECT avg(sped_kmh) AS n {V} {W}", "line 2:12: SELECT n: unknown field 'sped_kmh': did you mean 'speed_kmh'?"),
     "missing comma": (f"SELECT device count(*) AS n {V} {W}, device", "line 2:20: SQL: Invalid expression / Unexpected token near '('"),

@@ -57,12 +57,12 @@ def metrics(fields: tuple[str, ...], size: int) -> str:
     return f"SELECT t // {size} * {size} AS window_start, device, metric, {select} FROM {unpivoted(fields)} GROUP BY ALL"
 
 
-def islands(begins: str, having: str = "true") -> str:
+def islands(begins: str, having: str = "true", *, time: str = "t", order: str = "place") -> str:
     """Readings of a device from one that `begins` (SQL; of the one before there are `past_t` and `past_speed`) to the next such."""
-    past = "lag(t) OVER w AS past_t, lag(speed_kmh) OVER w AS past_speed FROM r WINDOW w AS (PARTITION BY device ORDER BY place)"
+    past = f"lag({time}) OVER w AS past_t, lag(speed_kmh) OVER w AS past_speed FROM r WINDOW w AS (PARTITION BY device ORDER BY {order})"
     numbered = f"SELECT *, CASE WHEN {begins} THEN 1 ELSE 0 END AS b FROM (SELECT *, {past})"
-    of_island = f"SELECT *, sum(b) OVER (PARTITION BY device ORDER BY place) AS island FROM ({numbered})"
-    select = "min(t) AS window_start, device, count(*) AS n, max(speed_kmh) AS top"
+    of_island = f"SELECT *, sum(b) OVER (PARTITION BY device ORDER BY {order}) AS island FROM ({numbered})"
+    select = f"min({time}) AS window_start, device, count(*) AS n, max(speed_kmh) AS top"
     return f"SELECT {select} FROM ({of_island}) GROUP BY device, island HAVING {having}"
 
 
@@ -87,6 +87,14 @@ WINDOWS: Final = {
     "of receipt": (
         "SELECT device, count(*) AS n FROM s GROUP BY window(received_at, '6 hours'), device",
         tumbling("count(*) AS n", 21_600_000, time="received_at"),
+    ),
+    "of sending": (
+        "SELECT device, count(*) AS n, max(speed_kmh) AS top FROM s GROUP BY window(sent_at, '10 seconds'), device",
+        tumbling("count(*) AS n, max(speed_kmh) AS top", 10_000, time="sent_at"),
+    ),
+    "sessions of sending": (
+        "SELECT device, count(*) AS n, max(speed_kmh) AS top FROM s GROUP BY session_window(sent_at, '2 hours'), device",
+        islands("past_t IS NULL OR sent_at - past_t >= 7200000", time="sent_at", order="sent_at, place"),
     ),
     "of the calendar": (
         "SELECT device, count(*) AS n, avg(speed_kmh) AS mean FROM s GROUP BY date_trunc('month', event_time), device",
@@ -144,6 +152,7 @@ def test_no_built_in_query_is_left_out() -> None:
 def send_sets(feed: Feed) -> None:
     """All sets, in the order of their times, each from T0 on."""
     found: list[tuple[int, str, list[float]]] = []
+    devices: set[str] = set()
     for recording in RECORDINGS:
         readings = recording.readings(MOST)
         begin = min(one.t for one in readings)
@@ -155,16 +164,30 @@ def send_sets(feed: Feed) -> None:
         found += [(t, device, values) for (t, device), values in of_place.items()]
     for t, device, values in sorted(found):
         columns: dict[str, list[Any]] = {name: [values[i % len(values)]] for i, name in enumerate(NUMBERS)}
-        feed.send([t], device=device, partition=0, street=[f"{device.partition('.')[0]} {round(values[0]) % 7}"], **columns)
-        feed.sent[-1]["received_at"] = t
+        sent_at, received_at = way(t, len(feed.sent), is_first=device not in devices)
+        devices.add(device)
+        street = [f"{device.partition('.')[0]} {round(values[0]) % 7}"]
+        feed.send([t], device=device, partition=0, sent_at=sent_at, received_at=received_at, street=street, **columns)
+        feed.sent[-1] |= {"received_at": received_at, "sent_at": received_at if sent_at is None else sent_at}
+
+
+def way(t: int, number: int, *, is_first: bool) -> tuple[int | None, int]:
+    """When a reading of that time is sent and received: up to two hours later, and of each seventh no device says when it was sent.
+
+    It is under way for less than from where on a clock counts as wrong.
+    """
+    if is_first:
+        return t, t
+    waits, is_under_way = number * 7_919_000 % 7_200_000, number * 104_729 % 9_000
+    return (None if number % 7 == 0 else t + waits), t + waits + is_under_way
 
 
 def told_by(feed: Feed) -> duckdb.DuckDBPyConnection:
     """What was sent, as a table in the order of the log."""
     db = duckdb.connect()
     numbers = ", ".join(f"{name} DOUBLE" for name in NUMBERS)
-    db.execute(f"CREATE TABLE r (place BIGINT, device VARCHAR, t BIGINT, received_at BIGINT, street VARCHAR, {numbers})")
-    columns = ("device", "t", "received_at", "street", *NUMBERS)
+    db.execute(f"CREATE TABLE r (place BIGINT, device VARCHAR, t BIGINT, received_at BIGINT, sent_at BIGINT, street VARCHAR, {numbers})")
+    columns = ("device", "t", "received_at", "sent_at", "street", *NUMBERS)
     rows = [[place, *(one.get(name) for name in columns)] for place, one in enumerate(feed.sent)]
     db.executemany(f"INSERT INTO r VALUES ({', '.join('?' * (len(columns) + 1))})", rows)
     return db

@@ -371,15 +371,20 @@ def lake_of(feed: Feed, folder: Path) -> Iterator[Callable[[], int]]:
 def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each_reading_once(
     analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lake has what Kafka deleted and more, and Kafka has what the lake has not."""
+    """The lake has what Kafka deleted and more, and Kafka has what the lake has not. The first frame waited for three minutes in its
+    device, and was under way when a minute ended.
+    """
     folder, minutes = tmp_path / "lake", unique("minutes")
     declare(feed)
-    text = sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device", name=minutes, lateness="0 seconds")
-    register(feed, text, name=minutes)
+    by = {"event_time": minutes, "sent_at": unique("sent"), "received_at": unique("received")}
+    for column, name in by.items():
+        text = sql(feed.name, "device, count(*) AS n", f"window({column}, '1 minute'), device", name=name, lateness="0 seconds")
+        register(feed, text, name=name)
     for minute in range(4):
-        feed.send([T0 + minute * MINUTE, T0 + minute * MINUTE + 1], device="a", speed=[1.0, 2.0], load=[None, 3.0])
+        waited = {"sent_at": T0 + 3 * MINUTE - 2_000, "received_at": T0 + 3 * MINUTE + 3_000} if minute == 0 else {}
+        feed.send([T0 + minute * MINUTE, T0 + minute * MINUTE + 1], device="a", speed=[1.0, 2.0], load=[None, 3.0], **waited)
     with running(analysis.with_config(lake_dir=folder)):
-        close_all(feed, [minutes], T0 + 4 * MINUTE)
+        close_all(feed, list(by.values()), T0 + 4 * MINUTE)
         feed.send([T0 + MINUTE + 7], device="a", received_at=T0 + HOUR, speed=[5.0])
         feed.flush()
         with lake_of(feed, folder) as rows:
@@ -397,6 +402,11 @@ def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each
             (T0 + i * MINUTE, "a"): n for i, n in enumerate((2, 3, 3, 2))
         }
         assert [done[name] for name in ("added", "changed", "unchanged", "unknown")] == [0, 2, 2, 0]
+        for column, places in {"sent_at": {1: 2, 2: 4, 3: 2}, "received_at": {1: 2, 2: 2, 3: 4}}.items():
+            asked = until(feed, ask(feed, by[column], T0 + MINUTE, T0 + 4 * MINUTE), "done")
+            assert [asked[name] for name in ("added", "changed", "withdrawn", "unchanged", "unknown")] == [0, 0, 0, 3, 0], column
+            found = {place[0]: n for place, n in counts(feed, by[column]).items() if place[0] < T0 + 4 * MINUTE}
+            assert found == {T0 + i * MINUTE: n for i, n in places.items()}, column
 
         seam, frames = past.seam, past.frames
         monkeypatch.setattr(past, "seam", lambda *of: seam(*of) | {partition: 2})

@@ -83,6 +83,7 @@ def test_a_refusal_says_line_and_column(db: duckdb.DuckDBPyConnection) -> None:
 
 def files(folder: Path, *tables: tuple[dict[str, list[object]], dict[str, ColumnType]]) -> list[File]:
     base = {"device": ["d"], "t": pa.array([0], pa.timestamp("ms")), "received_at": pa.array([0], pa.timestamp("ms"))}
+    base |= {"sent_at": pa.array([None], pa.timestamp("ms"))}
     base |= {"epoch": [1], "seq": [1], "@partition": [0], "@offset": [0]}
     source = Source("ew.s.s", Kind.STREAM, "s")
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 import orjson
@@ -19,11 +20,11 @@ from edgewake.protocol.record import Mode
 T = 1_790_000_000_000
 
 
-def record(fields: dict[str, list[Any]], *, shift: int = 0) -> bytes:
+def record(fields: dict[str, list[Any]], *, shift: int = 0, sent_at: int | None = None, kept_at: int | None = None) -> bytes:
     count = len(next(iter(fields.values())))
     body = encode(Frame(1, 1, 7, [T + i for i in range(count)], fields))
-    value = records.encode(device="car-1", stream="s", mode=Mode.ACK, sent_at=None, received_at=T + 9, frame_bytes=body)
-    return records.with_clocks(value, shift=shift, kept_at=None)
+    value = records.encode(device="car-1", stream="s", mode=Mode.ACK, sent_at=sent_at, received_at=T + 9, frame_bytes=body)
+    return records.with_clocks(value, shift=shift, kept_at=kept_at)
 
 
 def gathered(*values: bytes, kind: Kind = Kind.STREAM) -> Gathered:
@@ -44,6 +45,21 @@ def test_rows_have_the_readings_and_where_they_stand_in_kafka() -> None:
     assert (found["@partition"], found["@offset"]) == ([2, 2], [0, 0])
     assert (found["t"][1] - found["t"][0]).total_seconds() == 0.001
     assert (found["received_at"][0] - found["t"][0]).total_seconds() == 1.009
+
+
+def test_times_are_by_clocks_that_are_right() -> None:
+    """The device is an hour ahead, of the second record the bridge, too, and the third device does not say when it sent."""
+    hour = 3_600_000
+    found = columns(
+        gathered(
+            record({"n": [1]}, shift=-hour, sent_at=T + hour + 5),
+            record({"n": [1]}, shift=-hour, sent_at=T + hour + 5, kept_at=T - hour),
+            record({"n": [1]}, shift=-hour),
+        )
+    )
+    times = {name: found[name] for name in ("received_at", "sent_at")}
+    ms = {name: [at and round(at.replace(tzinfo=UTC).timestamp() * 1000) - T for at in of_one] for name, of_one in times.items()}
+    assert ms == {"received_at": [9, -hour, 9], "sent_at": [5, -hour, None]}
 
 
 def test_a_field_that_comes_and_goes_is_null_meanwhile() -> None:
