@@ -10,14 +10,13 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import UP_BATCH_BYTES, KafkaConfig
+from edgewake.cloud.kafka.load import Load
 from edgewake.cloud.sequencer.membership import check_event
 from edgewake.protocol import topics
 
-GATHER_S: Final = 0.02
+GATHER_S: Final = 0.05
 """Seconds that records are gathered for under load. Each of 16 shards commits a transaction of its own, which costs Kafka about as much as
-100 records: with what is there at the moment, 20 000 a second are 900 transactions, gathered 350."""
-GATHER_RATE: Final = 2_000
-"""Records a second from which they are gathered; fewer are committed as they come."""
+100 records: with what is there at the moment, 20 000 a second are 900 transactions, gathered 320."""
 _CONSUMER: Final[dict[str, Any]] = {
     # A record ends the wait at once; only the empty answers get fewer, and each of those names all partitions.
     "fetch.wait.max.ms": 500,
@@ -39,8 +38,7 @@ class UpReader:
         self._asker: Consumer = clients.consumer(config, f"{name}-up-range")
         self._served: set[int] = set()
         self._ends: dict[int, int] = {}
-        self._is_busy = False
-        self._read_s = float("-inf")
+        self._load = Load(GATHER_S)
 
     def range(self, partition: int) -> tuple[int, int]:
         """First offset kept, and the next one to be written. For several threads. Raises Unavailable."""
@@ -64,10 +62,10 @@ class UpReader:
         batches: dict[int, list[Message]] = defaultdict(list)
         if not self._served:
             return batches
+        self._load.look(now_s)
         first = self._consumer.poll(wait_s)
-        messages = [] if first is None else [first, *self._consumer.consume(records_max - 1, GATHER_S if self._is_busy else 0)]
-        self._is_busy = len(messages) >= GATHER_RATE * (now_s - self._read_s)
-        self._read_s = now_s
+        messages = [] if first is None else [first, *self._consumer.consume(records_max - 1, GATHER_S if self._load.is_high else 0)]
+        self._load.note(len(messages))
         for message in messages:
             if message.error() is not None:
                 check_event(message)
