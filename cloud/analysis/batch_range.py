@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from edgewake.cloud.analysis.batch_commit import Offsets
+from edgewake.cloud.analysis.kafka_source import FETCH_WAIT_MS
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.security import spark_options
 
@@ -29,6 +30,7 @@ def records(session: SparkSession, kafka: KafkaConfig, start: Offsets, end: Offs
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("assign", json.dumps({topic: sorted(partitions) for topic, partitions in end.items()}))
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("startingOffsets", _json(starts))
         .option("endingOffsets", _json(end))
         .load()

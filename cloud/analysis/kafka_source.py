@@ -11,8 +11,8 @@ from edgewake.cloud.kafka.security import spark_options
 
 FETCH_WAIT_MS: Final = 1
 """How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range of offsets on the connection where its
-consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. Spark's consumer
-fetches only for a batch, so this asks for no more."""
+consumer's next fetch already waits, so every batch takes this much longer for each partition; Kafka's default is 500 ms. So does a task,
+after each of its fetches. Spark's consumer fetches only for a batch, so this asks for no more."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started anew."""
 

@@ -21,8 +21,8 @@ Kafka some 30 ms later where the batch ends, and readings of plain devices take 
 SETTLE_MS_MAX: Final = 200
 """No stream's first look at a window that ended is later: one late reading would delay the results of all devices, most of which are
 complete, and what is later has its second look within a second. A stream whose readings all take longer has two batches for each end."""
-STEPS_MS: Final = (SETTLE_MS, 120, SETTLE_MS_MAX)
-"""Where readings are late again, the first look goes on to the next of these: what a busy system gathers is under way for some 100 ms."""
+STEPS_MS: Final = (SETTLE_MS, 140, SETTLE_MS_MAX)
+"""Where readings are late again, the first look goes on to the next of these: what a busy system gathers is under way for up to 130 ms."""
 CLEAN_LOOKS: Final = 20
 """Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
 COLD_BATCHES: Final = 30
