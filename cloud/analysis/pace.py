@@ -21,8 +21,6 @@ Kafka some 30 ms later where the batch ends, and readings of plain devices take 
 SETTLE_MS_MAX: Final = 200
 """No stream's first look at a window that ended is later: one late reading would delay the results of all devices, most of which are
 complete, and what is later has its second look within a second. A stream whose readings all take longer has two batches for each end."""
-STEPS_MS: Final = (SETTLE_MS, 140, SETTLE_MS_MAX)
-"""Where readings are late again, the first look goes on to the next of these: what a busy system gathers is under way for up to 130 ms."""
 CLEAN_LOOKS: Final = 20
 """Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
 COLD_BATCHES: Final = 30
@@ -86,8 +84,7 @@ def learned(
             return replace(settle, is_enough=False)
         if not settle.doubt:
             return replace(settle, is_enough=False, clean=0, doubt=DOUBTED_LOOKS)
-        step_ms = next((step for step in STEPS_MS if step > settle.ms), SETTLE_MS_MAX)
-        return Settle(min(max(step_ms, looked_ms), SETTLE_MS_MAX))
+        return Settle(min(max(settle.ms * 2, looked_ms), SETTLE_MS_MAX))
     if looked_ms >= settle.ms + SECOND_LOOK_MS // 2:
         return settle  # the one before came so late that it would have found all of a slower stream, too
     if settle.clean == _UNTRIED:

@@ -15,7 +15,6 @@ from edgewake.cloud.analysis.pace import (
     SECOND_LOOK_MS,
     SETTLE_MS,
     SETTLE_MS_MAX,
-    STEPS_MS,
     SUMMARY_SETTLE_MS,
     Settle,
     is_busy,
@@ -153,7 +152,7 @@ def test_what_was_late_once_is_left_to_second_looks_and_the_first_is_as_soon_as_
     assert after(True, *[False] * (DOUBTED_LOOKS - 1)) == Settle(doubt=1)
     assert after(True, *[False] * DOUBTED_LOOKS) == Settle(is_enough=True)
     assert after(True, *[False] * DOUBTED_LOOKS, True).ms == SETTLE_MS
-    assert after(True, False, True) == Settle(STEPS_MS[1])
+    assert after(True, False, True) == Settle(2 * SETTLE_MS)
 
 
 def test_what_came_later_than_any_first_look_may_be_does_not_delay_the_others() -> None:
@@ -181,7 +180,7 @@ def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
         return settle
 
     assert after(COLD_BATCHES - 2) == Settle()
-    assert after(COLD_BATCHES) == Settle(STEPS_MS[1])
+    assert after(COLD_BATCHES) == Settle(2 * SETTLE_MS)
 
 
 def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
