@@ -21,7 +21,6 @@ from edgewake.protocol.errors import LocalError, Unavailable
 
 NAME: Final = "manifest.db"
 VERSION: Final = 2
-_WHAT_NEXT: Final = "another release of edgewake wrote this lake; move its folder away, and a new one begins with what Kafka still has"
 GRACE_S: Final = 300
 """Seconds that a file stays after it is named no more: longer than any question may take."""
 BUSY_S: Final = 10.0
@@ -103,7 +102,7 @@ class Manifest:
             if not version:
                 self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
             elif version != VERSION:
-                raise LocalError(f"{folder / NAME}: version {version}, expected {VERSION}; {_WHAT_NEXT}")
+                raise LocalError(_of_another_version(folder / NAME, version))
         except sqlite3.Error as error:
             raise LocalError(f"{folder / NAME}: {error}") from error
 
@@ -188,10 +187,19 @@ class Contents:
     """Records that it never got."""
 
 
-def _is_being_made(db: sqlite3.Connection) -> bool:
-    """The writer makes the file, and its tables a moment later."""
+def _is_being_made(db: sqlite3.Connection, path: Path) -> bool:
+    """The writer makes the file, and its tables a moment later. Raises Unavailable where another release wrote it."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version and version != VERSION:
+        raise Unavailable(_of_another_version(path, version))
     return not version
+
+
+def _of_another_version(path: Path, version: int) -> str:
+    return (
+        f"{path}: version {version}, expected {VERSION}; another release of edgewake wrote this lake; move its folder away, and a new one"
+        " begins with what Kafka still has"
+    )
 
 
 def kept_topics(folder: Path) -> set[str]:
@@ -200,7 +208,7 @@ def kept_topics(folder: Path) -> set[str]:
         return set()
     try:
         with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S)) as db:
-            if _is_being_made(db):
+            if _is_being_made(db, folder / NAME):
                 return set()
             return {topic for (topic,) in db.execute("SELECT DISTINCT topic FROM file")}
     except sqlite3.Error as error:
@@ -216,7 +224,7 @@ def contents(folder: Path, wanted: Iterable[str]) -> Contents:
     try:
         with closing(sqlite3.connect(f"file:{folder / NAME}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)) as db:
             db.execute("BEGIN")
-            if _is_being_made(db):
+            if _is_being_made(db, folder / NAME):
                 return Contents([], {}, 0)
             places = db.execute(f"SELECT * FROM place WHERE topic IN ({marks})", names)  # noqa: S608  (question marks)
             found = {(topic, partition): Place(id_, next_) for topic, partition, id_, next_ in places}

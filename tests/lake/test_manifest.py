@@ -17,7 +17,7 @@ from edgewake.cloud.lake.files import Damaged, Disk
 from edgewake.cloud.lake.manifest import Fenced, File, Gap, Manifest, Place, contents, kept_topics
 from edgewake.cloud.lake.shape import ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, Unavailable
 
 SOURCE = Source("ew.s.s", Kind.STREAM, "s")
 AT = {("ew.s.s", 0): Place("id-1", 10)}
@@ -117,5 +117,10 @@ def test_what_a_writer_left_that_died_is_deleted_when_it_is_old(tmp_path: Path) 
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Manifest(tmp_path).close()
     monkeypatch.setattr(manifests, "VERSION", 3)
-    with pytest.raises(LocalError, match="version 2, expected 3; another release of edgewake wrote this lake; move its folder away"):
+    what = "version 2, expected 3; another release of edgewake wrote this lake; move its folder away"
+    with pytest.raises(LocalError, match=what):
         Manifest(tmp_path)
+    with pytest.raises(Unavailable, match=what):
+        contents(tmp_path, ["ew.s.s"])
+    with pytest.raises(Unavailable, match=what):
+        kept_topics(tmp_path)
