@@ -64,6 +64,19 @@ def test_a_file_of_a_checkpoint_has_its_mode_and_no_process_is_started_for_it(sp
     assert faults[1] > 0
 
 
+def test_tasks_get_no_defaults_of_what_is_not_used_here_and_what_somebody_set_stays(spark: SparkSession) -> None:
+    """Control: Hadoop as it comes has them."""
+    java: Any = spark.sparkContext._jvm
+    ours, hadoops = spark._jsparkSession.sessionState().newHadoopConf(), java.org.apache.hadoop.conf.Configuration()
+    names = "yarn.resourcemanager.address", "mapreduce.map.memory.mb", "ipc.ping.interval"
+    assert None not in {hadoops.get(name) for name in names}
+    assert {ours.get(name) for name in names} == {None}
+    kept = "fs.defaultFS", "fs.permissions.umask-mode", "hadoop.security.authentication"
+    assert [ours.get(name) for name in kept] == [hadoops.get(name) for name in kept]
+    assert ours.get("mapreduce.fileoutputcommitter.algorithm.version") is not None, "Spark sets it"
+    assert ours.size() < 600 < hadoops.size()
+
+
 def faults_of_children(pid: int) -> int:
     """Page faults of the processes that this one started and saw ending: any has some."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[8])
