@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis import frame_code
 from edgewake.cloud.analysis.clock_correction import corrected, sent
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.topics import STREAM_PREFIX
@@ -27,8 +28,12 @@ def decode(records: DataFrame, fields: Mapping[str, FieldType], keep: Sequence[s
     In: partition, value (protocol/record.py). Out: partition, offset, device, shift, received_at (by a clock that is right),
     sent_at (corrected), t array<bigint>, fields struct<name: array>, and the columns `keep` of the records.
     """
-    columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in sorted(fields.items()))
-    return _frames(records, f"struct<{columns or '`-`:string'}>", "partition", "offset", *keep)
+    named = sorted(fields.items())
+    columns = ",".join(f"`{name}`:array<{_ELEMENT[kind]}>" for name, kind in named)
+    schema = _schema(f"struct<{columns or '`-`:string'}>")
+    letters = "".join(_ELEMENT[kind][0] for _, kind in named)
+    fast = frame_code.read(records.sparkSession, F.col("value"), f"struct<{schema}>", [name for name, _ in named], letters)
+    return _frames(records, F.coalesce(fast, _from_json(schema)), "partition", "offset", *keep)
 
 
 def decode_any(records: DataFrame) -> DataFrame:
@@ -37,12 +42,18 @@ def decode_any(records: DataFrame) -> DataFrame:
     In: topic, partition, value. Out: stream, partition, device, shift, received_at, sent_at, t, fields map<string, array<string>>.
     """
     named = records.withColumn("stream", F.substring("topic", len(STREAM_PREFIX) + 1, TOPIC_CHARS_MAX))
-    return _frames(named, "map<string, array<string>>", "stream", "partition")
+    return _frames(named, _from_json(_schema("map<string, array<string>>")), "stream", "partition")
 
 
-def _frames(records: DataFrame, fields: str, *kept: str) -> DataFrame:
-    schema = f"device string, shift bigint, kept_at bigint, sent_at bigint, received_at bigint, t array<bigint>, fields {fields}"
-    body = F.from_json(F.col("value").cast("string"), schema)
+def _schema(fields: str) -> str:
+    return f"device string, shift bigint, kept_at bigint, sent_at bigint, received_at bigint, t array<bigint>, fields {fields}"
+
+
+def _from_json(schema: str) -> Column:
+    return F.from_json(F.col("value").cast("string"), schema)
+
+
+def _frames(records: DataFrame, body: Column, *kept: str) -> DataFrame:
     # Of a plain column Spark would make two, below the condition and behind it, and parse each record twice.
     frames = records.select(*kept, F.inline(F.array(body))).where(F.col("t").isNotNull() & (F.size("t") > 0))
     shift = F.coalesce("shift", F.lit(0).cast("bigint")).alias("shift")

@@ -11,6 +11,10 @@ SKETCH_INPUTS: Final = ("measure", "extreme", "item", "quantity", "top_item")
 double, string."""
 
 
+ITEMS: Final = "items"
+"""What a tag has in lanes of kind DISTINCT for all items of a frame at once: a sketch of them (binary)."""
+
+
 class LaneKind(StrEnum):
     """Queries without sketches must not pay for sketches: each lane is a Spark query of its own."""
 
@@ -41,5 +45,5 @@ class LaneKind(StrEnum):
 _INPUTS: Final[Mapping[LaneKind, tuple[str, ...]]] = {
     LaneKind.SKETCH: SKETCH_INPUTS,
     LaneKind.SKETCH_SHED: SKETCH_INPUTS,
-    LaneKind.DISTINCT: ("item",),
+    LaneKind.DISTINCT: ("item", ITEMS),
 }

@@ -1,9 +1,9 @@
 """The one stateful aggregation: mergeable partials of every (query, part, window, key), and what is read from them.
 
-The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in a distinct lane one HLL, and in a
-sketch lane one HLL, one KLL and one frequent-items sketch. They are Apache DataSketches, binary compatible with those of its other
-languages. Output mode is `update`: each micro-batch gives the rows that it changed. State goes when the stream's event time passes a row's
-`expires`.
+The state's schema is fixed for each kind of lane: NUMBERS_PER_TAG slots of count, sum, min, max, in a distinct lane two HLL (of single
+readings, and of whole frames), and in a sketch lane one HLL, one KLL and one frequent-items sketch. They are Apache DataSketches, binary
+compatible with those of its other languages. Output mode is `update`: each micro-batch gives the rows that it changed. State goes when the
+stream's event time passes a row's `expires`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from edgewake.cloud.analysis import frame_code
+from edgewake.cloud.analysis.frame_sums import HLL_LOG2_BUCKETS
+from edgewake.cloud.analysis.lane_kind import ITEMS
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG
 from edgewake.cloud.analysis.tags import TAG_COLUMNS
 
-HLL_LOG2_BUCKETS: Final = 14
-"""2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""
 KLL_K: Final = 200
 """Rank error about 1.3 % (single-sided, 99 %); DataSketches' default."""
 TOP_ITEMS_MAX: Final = 1024
@@ -37,7 +38,7 @@ def aggregate(tagged: DataFrame, *, inputs: Sequence[str], weights: bool = False
         made.append(F.var_pop("measure").alias("variance"))
     if "extreme" in inputs:
         made += [F.max("extreme").alias("most"), F.min("extreme").alias("least")]
-    sketches = {"item": hll, "quantity": kll, "top_item": top}
+    sketches = {"item": hll, ITEMS: hll_of_frames, "quantity": kll, "top_item": top}
     made += [make(name) for name, make in sketches.items() if name in inputs]
     return tagged.groupBy(*TAG_COLUMNS).agg(*made)
 
@@ -89,6 +90,11 @@ def hll(item: str) -> Column:
     return F.hll_sketch_agg(item, HLL_LOG2_BUCKETS).alias("hll")
 
 
+def hll_of_frames(items: str) -> Column:
+    """The same of sketches of them."""
+    return F.hll_union_agg(items, False).alias("hll_of_frames")
+
+
 def kll(quantity: str) -> Column:
     """Of quantiles."""
     return F.kll_sketch_agg_double(quantity, KLL_K).alias("kll")
@@ -101,8 +107,10 @@ def top(top_item: str) -> Column:
 
 def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFrame:
     """Replace sketches by what is asked of them: `distinct`, `quantiles` (one per rank, null of an empty sketch), `top` (array)."""
-    kept: list[str | Column] = [name for name in partials.columns if name not in ("expires", "hll", "kll", "top")]
-    if "hll" in partials.columns:
+    kept: list[str | Column] = [name for name in partials.columns if name not in ("expires", "hll", "hll_of_frames", "kll", "top")]
+    if "hll_of_frames" in partials.columns:
+        kept.append(frame_code.different_in(partials.sparkSession, F.col("hll"), F.col("hll_of_frames")).alias("distinct"))
+    elif "hll" in partials.columns:
         kept.append(F.hll_sketch_estimate("hll").alias("distinct"))
     if "kll" not in partials.columns:
         return partials.select(*kept)

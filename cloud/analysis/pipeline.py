@@ -35,7 +35,7 @@ _CHANGED: Final = {
     LaneKind.PLAIN: 2,
     LaneKind.SKETCH: 4,
     LaneKind.SKETCH_SHED: 2,
-    LaneKind.DISTINCT: 3,
+    LaneKind.DISTINCT: 4,
     LaneKind.PAIR: 2,
     LaneKind.TABLE: 2,
 }

@@ -14,7 +14,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis import java_names
+from edgewake.cloud.analysis import java_names, jvm_classes
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, is_local
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -121,9 +121,9 @@ def start_session(
         session = builder.getOrCreate()
     except Py4JJavaError as error:
         raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
-    loader = _compiled(session, _PLAIN_FILES + _DEFAULTS)
-    _write_plain_files(session, loader)
-    _drop_defaults(session, loader)
+    jvm_classes.load(session, work_dir / "edgewake.jar")
+    _write_plain_files(session)
+    _drop_defaults(session)
     java_names.remember(session)
     return session
 
@@ -136,20 +136,7 @@ def jars_in(jars_dir: Path) -> list[str]:
     return jars
 
 
-def _compiled(session: SparkSession, text: str) -> Any:
-    """The loader of classes in Java."""
-    java: Any = session.sparkContext._jvm
-    compiler = java.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session.sparkContext._jsc.hadoopConfiguration().getClass().getClassLoader())
-    compiler.cook(text)
-    return compiler.getClassLoader()
-
-
-def _new(loader: Any, name: str) -> Any:
-    return loader.loadClass(name).getDeclaredConstructor(None).newInstance(None)
-
-
-def _write_plain_files(session: SparkSession, loader: Any) -> None:
+def _write_plain_files(session: SparkSession) -> None:
     """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and without a process for each.
 
     RocksDB's files carry checksums of their own. To give a file its mode Hadoop starts `chmod` where its native library is missing, as in
@@ -161,52 +148,20 @@ def _write_plain_files(session: SparkSession, loader: Any) -> None:
     local = java.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
     local.setWriteChecksum(False)
     local.setVerifyChecksum(False)
-    plain = _new(loader, "PlainFiles")
+    plain = jvm_classes.new(session, "PlainFiles")
     plain.initialize(local.getUri(), local.getConf())
     below = java.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
     below.setAccessible(True)
     below.set(local, plain)
 
 
-def _drop_defaults(session: SparkSession, loader: Any) -> None:
+def _drop_defaults(session: SparkSession) -> None:
     """Hadoop's settings without the defaults of what is not used here.
 
     Spark copies them all and sends them to its tasks, twice in each batch that has a state. Two thirds of some 1,100 are defaults of YARN
     and MapReduce: with them that takes 13 ms of processor each time, without them 5.
     """
-    _new(loader, "Defaults").drop(session.sparkContext._jsc.hadoopConfiguration())
-
-
-_PLAIN_FILES: Final = """
-public class PlainFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
-  public void setPermission(org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission mode)
-      throws java.io.IOException {
-    java.nio.file.Files.setPosixFilePermissions(
-        pathToFile(path).toPath(), java.nio.file.attribute.PosixFilePermissions.fromString(mode.toString().substring(0, 9)));
-  }
-}
-"""
-
-
-_DEFAULTS: Final = """
-public class Defaults {
-  public void drop(org.apache.hadoop.conf.Configuration settings) {
-    java.util.List names = new java.util.ArrayList();
-    for (java.util.Iterator all = settings.iterator(); all.hasNext();) {
-      String name = (String) ((java.util.Map.Entry) all.next()).getKey();
-      if (name.startsWith("yarn.") || name.startsWith("mapreduce.") || name.startsWith("ipc.")) {
-        String[] sources = settings.getPropertySources(name);
-        if (sources != null && sources.length > 0 && sources[0].endsWith("-default.xml")) {
-          names.add(name);
-        }
-      }
-    }
-    for (java.util.Iterator each = names.iterator(); each.hasNext();) {
-      settings.unset((String) each.next());
-    }
-  }
-}
-"""
+    jvm_classes.new(session, "Defaults").drop(session.sparkContext._jsc.hadoopConfiguration())
 
 
 def hashed_groups(memory: str) -> int:

@@ -23,10 +23,13 @@ from edgewake.cloud.analysis.decode import IN_FRAME
 from edgewake.cloud.analysis.expressions import TIMES, Call, Expression, Field, Literal, fields_of, substitute
 from edgewake.cloud.analysis.frame_sums import SUMS, Shape, Sums
 from edgewake.cloud.analysis.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.analysis.lane_kind import ITEMS, LaneKind
+from edgewake.cloud.analysis.query_lanes import kind_of
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.analysis.shed_columns import Taking
 from edgewake.cloud.analysis.tag_table import Line
 from edgewake.cloud.analysis.window_columns import bounds, contains
+from edgewake.protocol.field_type import FieldType
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")
 TAG: Final = "$tag"
@@ -66,16 +69,27 @@ class Tag:
         # Where a zone's clocks go back over midnight, what is between two readings of a day may be of another day.
         is_one_run = window.divides and not window.is_sequence and (window.unit in (None, "all") or window.zone == "UTC")
         chooses = self.where is not None and not set(fields_of(self.where)) <= _OF_THE_FRAME
-        of_one = (self.moment, self.extreme, self.distinct, self.quantile, self.top)
+        item = self._frame_item
+        of_one = (self.moment, self.extreme, None if item else self.distinct, self.quantile, self.top)
         names = [number.name for number in self.numbers if isinstance(number, Field) and number.name not in _TIMES]
         are_fields = len(names) == len(self.numbers)
         sums = is_one_run and not chooses and of_the_frame(self.keys) and are_fields and not any(of_one)
-        return Shape(window, tuple(names)) if sums else None
+        return Shape(window, tuple(names), item) if sums else None
+
+    @property
+    def _frame_item(self) -> tuple[str, FieldType] | None:
+        """The field whose different values a frame's sketch may tell."""
+        if self.distinct is None or kind_of(self.query) is not LaneKind.DISTINCT:
+            return None
+        expression, kind = self.distinct
+        if not isinstance(expression, Field) or expression.name in _OF_THE_FRAME | _TIMES:
+            return None
+        return (expression.name, kind) if isinstance(kind, FieldType) and kind is not FieldType.BOOLEAN else None
 
     @property
     def is_plain(self) -> bool:
         """Does it take every reading, and sums of frames? Then nothing of it needs code of its own (tag_table)."""
-        return self.shape is not None and self.where is None
+        return self.shape is not None and self.shape.item is None and self.where is None
 
 
 def tags_of(registered: Registered) -> Iterator[Tag]:
@@ -261,6 +275,9 @@ def _made(
         **(_numbers(tag) if sums is None else _summed(tag, sums)),
     }
     columns |= {name: _INPUT_OF[name](tag) for name in inputs}
+    if sums is not None and tag.shape is not None and tag.shape.item is not None:
+        is_whole = sums.is_whole(tag.shape)
+        columns |= {"item": F.when(~is_whole, columns["item"]), ITEMS: F.when(is_whole, sums.sketch(tag.shape.item))}
     if takings is not None:
         columns["weight"] = F.lit(1).cast("bigint") if taking is None else taking.weight
     is_in = contains(query.window, tag.hops)
@@ -335,7 +352,8 @@ _INPUT_OF: Final[Mapping[str, Callable[[Tag], Column]]] = {
     "measure": lambda tag: _double(tag.moment),
     "extreme": lambda tag: extreme_of(tag.extreme),
     "item": lambda tag: hash_of(tag.distinct),
+    ITEMS: lambda _: F.lit(None).cast("binary"),
     "quantity": lambda tag: _double(tag.quantile),
     "top_item": lambda tag: text_of(tag.top),
 }
-"""SKETCH_INPUTS (lane_kind)."""
+"""SKETCH_INPUTS and ITEMS (lane_kind)."""

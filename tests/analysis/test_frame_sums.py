@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from edgewake.cloud.analysis import frame_sums, tags
 from edgewake.cloud.analysis.clock_correction import correct
 from edgewake.cloud.analysis.decode import decode, readings
+from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.protocol import frame, record
@@ -19,7 +20,7 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.analysis.support import T0, Analysis, Feed, records, registered, results, sql, truth, windows
 
-TYPES: Final = {"speed": FieldType.NUMBER, "load": FieldType.NUMBER, "street": FieldType.STRING}
+TYPES: Final = {"speed": FieldType.NUMBER, "load": FieldType.NUMBER, "street": FieldType.STRING, "lit": FieldType.BOOLEAN}
 STREAM: Final = Stream(name="s", fields={name: FieldInfo(type=kind) for name, kind in TYPES.items()})
 SELECT: Final = "count(speed) AS n, sum(speed) AS total, min(load) AS low, max(speed) AS high"
 
@@ -39,7 +40,13 @@ SELECT: Final = "count(speed) AS n, sum(speed) AS total, min(load) AS low, max(s
         ("count(street) AS n", "window(event_time, '1 minute'), device", "", False),
         ("max(event_time) AS latest", "window(event_time, '1 minute'), device", "", False),
         ("count(*) FILTER (WHERE speed > 3) AS n", "window(event_time, '1 minute'), device", "", False),
-        ("approx_count_distinct(speed) AS n", "window(event_time, '1 minute'), device", "", False),
+        ("approx_count_distinct(speed) AS n", "window(event_time, '1 minute'), device", "", True),
+        ("avg(load) AS mean, approx_count_distinct(street) AS n", "window(event_time, '1 minute'), device", "", True),
+        ("approx_count_distinct(speed) AS n", "window(event_time, '1 minute')", "", False),
+        ("approx_count_distinct(speed * 2) AS n", "window(event_time, '1 minute'), device", "", False),
+        ("approx_count_distinct(event_time) AS n", "window(event_time, '1 minute'), device", "", False),
+        ("approx_count_distinct(lit) AS n", "window(event_time, '1 minute'), device", "", False),
+        ("approx_count_distinct(speed) AS n, max(speed) AS high", "window(event_time, '1 minute'), street", "", False),
         ("stddev(speed) AS spread", "window(event_time, '1 minute'), device", "", False),
         ("last(speed) AS at_last", "window(event_time, '1 minute'), device", "", False),
     ],
@@ -98,6 +105,7 @@ def sent() -> list[tuple[bytes, list[dict[str, Any]]]]:
             if rng.random() < 0.9
         }
         columns |= {"speed": [None] * len(t)} if i % 17 == 0 else {}
+        columns |= {"street": [f"street {rng.randrange(30)}" for _ in t]} if i % 5 else {}
         device = f"d{i % 3}"
         rows = [
             {"device": device, "t": at + shift, "one": 1} | {name: column[j] for name, column in columns.items() if column[j] is not None}
@@ -150,6 +158,33 @@ def test_windows_of_summed_frames_are_those_of_their_readings(spark: SparkSessio
         assert found[query.id] == expected(rows, size_ms, slide_ms, lambda _: True)
     if beside != "alone":
         assert found[queries[-1].id] == expected(rows, 10_000, 10_000, lambda row: row.get("speed", 0) > 10)
+
+
+@pytest.mark.parametrize("beside", ["alone", "beside a query of single readings"])
+@pytest.mark.parametrize("field", ["speed", "street"])
+def test_different_values_of_whole_frames_are_those_of_their_readings(spark: SparkSession, field: str, beside: str) -> None:
+    """Frames within a window are sketched as they are, those over its end reading by reading: together as many as there are. All is exact
+    while there are few."""
+    frames = sent()
+    select, group = f"approx_count_distinct({field}) AS n, sum(load) AS loads", "window(event_time, '1 minute'), device"
+    texts = [sql("s", select, group), *([sql("s", select, group, where="WHERE speed > 10")] if beside != "alone" else [])]
+    queries = registered(*texts, streams=[STREAM])
+    (job,) = jobs_of(queries, {"s": TYPES}).values()
+    assert isinstance(job, QueryJob)
+    assert job.kind is LaneKind.DISTINCT
+
+    made = job.graph(records(spark, *(one for one, _ in frames))).collect()
+
+    rows = [row for _, of_frame in frames for row in of_frame]
+    for query, is_taken in zip(queries, (lambda _: True, lambda row: row.get("speed", 0) > 10), strict=False):
+        found = {(row["window_start"], row["key"]): (row["distinct"], row["readings"]) for row in made if row["query"] == query.id}
+        taken = [row for row in rows if is_taken(row)]
+        counted = windows(taken, 60_000, 60_000, lambda row: (row["device"],), "one")
+        values = windows(taken, 60_000, 60_000, lambda row: (row["device"],), field)
+        assert found == {
+            (start, f'{{"device":"{device}"}}'): (len(set(values.get((start, device), ()))), len(ones))
+            for (start, device), ones in counted.items()
+        }
 
 
 MANY: Final = 50

@@ -1,7 +1,7 @@
 """One Spark session of the analysis in a process of its own, that computes what it is asked for: a line of JSON in, a line out.
 
 `python -m tests.bench.analysis_lane CONFIG` (JSON of AnalysisConfig). A question names streams, queries and readings; the answer gives
-time and processor time from the end of the first batch, which compiles, to the last reading.
+time and processor time from the end of the warm-up to the last reading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.services import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a lane took for all but its first batch."""
+    """What a lane took for what came behind its warm-up."""
 
     readings: int
     results: int
@@ -60,14 +60,15 @@ class LaneProcess:
 
     child: subprocess.Popen[str]
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int, *, other: str | None = None) -> Computed:
+    def compute(self, stream: str, queries: Sequence[str], readings: int, *, warm: int = 1, other: str | None = None) -> Computed:
         """Start the lane of these query files (none: of the minute summaries), wait until it has computed so many readings, stop it.
 
-        `other`: a stream that they join.
+        `warm`: how many of them are not measured, at least; its first batch never is. `other`: a stream that they join.
         """
         assert self.child.stdin is not None
         assert self.child.stdout is not None
-        self.child.stdin.write(json.dumps({"stream": stream, "queries": list(queries), "readings": readings, "other": other}) + "\n")
+        question = {"stream": stream, "queries": list(queries), "readings": readings, "warm": warm, "other": other}
+        self.child.stdin.write(json.dumps(question) + "\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
         assert line, f"the session ended with {self.child.wait()}"
@@ -96,9 +97,9 @@ class _Session:
         self._session, self._config = session, config
         self._jvm = psutil.Process(jvm_pid(session))
 
-    def compute(self, stream: str, queries: Sequence[str], readings: int, other: str | None) -> Computed:
+    def compute(self, stream: str, queries: Sequence[str], readings: int, warm: int, other: str | None) -> Computed:
         with self._lane(stream, queries, other) if queries else self._summing(stream) as (computed, counters, state):
-            wait_until(lambda: computed() > 0, "the first batch", timeout_s=300)
+            wait_until(lambda: computed() >= warm, "the warm-up", timeout_s=300)
             began_s, before, results, cpu = time.monotonic(), computed(), counters.results, self._cpu_s()
             wait_until(lambda: computed() >= readings, "all readings", timeout_s=600)
             took_s = time.monotonic() - began_s
