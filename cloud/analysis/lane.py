@@ -37,6 +37,7 @@ from edgewake.cloud.analysis import (
 from edgewake.cloud.analysis.batch_commit import Novelty, Offsets, between, furthest, novelty
 from edgewake.cloud.analysis.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.batch_range import as_text
+from edgewake.cloud.analysis.batch_rows import BatchRows
 from edgewake.cloud.analysis.causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
@@ -129,6 +130,7 @@ class Lane:
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
         self._limit = self._limited(self.config.batch_records_max)
+        self._rows = BatchRows(self.session)
         self._is_sorted = False
         self._absences_to = 0
         self._has_said_running = False
@@ -321,7 +323,7 @@ class Lane:
         self._batch, self._next_ms, began_s = batch, 0, self.clock.monotonic_s()
         self.behind.begins(began_s)
         unread, read, is_cut_off = 0, 0, False
-        rows = changed.toArrow()  # runs the batch
+        rows = self._rows.collected(changed)
         self._check_workers(batch)
         reached = offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
