@@ -31,8 +31,8 @@ from tests.story.system import System
 
 WINDOW_MS: Final = 5_000
 WARM_UP_S: Final = 200.0
-"""At each rate. A calm stream has one or two batches in five seconds, a busy one five, and the JVM compiles ever more of what plans them: at
-20,000 readings a second results come sooner and sooner for some 200 s. Summaries begin 20 s after the first batch."""
+"""At each rate. A calm stream has one or two batches in five seconds, a busy one five, and the JVM compiles ever more of what plans them:
+at 20,000 readings a second results come sooner and sooner for so long. Summaries begin 20 s after the first batch."""
 AFTER_S: Final = 1.0
 """After a window's end its last frame was sent."""
 COME_S: Final = 120.0
