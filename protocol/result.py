@@ -8,28 +8,27 @@ A result is flat: the query's SELECT columns by their names, beside
 A row with `"complete":false` may lack readings: its window began before the query was registered or resumed, or retention took some.
 A row with `"withdrawn":true` is none any more: HAVING or LIMIT, or WHERE and JOIN of a table, let it through before. It has its window and
 group columns, and no values.
-A *watermark* (header kind=watermark) says up to when every window is final; it follows the results it covers:
+A *watermark* (key `watermark`) says up to when every window is final; it follows the results it covers:
 
     {"query":"cpu_minute","watermark":1790000100000,"revision":18}
 
 A window by count has its `window_number` in its group. Sessions and windows by count grow, so their keys have 0 in place of the end.
 
-Keys are deterministic: RESULT_KEY of window and group columns, or b"watermark". Header KIND_HEADER tells the two apart.
+Keys are deterministic: `watermark`, or of a result the window and the group columns, which begins with `[`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
-KIND_HEADER: Final = "kind"
-KIND_RESULT: Final = b"result"
-KIND_WATERMARK: Final = b"watermark"
-KIND_HEADERS: Final[Mapping[str, bytes]] = {KIND_HEADER: KIND_RESULT}
-"""Headers of a result."""
 WATERMARK_KEY: Final = b"watermark"
+
+
+def is_watermark(key: bytes | None) -> bool:
+    """Is a record with this key a watermark, and no result?"""
+    return key == WATERMARK_KEY
 
 
 def result_key(window_start: int, window_end: int, group: str) -> bytes:

@@ -146,11 +146,9 @@ class QueryFeed:
         self._producer.begin_transaction()
         for row in rows:
             value = orjson.dumps({"query": self.name, "revision": revision, "final": False, **row})
-            headers = {result.KIND_HEADER: result.KIND_RESULT}
-            self._producer.produce(self.topic, value, key=b"k", headers=headers, on_delivery=self._commit.written)
+            self._producer.produce(self.topic, value, key=b"k", on_delivery=self._commit.written)
         mark = result.watermark_value(self.name, watermark, revision)
-        headers = {result.KIND_HEADER: result.KIND_WATERMARK}
-        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, headers=headers, on_delivery=self._commit.written)
+        self._producer.produce(self.topic, mark, key=result.WATERMARK_KEY, on_delivery=self._commit.written)
         self._commit()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from edgewake.cloud.analysis.late import LateWindow
@@ -66,6 +67,28 @@ class Batch:
     """Counts what each query's records take."""
 
 
+class Outputs(NamedTuple):
+    """Records of one topic, without headers: as columns, because a tuple of each costs as much as to produce it."""
+
+    topic: str
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+
+
+def each(outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
+    """One by one."""
+    for output in outputs:
+        if isinstance(output, Output):
+            yield output
+        else:
+            yield from map(Output, repeat(output.topic), output.keys, output.values)
+
+
+def results_of(registered: Registered, outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
+    """Those of a query, without its watermarks."""
+    return (output for output in each(outputs) if output.topic == registered.topic and not result.is_watermark(output.key))
+
+
 def watermark(query: Query, top: int | None) -> int | None:
     """Event time in ms up to which every window of the query is final: the end of one of them. None where it has none that end."""
     if top is None or query.is_rows or not query.window.ends:
@@ -85,7 +108,7 @@ def watermarks(queries: Sequence[Registered], batch: Batch) -> Iterator[Output]:
         before, after = watermark(query, batch.top_before), watermark(query, batch.top)
         if after is not None and after != before:
             value = result.watermark_value(query.name, after, batch.revision)
-            yield Output(registered.topic, result.WATERMARK_KEY, value, {result.KIND_HEADER: result.KIND_WATERMARK})
+            yield Output(registered.topic, result.WATERMARK_KEY, value)
 
 
 def late_readings(windows: Iterable[LateWindow], queries: Sequence[Registered]) -> Mapping[str, int]:
@@ -118,6 +141,14 @@ def own_reading(topic: str, query: Query, at_ms: int, fields: Mapping[str, str |
     stream = topic.removeprefix(topics.STREAM_PREFIX)
     value = record.encode(device="analysis", stream=stream, mode=record.Mode.ACK, sent_at=None, received_at=at_ms, frame_bytes=body)
     return Output(topic, query.name.encode(), value)
+
+
+def all_bounded(outputs: Outputs, *, now_ms: int) -> Iterator[Output | Outputs]:
+    """The records, and the dead letters that those become that are too large."""
+    if not outputs.keys or max(map(len, outputs.keys)) + max(map(len, outputs.values)) <= OUTPUT_BYTES_MAX:
+        yield outputs
+    else:
+        yield from (bounded(output, now_ms=now_ms) for output in each([outputs]))
 
 
 def bounded(output: Output, *, now_ms: int) -> Output:

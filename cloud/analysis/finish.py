@@ -15,11 +15,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgewake.cloud.analysis.emit import Batch, Broken, Output, closed, watermark
+from edgewake.cloud.analysis.emit import Batch, Broken, Output, Outputs, closed, watermark
 from edgewake.cloud.analysis.evaluate import Evaluated, Row, evaluated
 from edgewake.cloud.analysis.expressions import Field
 from edgewake.cloud.analysis.functions import TIME, Kind
 from edgewake.cloud.analysis.query_plan import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.cloud.analysis.result_texts import KEY, TEXT, head_of, name_of, plain_aggregates
 from edgewake.cloud.analysis.shed_marks import marks
 from edgewake.cloud.analysis.told import Place, Ranked, Told
 from edgewake.protocol import result
@@ -30,12 +31,16 @@ NUMBER_DIGITS: Final = 15
 """Digits of a sum or mean that is no whole number: partials are added in any order, which changes the 16th."""
 WHOLE_MAX: Final = 2.0**53
 """Whole numbers below it are exact in a double, so their sums do not depend on the order of adding."""
+ROUNDED_MAX: Final = 1.79769313486231e308
+"""Above it a double of fewer digits may be more than readers take for a number."""
 _INCOMPLETE: Final = ',"complete":false'
 _PLACE: Final = ("window_start", "window_end", "key")
 
 
-def results(rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float], batch: Batch, broken: Broken) -> Iterator[Output]:
-    """A result for each (query, window, key) that changed and was not final before. `rows`: partials.estimate.
+def results(
+    rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float], batch: Batch, broken: Broken
+) -> Iterator[Output | Outputs]:
+    """A result for each (query, window, key) that changed and was not final before. `rows`: partials.estimate, perhaps with texts (result_texts).
 
     A query whose results cannot be made is put into `broken`, gets no more of them, and harms no other.
     """
@@ -46,13 +51,17 @@ def results(rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float
             broken[registered.label] = f"{type(error).__name__}: {error}"
 
 
-def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output]:
+def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output | Outputs]:
     query = registered.query
     before = closed(query, batch.top_before)
+    aggregates = plain_aggregates(query)
     if query.shed is not None:  # the rows of what was left out are no results (shed_report)
         rows = rows.filter(pc.greater_equal(rows["part"], 0))
     if before is not None:
         rows = rows.filter(pc.greater(rows["window_end"], before))
+    if TEXT in rows.column_names and not rows[TEXT].null_count:
+        yield from _with_ends(registered, rows, batch)
+        return
     parts = _parts(rows, query)
     told = None
     if query.having is not None or query.limit is not None:
@@ -62,8 +71,8 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
     changed: set[tuple[int, int]] = set()
     for at in range(0, parts[0].num_rows, SLICE_ROWS):
         slices = [part.slice(at, SLICE_ROWS) for part in parts]
-        if (direct := _direct(query)) is not None:
-            yield from tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in direct], _marks(query, slices))
+        if aggregates is not None:
+            yield tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in aggregates], _marks(query, slices))
             continue
         for row in _rows(query, slices, ranks):
             if query.limit is None:
@@ -75,13 +84,18 @@ def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], 
         yield from tell.window(window)
 
 
-def _direct(query: Query) -> list[Aggregate] | None:
-    """The aggregates that the outputs are, where they are nothing more and every row is told: most queries, and the fastest."""
-    by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
-    found = [by_name.get(output.expression.name) for output in query.outputs if isinstance(output.expression, Field)]
-    known = [aggregate for aggregate in found if aggregate is not None]
-    is_direct = query.having is None and query.limit is None and len(known) == len(query.outputs)
-    return known if is_direct else None
+def _with_ends(registered: Registered, rows: pa.Table, batch: Batch) -> Iterator[Outputs]:
+    """The records of rows whose keys and texts Spark made (result_texts)."""
+    ends = _ends(batch, complete_from=batch.complete_from.get(registered.label), final_to=watermark(registered.query, batch.top))
+    for at in range(0, rows.num_rows, SLICE_ROWS):
+        some = rows.slice(at, SLICE_ROWS)
+        texts = pc.binary_join_element_wise(some[TEXT], *ends.columns(some["window_start"], some["window_end"]), b"}", b"")
+        yield Outputs(registered.topic, _bytes(some[KEY]), _bytes(texts))
+
+
+def _bytes(column: pa.ChunkedArray) -> list[bytes]:
+    found: list[bytes] = column.to_numpy().tolist()
+    return found
 
 
 class _Row(NamedTuple):
@@ -159,20 +173,23 @@ class _Teller:
         self._query, self._topic, self._told, self._revision = query, registered.topic, told, batch.revision
         self._complete_from = batch.complete_from.get(registered.label)
         self._ends = _ends(batch, complete_from=self._complete_from, final_to=watermark(query, batch.top))
-        self._values = "".join(f',"{output.name}":%s' for output in query.outputs)
+        self._values = "".join(f"{name_of(output.name)}%s" for output in query.outputs)
 
-    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]) -> Iterator[Output]:
+    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]) -> Outputs:
         """The records of a slice whose rows are told as they are."""
-        topic, headers, text, place = self._topic, result.KIND_HEADERS, self._values, None
+        text, place = self._values, None
         starts, ends, keys = (_listed(slices[0][name]) for name in _PLACE)
         head = key_head = tail = ""
+        made_keys, made = [], []
         values = zip(*columns, strict=True) if columns else repeat((), len(keys))
         for start, end, key, shown, mark in zip(starts, ends, keys, values, row_marks, strict=True):
             if place != (start, end):  # most rows of a batch are of few windows
                 place = start, end
                 head, key_head, tail = self._head(start, end), result.key_head(start, end), f"{self._ends(start, end)}}}"
             group = f",{key[1:-1]}" if len(key) > 2 else ""
-            yield Output(topic, f"{key_head}{key}]".encode(), f"{head}{group}{text % shown}{mark}{tail}".encode(), headers)
+            made_keys.append(f"{key_head}{key}]".encode())
+            made.append(f"{head}{group}{text % shown}{mark}{tail}".encode())
+        return Outputs(self._topic, made_keys, made)
 
     def row(self, row: _Row) -> Iterator[Output]:
         """The record of a row that changed; none where HAVING lets nothing through and nothing was told."""
@@ -209,7 +226,7 @@ class _Teller:
                 yield self._output(place, text, end)
 
     def _head(self, start: int, end: int) -> str:
-        return f'{{"query":"{self._query.name}","window_start":{start},"window_end":{end}'
+        return f'{head_of(self._query)},"window_start":{start},"window_end":{end}'
 
     def _body(self, row: _Row) -> str:
         group = f",{row.key[1:-1]}" if len(row.key) > 2 else ""
@@ -223,7 +240,7 @@ class _Teller:
         return self._output(place, f'{self._head(start, end)}{group},"withdrawn":true', self._ends(start, end))
 
     def _output(self, place: Place, body: str, end: str) -> Output:
-        return Output(self._topic, result.result_key(*place), f"{body}{end}}}".encode(), result.KIND_HEADERS)
+        return Output(self._topic, result.result_key(*place), f"{body}{end}}}".encode())
 
 
 def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
@@ -248,6 +265,14 @@ class _ends:  # noqa: N801  (a function with its constants made once for each qu
     def __call__(self, start: int, end: int) -> str:
         text = self._final if self._final_to is not None and end <= self._final_to else self._open
         return text + _INCOMPLETE if self._complete_from is not None and start < self._complete_from else text
+
+    def columns(self, starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Any]:
+        """The same of many rows, in two pieces each, as bytes."""
+        one, other = self._open.encode(), self._final.encode()
+        made = [one if self._final_to is None else pc.if_else(pc.less_equal(ends, self._final_to), other, one)]
+        if self._complete_from is not None:
+            made.append(pc.if_else(pc.less(starts, self._complete_from), _INCOMPLETE.encode(), b""))
+        return made
 
 
 def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
@@ -330,7 +355,9 @@ def _listed(values: pa.ChunkedArray) -> list[Any]:
 
 def rounded(number: float) -> str:
     """A sum as text, without the digits that depend on the order of adding; a whole number keeps all of its own."""
-    return repr(number) if number.is_integer() and -WHOLE_MAX < number < WHOLE_MAX else f"{number:.{NUMBER_DIGITS}g}"
+    size = abs(number)
+    keeps_all = number.is_integer() if size < WHOLE_MAX else size > ROUNDED_MAX
+    return repr(number) if keeps_all else f"{number:.{NUMBER_DIGITS}g}"
 
 
 def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[str, Any]]:

@@ -172,4 +172,4 @@ def rows_told(registered: Registered, joined: Iterable[CompletedReading], revisi
         head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},{group[1:-1]}'
         end = "" if is_complete else ',"complete":false'
         body = f'{head}{others},"revision":{revision},"final":true{end}}}'
-        yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode(), result.KIND_HEADERS)
+        yield emit.Output(registered.topic, result.result_key(t, t + 1, group), body.encode())

@@ -20,12 +20,13 @@ PACKAGE: Final = "edgewake"
 def load(session: SparkSession, jar: Path) -> None:
     """Compile all; `jar` is written."""
     java: Any = session.sparkContext._jvm
-    loader = _loader(session)
+    loader = known = _loader(session)
     with zipfile.ZipFile(jar, "w") as archive:
         for source in sorted(SOURCES.glob("*.java")):
             compiler = java.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
+            compiler.setParentClassLoader(known)
             compiler.cook(source.read_text())
+            known = compiler.getClassLoader()  # a class may use those before it in the alphabet
             for name, code in compiler.getBytecodes().items():
                 archive.writestr(f"{name.replace('.', '/')}.class", bytes(code))
     loader.addURL(java.java.io.File(str(jar)).toURI().toURL())

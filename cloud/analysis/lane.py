@@ -130,7 +130,7 @@ class Lane:
         self._forgotten: PlanValues | None = None
         self._log: LogReader | None = None
         self._limit = self._limited(self.config.batch_records_max)
-        self._rows = BatchRows(self.session)
+        self._rows = BatchRows(self.session, self.job.queries if isinstance(self.job, QueryJob) else ())
         self._is_sorted = False
         self._absences_to = 0
         self._has_said_running = False
@@ -456,15 +456,16 @@ class Lane:
         now_ms = self.clock.now_ms()
         results = 0
 
-        def outputs() -> Iterator[emit.Output]:
+        def outputs() -> Iterator[emit.Output | emit.Outputs]:
             nonlocal results, after
             broken: emit.Broken = {}
             for output in self.job.outputs(rows, step, broken):
-                results += 1
-                if output.topic == topics.WINDOWS:
-                    yield from self._cut(output, now_ms)
+                if isinstance(output, emit.Outputs):
+                    results += len(output.keys)
+                    yield from emit.all_bounded(output, now_ms=now_ms)
                 else:
-                    yield emit.bounded(output, now_ms=now_ms)
+                    results += 1
+                    yield from self._cut(output, now_ms)
             yield from emit.late_outputs(late_windows, queries, step)
             after = self._with_lacking(after, step)
             names = {label.rpartition("@")[0].encode() for label in broken}

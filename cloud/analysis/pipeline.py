@@ -57,7 +57,7 @@ class Job(Protocol):
     def graph(self, records: DataFrame, partitions: int = 1) -> DataFrame:
         """In: a Kafka source's records of a topic with so many partitions. Out: a streaming frame, to be run in update mode."""
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output | emit.Outputs]:
         """The records that a micro-batch's changed rows become; queries whose records cannot be made are put into `broken`."""
 
 
@@ -130,7 +130,7 @@ class QueryJob:
         merged = partials.aggregate(tagged, inputs=inputs, weights=sheds, summed=sums is not None)
         return partials.estimate(merged, ranks=self.ranks, k=self.top_k)
 
-    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output]:
+    def outputs(self, rows: pa.Table, batch: emit.Batch, broken: emit.Broken) -> Iterator[emit.Output | emit.Outputs]:
         """See Job: results, what was left out of them, then watermarks."""
         for registered in self.queries:
             yield from batch.meter.of(registered.label, finish.results(rows, [registered], self.ranks, batch, broken))

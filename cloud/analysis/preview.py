@@ -71,10 +71,9 @@ def preview(
         states=_states(kafka, job),
     )
     broken: emit.Broken = {}
-    for output in job.outputs(rows, step, broken):
-        if output.topic == registered.topic and output.headers.get("kind") == b"result":
-            assert output.value is not None
-            yield orjson.loads(output.value)
+    for output in emit.results_of(registered, job.outputs(rows, step, broken)):
+        assert output.value is not None
+        yield orjson.loads(output.value)
     for why in broken.values():
         raise ValueError(why)
 

@@ -31,14 +31,14 @@ from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.query_lanes import streams_of
-from edgewake.cloud.analysis.query_plan import Query
+from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
 from edgewake.cloud.analysis.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
 from edgewake.cloud.analysis.repair_log import iso, kept_from, starts, told
 from edgewake.cloud.analysis.state_rows import kept_rows
 from edgewake.cloud.analysis.transaction import Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.repair import Repair, RepairState
 
@@ -182,7 +182,7 @@ class Rebuilder:
         if rows.num_rows > ROWS_MAX:
             raise Impossible(f"its open windows have more than {ROWS_MAX} rows")
         batch = emit.Batch(revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top)
-        computed = _results(partial(job.outputs, rows, batch))
+        computed = _results(registered, partial(job.outputs, rows, batch))
         before = told(self._kafka, registered.topic, first, FOREVER_MS)
         return changes(registered, before, computed, {}, revision=batch.revision, is_whole=plan.kept_from is None)
 
@@ -210,9 +210,9 @@ class Rebuilder:
         return news, [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
 
 
-def _results(outputs: Callable[[emit.Broken], Iterator[emit.Output]]) -> list[emit.Output]:
+def _results(registered: Registered, outputs: Callable[[emit.Broken], Iterator[emit.Output | emit.Outputs]]) -> list[emit.Output]:
     broken: emit.Broken = {}
-    found = [one for one in outputs(broken) if one.headers.get(result.KIND_HEADER) == result.KIND_RESULT]
+    found = list(emit.results_of(registered, outputs(broken)))
     for why in broken.values():
         raise ValueError(why)
     return found

@@ -99,7 +99,7 @@ class Refold:
         revision = self._record.revision + 1
         batch = emit.Batch(revision=revision, top_before=self._top, top=top, told=self._told, states=self._states)
         broken: emit.Broken = {}
-        for output in self._job.outputs(rows, batch, broken):
+        for output in emit.each(self._job.outputs(rows, batch, broken)):
             self._take(output)
         for why in broken.values():
             raise ValueError(why)
@@ -122,7 +122,8 @@ class Refold:
                 "more of its readings wait for a partner at once than can be kept, because some came much later than others of their time;"
                 " `query repair --from … --to …` computes a part"
             )
-        if output.headers.get(result.KIND_HEADER) != result.KIND_RESULT or not self._first <= orjson.loads(output.key)[0] < self._stop:
+        is_result = output.topic == self._registered.topic and not result.is_watermark(output.key)
+        if not is_result or not self._first <= orjson.loads(output.key)[0] < self._stop:
             return
         self._rows[output.key] = output
         if len(self._rows) > ROWS_MAX:

@@ -18,7 +18,7 @@ from edgewake.cloud.analysis.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.lane_record import CLOCKS_APART_MS, LaneRecord
 from edgewake.cloud.analysis.query_plan import Query, Registered
 from edgewake.cloud.analysis.windows import Window
-from edgewake.protocol import result, topics
+from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.repair import Repair, RepairKind
 
@@ -253,9 +253,7 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int | None, revision: int) -> emit.Output:
     value["revision"] = revision if before is None else max(revision, int(before.value["revision"]) + 1)
-    headers = dict(result.KIND_HEADERS)
-    if readings is not None:
-        headers[READINGS_HEADER] = str(readings).encode()
+    headers = {} if readings is None else {READINGS_HEADER: str(readings).encode()}
     return emit.Output(output.topic, output.key, orjson.dumps(value), headers)
 
 
@@ -274,4 +272,4 @@ def _withdrawn(
         kept = {name: before.value[name] for name in names if name in before.value}
         told_at = max(revision, int(before.value["revision"]) + 1)
         value = kept | {"withdrawn": True, "revision": told_at, "final": True}
-        yield emit.Output(registered.topic, key, orjson.dumps(value), result.KIND_HEADERS)
+        yield emit.Output(registered.topic, key, orjson.dumps(value))

@@ -155,7 +155,7 @@ def told(kafka: KafkaConfig, topic: str, start: int, stop: int) -> dict[bytes, R
             return found
         for message in _records(consumer, topic, 0, first, watermarks(consumer, topic, 0)[1]):
             headers, key = headers_of(message), message.key()
-            if headers.get(result.KIND_HEADER) == result.KIND_RESULT and key is not None and start <= orjson.loads(key)[0] < stop:
+            if key is not None and not result.is_watermark(key) and start <= orjson.loads(key)[0] < stop:
                 _keep(found, key, message, headers)
     return found
 

@@ -271,7 +271,7 @@ class Repairs:
             return None
         batch = emit.Batch(revision=record.revision + 1, top_before=None, top=record.top)
         broken: emit.Broken = {}
-        computed = [one for one in job.outputs(rows, batch, broken) if one.headers.get(result.KIND_HEADER) == result.KIND_RESULT]
+        computed = list(emit.results_of(standing.registered, job.outputs(rows, batch, broken)))
         for why in broken.values():
             raise ValueError(why)
         return computed, _readings(rows)

@@ -64,7 +64,7 @@ def _told(registered: Registered, rows: pa.Table, revision: int) -> Iterator[emi
         head = f'{{"query":"{registered.query.name}","window_start":{t},"window_end":{t + 1},'
         others = f",{values[1:-1]}" if len(values) > 2 else ""
         body = f"{head}{key[1:-1]}{others}{end}"
-        yield emit.Output(registered.topic, result.result_key(t, t + 1, key), body.encode(), result.KIND_HEADERS)
+        yield emit.Output(registered.topic, result.result_key(t, t + 1, key), body.encode())
 
 
 def _row(registered: Registered) -> Column:

@@ -217,7 +217,7 @@ class Fold:
         if self._window.is_sequence:
             batch = replace(batch, told={self._registered.label: told})
         table = _table(self._registered, windows)
-        for output in finish.results(table, [self._registered], (), batch, broken):
+        for output in emit.each(finish.results(table, [self._registered], (), batch, broken)):
             if not self._window.is_sequence:
                 yield output
                 continue
@@ -244,7 +244,7 @@ class Fold:
             for start in sorted(changed.withdrawn):
                 columns = {"query": name, "window_start": start, "window_end": start, **orjson.loads(key)}
                 value = orjson.dumps(columns | {"withdrawn": True, "revision": revision, "final": False})
-                yield emit.Output(self._registered.topic, result.result_key(start, 0, key), value, result.KIND_HEADERS)
+                yield emit.Output(self._registered.topic, result.result_key(start, 0, key), value)
 
 
 def _end(window: Window, one: Open) -> int:

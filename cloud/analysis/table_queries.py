@@ -179,7 +179,7 @@ class TableView:
         group = orjson.dumps({name: row.values[at] for name, at in zip(names, self._keys, strict=True)}, option=orjson.OPT_SORT_KEYS)
         parts = [b'"query":"%s","window_start":0,"window_end":%d' % (self.registered.query.name.encode(), ALL_TIME_MS), group[1:-1], body]
         value = b'{%s,"revision":%d,"final":false}' % (b",".join(part for part in parts if part), revision)
-        return emit.Output(self.registered.topic, result.result_key(0, ALL_TIME_MS, group.decode()), value, result.KIND_HEADERS)
+        return emit.Output(self.registered.topic, result.result_key(0, ALL_TIME_MS, group.decode()), value)
 
     def _states(self, place: str) -> Iterator[emit.Output]:
         start = f"{place}|{self.registered.label}|"

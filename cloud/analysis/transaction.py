@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from pydantic import ValidationError
 
-from edgewake.cloud.analysis.emit import Output
+from edgewake.cloud.analysis.emit import Output, Outputs
 from edgewake.cloud.analysis.lane_record import LaneRecord
 from edgewake.cloud.analysis.sources import Sources
 from edgewake.cloud.kafka import clients
@@ -56,15 +56,15 @@ class Transactions:
         except KafkaException as error:
             raise clients.away(config, error.args[0]) from error
 
-    def write(self, outputs: Iterable[Output]) -> None:
+    def write(self, outputs: Iterable[Output | Outputs]) -> None:
         """Write all or nothing, while they are made; raises KafkaException (Overlong), after which this object is of no use any more."""
         began_s = last_s = time.monotonic()
         longest_s = 0.0
         self._producer.begin_transaction()
         try:
-            for number, output in enumerate(outputs):
-                self._produce(output)
-                if number % POLL_EVERY == 0:
+            for number, some in enumerate(_pieces(outputs)):
+                self._produce(some)
+                if number % POLL_EVERY == 0 or isinstance(some, Outputs):
                     self._producer.poll(0)
                 now_s = time.monotonic()
                 longest_s, last_s = max(longest_s, now_s - last_s), now_s
@@ -85,14 +85,35 @@ class Transactions:
             self._producer.purge()
             self._producer.close()
 
-    def _produce(self, output: Output) -> None:
-        headers = dict(output.headers)
+    def _produce(self, some: Output | Outputs) -> None:
+        if isinstance(some, Output):
+            self._produce_one(some)
+            return
+        topic, produce = some.topic, self._producer.produce
+        for key, value in zip(some.keys, some.values, strict=True):
+            try:
+                produce(topic, value, key)
+            except BufferError:
+                self._produce_one(Output(topic, key, value))
+
+    def _produce_one(self, output: Output) -> None:
+        headers = dict(output.headers) or None
         while True:
             try:
                 self._producer.produce(output.topic, output.value, output.key, headers=headers)
                 return
             except BufferError:  # librdkafka's queue is full: wait for the broker
                 self._producer.poll(0.1)
+
+
+def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
+    """The same, of many at most POLL_EVERY at once."""
+    for output in outputs:
+        if isinstance(output, Output):
+            yield output
+            continue
+        for at in range(0, len(output.keys), POLL_EVERY):
+            yield Outputs(output.topic, output.keys[at : at + POLL_EVERY], output.values[at : at + POLL_EVERY])
 
 
 def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:

@@ -51,4 +51,4 @@ def newest(found: Iterable[Source]) -> dict[str, Source]:
 
 def is_row(message: Message) -> bool:
     """Does it hold readings, a result or a summary, and not a watermark?"""
-    return all(name != result.KIND_HEADER or value != result.KIND_WATERMARK for name, value in message.headers() or ())
+    return not result.is_watermark(message.key())

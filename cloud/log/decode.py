@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 
 from edgewake.protocol import record as records
-from edgewake.protocol import result
 
 log = logging.getLogger("edgewake.hub")
 
@@ -152,8 +151,3 @@ def _bounded(event: Event) -> Event:
     origin = {name: event.fields.get(name) for name in ("stream", "query", "device", "epoch", "seq") if name in event.fields}
     fields = {"scope": "event", "reason": "oversize", "lost": 1, "bytes": len(event.data), **origin}
     return Event(GAP, fields, orjson.dumps(fields))
-
-
-def from_result_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
-    """Do a result record's headers say that it is a watermark?"""
-    return any(name == result.KIND_HEADER and value == result.KIND_WATERMARK for name, value in headers or ())

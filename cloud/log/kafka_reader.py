@@ -19,7 +19,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
-from edgewake.cloud.log.decode import Record, from_result_headers
+from edgewake.cloud.log.decode import Record
+from edgewake.protocol import result
 from edgewake.protocol.topics import QUERY_PREFIX, STREAM_PREFIX
 
 log = logging.getLogger("edgewake.hub")
@@ -77,7 +78,7 @@ def found_in(message: Message) -> Found | None:
 def _record(message: Message, topic: str) -> Record:
     is_result = topic.startswith(QUERY_PREFIX)
     name = topic.removeprefix(QUERY_PREFIX if is_result else STREAM_PREFIX)
-    is_watermark = is_result and from_result_headers(message.headers())
+    is_watermark = is_result and result.is_watermark(message.key())
     stamp = message.timestamp()[1]
     return Record(message.offset(), stamp, message.value() or b"", is_result, is_watermark, stamp, intern(name), message.partition())
 

@@ -46,7 +46,7 @@ def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[
 
 def outputs(rows: list[dict[str, Any]], queries: list[Registered], step: Batch, broken: emit.Broken | None = None) -> list[emit.Output]:
     columns = pa.Table.from_pylist(rows, SCHEMA)
-    return list(finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken))
+    return list(emit.each(finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken)))
 
 
 def test_values_are_finished_from_slots() -> None:

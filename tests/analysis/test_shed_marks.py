@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis import finish
-from edgewake.cloud.analysis.emit import Batch
+from edgewake.cloud.analysis.emit import Batch, each
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.query_file import QueryError, parse
 from edgewake.cloud.analysis.query_plan import Query, Registered, Shed
@@ -182,7 +182,7 @@ def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
     whole = job.graph(records(spark, *frames)).toArrow()
     found, exact = (
         {(row["window_start"], row["device"]): row for row in map(orjson.loads, told)}
-        for told in ([output.value for output in finish.results(rows, [query], (), step, {})] for rows in (thin, whole))
+        for told in ([output.value for output in each(finish.results(rows, [query], (), step, {}))] for rows in (thin, whole))
     )
 
     assert all("kept" not in row for row in exact.values())

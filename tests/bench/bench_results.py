@@ -42,7 +42,7 @@ def measure(_folder: Path, runs: int, rows: int) -> Found:
 
 
 def _count(registered: Registered, table: pa.Table, batch: emit.Batch) -> int:
-    return sum(1 for _ in finish.results(table, [registered], (), batch, {}))
+    return sum(1 for _ in emit.each(finish.results(table, [registered], (), batch, {})))
 
 
 def _peak_bytes() -> int:

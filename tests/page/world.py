@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from edgewake.protocol.field_type import types_of
 from edgewake.protocol.frame import Frame, Gap
 from edgewake.protocol.frame import encode as encode_frame
 from edgewake.protocol.query import Registration
-from edgewake.protocol.result import KIND_HEADER, KIND_RESULT, KIND_WATERMARK, WATERMARK_KEY, result_key, watermark_value
+from edgewake.protocol.result import WATERMARK_KEY, result_key, watermark_value
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import Process, free_ports, part
 
@@ -47,7 +47,6 @@ class Record:
     topic: str
     key: bytes
     value: bytes | None
-    headers: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Writer:
@@ -88,7 +87,7 @@ class Writer:
             group = {name: value for name, value in columns.items() if isinstance(value, str)}
             key = orjson.dumps(group, option=orjson.OPT_SORT_KEYS).decode()
             place = result_key(window_start, window_end, key)
-            self._commit(Record(self._queries[query].topic, place, orjson.dumps(row), {KIND_HEADER: KIND_RESULT}))
+            self._commit(Record(self._queries[query].topic, place, orjson.dumps(row)))
 
     def fleet(self, name: str, vehicles: int) -> None:
         """A reading of each of many vehicles."""
@@ -106,7 +105,7 @@ class Writer:
         """Windows that end until then are final."""
         with self._lock:
             value = watermark_value(query, until_ms, next(self._revisions))
-            self._commit(Record(self._queries[query].topic, WATERMARK_KEY, value, {KIND_HEADER: KIND_WATERMARK}))
+            self._commit(Record(self._queries[query].topic, WATERMARK_KEY, value))
 
     def remove(self, *queries: str) -> None:
         """Remove queries' registrations, as the operations API does."""
@@ -132,7 +131,7 @@ class Writer:
     def _commit(self, *records: Record) -> None:
         self._producer.begin_transaction()
         for one in records:
-            self._producer.produce(one.topic, key=one.key, value=one.value, headers=list(one.headers.items()))
+            self._producer.produce(one.topic, key=one.key, value=one.value)
         self._producer.commit_transaction(30)
 
 

@@ -215,7 +215,7 @@ class Story:
     def results(self) -> list[tuple[Any, ...]]:
         """Every result that the analysis told, each revision of each window, sorted."""
         told = read(self.system.kafka_config, topics.query_topic(QUERY, self.system.registered[QUERY]))
-        rows = [json.loads(one.value()) for one in told if dict(one.headers() or ())[result.KIND_HEADER] == result.KIND_RESULT]
+        rows = [json.loads(one.value()) for one in told if not result.is_watermark(one.key())]
         return sorted(tuple(row[name] for name in OF_A_RESULT) for row in rows)
 
     def followed(self) -> list[tuple[Any, ...]]:
