@@ -40,9 +40,10 @@ _PLACE: Final = ("window_start", "window_end", "key")
 def results(
     rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float], batch: Batch, broken: Broken
 ) -> Iterator[Output | Outputs]:
-    """A result for each (query, window, key) that changed and was not final before. `rows`: partials.estimate, perhaps with texts (result_texts).
+    """A result for each (query, window, key) that changed and was not final before.
 
-    A query whose results cannot be made is put into `broken`, gets no more of them, and harms no other.
+    `rows`: partials.estimate, perhaps with texts (result_texts). A query whose results cannot be made is put into `broken`, gets no more of
+    them, and harms no other.
     """
     for registered in queries:
         try:

@@ -81,8 +81,11 @@ def test_every_number_is_written_as_the_driver_writes_it(spark: SparkSession, tm
     query = registered("q", f"device, {SELECTED}")
     values = numbers()
     rows = [
-        (query.id, 0, T0 + i % 4 * 60_000, T0 + (i % 4 + 1) * 60_000, f'{{"device":"gerät {i}"}}', i, i % 3, value, -value, value, 1, value)
-        + (value, -value, i, abs(value))
+        (
+            *(query.id, 0, T0 + i % 4 * 60_000, T0 + (i % 4 + 1) * 60_000, f'{{"device":"gerät {i}"}}'),
+            *(i, i % 3, value, -value, value, 1, value),
+            *(value, -value, i, abs(value)),
+        )
         for i, value in enumerate(values)
     ]
     ours, plain = made(spark, tmp_path, rows, [query])
