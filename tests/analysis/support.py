@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
+from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Lane
@@ -33,7 +34,7 @@ from edgewake.cloud.sequencer.bounds import Bounds
 from edgewake.cloud.sequencer.changes import Changes
 from edgewake.cloud.sequencer.clocks import DeviceClocks, clock_key
 from edgewake.cloud.sequencer.state_table import StateTable
-from edgewake.protocol import frame, record, topics
+from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import Registration
@@ -305,13 +306,17 @@ def topic_ends(config: KafkaConfig, topic: str) -> dict[int, int]:
         return {p: offsets.watermarks(reader, topic, p)[1] for p in partitions}
 
 
+def is_result(output: emit.Output) -> bool:
+    """Is it a query's result, and nothing else that a job puts out?"""
+    return topics.parse_query_topic(output.topic) is not None and not result.is_watermark(output.key)
+
+
 @dataclass(frozen=True)
 class Read:
     """A record as a test reads it back."""
 
     key: bytes
     value: dict[str, Any]
-    kind: bytes | None
 
 
 def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[Read]:
@@ -330,10 +335,9 @@ def read(config: KafkaConfig, topic: str, *, about: str | None = None) -> list[R
             if message.error() is not None:
                 partitions.discard(message.partition())
             elif message.value() is not None:
-                headers = headers_of(message)
-                if about is not None and headers.get("topic") != about.encode():
+                if about is not None and headers_of(message).get("topic") != about.encode():
                     continue
-                found.append(Read(message.key(), json.loads(message.value()), headers.get("kind")))
+                found.append(Read(message.key(), json.loads(message.value())))
     return found
 
 
@@ -347,12 +351,12 @@ def emitted(config: KafkaConfig, query: str) -> list[Read]:
 
 def results(config: KafkaConfig, query: str) -> list[dict[str, Any]]:
     """Every result of a query, each revision."""
-    return [row.value for row in emitted(config, query) if row.kind == b"result"]
+    return [row.value for row in emitted(config, query) if not result.is_watermark(row.key)]
 
 
 def watermarks(config: KafkaConfig, query: str) -> list[int]:
     """What a query announced."""
-    return [row.value["watermark"] for row in emitted(config, query) if row.kind == b"watermark"]
+    return [row.value["watermark"] for row in emitted(config, query) if result.is_watermark(row.key)]
 
 
 def late_readings(config: KafkaConfig, query: str) -> list[dict[str, Any]]:

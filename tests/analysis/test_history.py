@@ -29,7 +29,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0, data_file
+from tests.analysis.support import T0, data_file, is_result
 from tests.examples import examples
 
 STREAMS = {"s": Stream(name="s", fields={"v": FieldInfo(type=FieldType.NUMBER), "street": FieldInfo(type=FieldType.STRING)})}
@@ -172,7 +172,7 @@ class Lane:
         for output in self.job.outputs(pa.Table.from_pylist(rows), step, broken := {}):
             if output.topic == topics.WINDOWS:
                 self.kept |= {output.key.decode(): output.value or b""}
-            elif output.headers.get("kind") == b"result":
+            elif is_result(output):
                 self.told.append(orjson.loads(output.value or b""))
         assert not broken
         return step.lacks_before

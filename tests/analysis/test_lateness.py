@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.pipeline import QueryJob, jobs_of
 from edgewake.cloud.analysis.plan_values import PlanValues
-from edgewake.protocol import frame, record, topics
+from edgewake.protocol import frame, record, result, topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.query import Progress
 from edgewake.protocol.stream import FieldInfo, Stream
@@ -136,7 +136,7 @@ def test_a_device_that_sends_old_times_without_end_keeps_no_window_open(analysis
     for i in range(10):
         feed.send([now + i * 1_000], device="right", partition=0, speed=[1.0])
     analysis.with_config(batch_records_max=20).run([query], feed)
-    rows = [row.value for row in emitted(feed.config, query.query.name) if row.kind == b"watermark" and row.value["watermark"] >= now]
+    rows = [row.value for row in emitted(feed.config, query.query.name) if result.is_watermark(row.key) and row.value["watermark"] >= now]
     last = Progress.model_validate([r.value for r in read(feed.config, topics.PROGRESS) if r.key == query.query.name.encode()][-1])
     assert rows[0]["revision"] < last.batch, "only when nothing was left to read"
 

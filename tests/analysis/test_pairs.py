@@ -37,6 +37,7 @@ from tests.analysis.support import (
     Feed,
     catch_up,
     forget,
+    is_result,
     late_readings,
     lose_last_batch,
     registered,
@@ -210,7 +211,7 @@ class Run:
                     assert self.kept.pop(one.key.decode(), None) is not None, "what is removed was there"
                 else:
                     self.kept[one.key.decode()] = one.value
-            elif one.headers.get("kind") == b"result":
+            elif is_result(one):
                 self.told.append(orjson.loads(one.value))
 
     def pairs(self) -> list[tuple[str, str | None]]:

@@ -27,7 +27,7 @@ from edgewake.cloud.analysis.windows import Rule, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
-from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, lose_last_batch, registered, results, truth, unique
+from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, is_result, lose_last_batch, registered, results, truth, unique
 from tests.examples import examples
 from tests.services import wait_until
 
@@ -265,7 +265,7 @@ def told_of(job: SequenceJob, readings: Sequence[tuple[int, dict[str, float]]]) 
         ]
         rows = pa.Table.from_pylist(table)
         for output in job.outputs(rows, emit.Batch(revision=revision, top_before=None, top=None, states=states), {}):
-            if output.headers.get("kind") == b"result":
+            if is_result(output):
                 row = orjson.loads(output.value or b"")
                 told[row["window_start"]] = row
     return told

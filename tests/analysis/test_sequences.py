@@ -22,6 +22,7 @@ from edgewake.cloud.analysis.windows import Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
+from tests.analysis.support import is_result
 from tests.examples import examples
 
 SESSION = Window(size_ms=1, slide_ms=1, gap_ms=10)
@@ -139,7 +140,7 @@ def table(job: SequenceJob, times: list[int], first: int = 0) -> pa.Table:
 
 def told(job: SequenceJob, states: States, rows: pa.Table, revision: int, **more: Any) -> list[dict[str, Any]]:
     outputs = list(job.outputs(rows, emit.Batch(revision=revision, states=states, **{"top_before": None, "top": None} | more), {}))
-    return [orjson.loads(one.value or b"") for one in outputs if one.headers.get("kind") == b"result"]
+    return [orjson.loads(one.value or b"") for one in outputs if is_result(one)]
 
 
 def test_a_batch_that_repeats_emitted_records_counts_them_once() -> None:
