@@ -57,7 +57,7 @@ def test_a_field_is_never_taken_for_what_we_call_so(spark: SparkSession, kind: L
     outputs = list(job.outputs(rows, emit.Batch(revision=1, top_before=None, top=None, states=states), broken))
 
     assert broken == {}
-    (told,) = [json.loads(one.value or b"") for one in outputs if one.topic == queries[0].topic]
+    (told,) = [json.loads(one.value or b"") for one in emit.each(outputs) if one.topic == queries[0].topic]
     found: dict[str, Any] = {name.removeprefix("c_"): value for name, value in told.items() if name.startswith("c_")}
     assert found == {name: float(i) for i, name in enumerate(NAMES, 1)}
     if kind in (LaneKind.ROWS, LaneKind.JOIN):
