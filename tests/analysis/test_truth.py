@@ -98,7 +98,7 @@ def test_in_the_end_the_results_are_the_truth_whatever_the_order_and_the_kills(
     config.write_text(
         f'data_dir = "{tmp_path}/data"\njars_dir = "{spark_jars}"\ntrigger_ms = 100\ncalm_trigger_ms = 0\nstate_partitions = 1\n'
         f"summary_interval_s = 0\nsession_s = 2\n"
-        f'driver_memory = "512m"\nbatch_records_max = {20_000 if IS_WHOLE else 40}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
+        f'driver_memory = "512m"\nbatch_records_max = {400 if IS_WHOLE else 40}\n[kafka]\nbootstrap = "{kafka_config.bootstrap}"\n'
     )
     feed, name = new_feed(dict.fromkeys(FIELDS, FieldType.NUMBER)), unique("truth")
     text = sql(
