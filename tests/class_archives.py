@@ -114,7 +114,13 @@ def use_spark(class_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         session = start_session(
-            jars_dir=jars.ensure("spark"), work_dir=work, master="local[2]", driver_memory="512m", state_partitions=1, maintenance_s=2
+            jars_dir=jars.ensure("spark"),
+            work_dir=work,
+            master="local[2]",
+            driver_memory="512m",
+            state_partitions=1,
+            state_memory="64m",
+            maintenance_s=2,
         )
         jvm = session.sparkContext._gateway.proc
         rate = session.readStream.format("rate").load().withWatermark("timestamp", "1 second")

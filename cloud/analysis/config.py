@@ -51,8 +51,12 @@ class AnalysisConfig(Config):
     state_partitions: int = Field(default=1, ge=1, le=64)
     """Partitions of the state, fixed by the first start on data_dir. With 1 a batch is one task without a shuffle, the cheapest for a small
     stream costs least with; more let one stream use as many cores."""
+    state_memory: str = Field(default="128m", pattern=r"^\d+[mg]$")
+    """Memory beside the heap that the open windows of all lanes have in a process (the driver, or each executor of a cluster): of a plain
+    query's group some 160 bytes, of a sketch up to 60 KB. What is more lies in files of data_dir/spark (of an executor in its work folder)
+    that the system keeps in memory as far as it can, so a state may be larger than memory, and is slower then."""
     maintenance_s: int = Field(default=60, ge=1, le=3600)
-    """Seconds between two turns in which Spark uploads snapshots of the state and removes the files that they replace."""
+    """Seconds between two turns in which old files of the state are removed."""
     slow_s: float = Field(default=30.0, ge=0.1, le=86_400)
     """Seconds that a lane may be behind without catching up until a slow query is looked for in it. One that takes at least four times what
     the others take on average, and without which they take less than three quarters of the time, gets a lane of its own."""

@@ -1,7 +1,7 @@
 """The graph on one screen: from records of a stream to changed partials of all its queries.
 
 records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged ─ aggregate ─ estimate ─→ foreachBatch (lane.py)
-          frames   clocks    late,     event time   one row    one row   RocksDB     values
+          frames   clocks    late,     event time   one row    one row   Table.java  values
                              counts    of frames    a reading  a tag     state       of sketches
 """
 
@@ -32,10 +32,11 @@ from edgewake.cloud.analysis.table_queries import TableJob
 from edgewake.protocol.field_type import FieldType
 
 _CHANGED: Final = {
-    LaneKind.PLAIN: 2,
-    LaneKind.SKETCH: 4,
-    LaneKind.SKETCH_SHED: 2,
-    LaneKind.DISTINCT: 4,
+    LaneKind.PLAIN: 3,
+    LaneKind.PLAIN_SHED: 2,
+    LaneKind.SKETCH: 5,
+    LaneKind.SKETCH_SHED: 3,
+    LaneKind.DISTINCT: 5,
     LaneKind.PAIR: 2,
     LaneKind.TABLE: 2,
 }

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis import java_names, jvm_classes
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, is_local
+from edgewake.cloud.analysis.spark_settings import SETTINGS, STATE, STATE_MEMORY, is_local
 from edgewake.protocol.errors import ConfigError, Unavailable
 
 _HUGE_METHODS: Final = "-XX:-DontCompileHugeMethods"
@@ -26,7 +26,7 @@ _JVM: Final = (
     _HUGE_METHODS,
     # Of buffers outside of the heap one pool, not one or two for each core: each of them keeps chunks of 4 MiB.
     "-Dio.netty.allocator.numDirectArenas=1 -Dio.netty.allocator.numHeapArenas=1",
-    # What RocksDB and the compiler gave back goes back to the system.
+    # What the state and the compiler gave back goes back to the system.
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=60000",
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Xss4m",
     "-Dio.netty.tryReflectionSetAccessible=true",
@@ -40,7 +40,7 @@ one by a collection of the whole heap, because what it still used did not fit an
 _LARGE_COLLECTOR: Final = "-XX:+UseParallelGC"
 """With the two ratios it would collect the whole heap each time, which took half of the processor's time at full load."""
 _EXECUTOR_JVM: Final = f"-XX:+UseSerialGC {_HUGE_METHODS} -Djava.io.tmpdir=."
-"""On a worker an executor has a folder of its own, where what RocksDB unpacks is found and removed with it."""
+"""On a worker an executor has a folder of its own, where what libraries unpack is found and removed with it."""
 GROUP_BYTES: Final = 64 * 1024
 """What the sketches of one group take in the heap at most: 40 KiB Count-Min, 16 KiB HLL, the rest KLL, theta and frequent items."""
 HASHED_SHARE: Final = 4
@@ -61,6 +61,7 @@ def start_session_of(config: AnalysisConfig, jvm_options: Sequence[str] = ()) ->
         master=config.master,
         driver_memory=config.driver_memory,
         state_partitions=config.state_partitions,
+        state_memory=config.state_memory,
         maintenance_s=config.maintenance_s,
         more=config.spark,
         jvm_options=jvm_options,
@@ -74,6 +75,7 @@ def start_session(
     master: str,
     driver_memory: str,
     state_partitions: int,
+    state_memory: str,
     maintenance_s: int,
     more: Mapping[str, str] | None = None,
     jvm_options: Sequence[str] = (),
@@ -85,7 +87,7 @@ def start_session(
     """
     jars = jars_in(jars_dir)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
-    # The JVM is ended with a kill: what it unpacked there (RocksDB, 15 MiB) it never removes itself.
+    # The JVM is ended with a kill: what it unpacked there it never removes itself.
     shutil.rmtree(work_dir, ignore_errors=True)
     temporary = work_dir / "tmp"
     temporary.mkdir(parents=True)
@@ -110,6 +112,7 @@ def start_session(
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
+        STATE_MEMORY: state_memory,
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(
             hashed_groups(driver_memory if is_local(master) else (more or {}).get("spark.executor.memory", _EXECUTOR_MEMORY))
         ),
@@ -139,10 +142,9 @@ def jars_in(jars_dir: Path) -> list[str]:
 def _write_plain_files(session: SparkSession) -> None:
     """Files of the checkpoints without a `.crc` file beside each, which doubles their number, and without a process for each.
 
-    RocksDB's files carry checksums of their own. To give a file its mode Hadoop starts `chmod` where its native library is missing, as in
-    Spark's wheel: three times in each batch, a sixth of the time that a small one takes. The local file system must stay the checksummed
-    class (uploads of RocksDB snapshots need it by type). Hadoop keeps one instance per scheme, so Spark uses the one that is changed here;
-    what it stands on has no setter.
+    The state's files carry checksums of their own. To give a file its mode Hadoop starts `chmod` where its native library is missing, as in
+    Spark's wheel: three times in each batch, a sixth of the time that a small one takes. Hadoop keeps one instance per scheme, so Spark
+    uses the one that is changed here; what it stands on has no setter.
     """
     java: Any = session.sparkContext._jvm
     local = java.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())

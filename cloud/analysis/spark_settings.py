@@ -10,6 +10,8 @@ from edgewake.cloud.kafka.security import SPARK_REDACTED
 
 STREAMING: Final = "spark.sql.streaming"
 STATE: Final = f"{STREAMING}.stateStore"
+STATE_MEMORY: Final = "spark.edgewake.stateMemory"
+"""Read by our state store (jvm/TableStores.java)."""
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -31,14 +33,7 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    f"{STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    # A batch writes its changes, not a snapshot; the snapshot follows in the background.
-    f"{STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-    f"{STATE}.rocksdb.boundedMemoryUsage": "true",
-    f"{STATE}.rocksdb.maxMemoryUsageMB": "96",
-    f"{STATE}.rocksdb.writeBufferSizeMB": "16",
-    # To count its rows Spark would look each up before it writes or removes it: half of all that it asks the state.
-    f"{STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    f"{STATE}.providerClass": "edgewake.TableStores",
     # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
     f"{STREAMING}.noDataMicroBatches.enabled": "false",
     f"{STREAMING}.minBatchesToRetain": "10",
@@ -62,6 +57,7 @@ _FROM_KEYS: Final = frozenset(
         "spark.driver.extraJavaOptions",
         "spark.local.dir",
         "spark.sql.shuffle.partitions",
+        STATE_MEMORY,
     }
 )
 """Made of other keys of the configuration."""

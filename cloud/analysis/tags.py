@@ -228,7 +228,7 @@ def _alone(readings: DataFrame, made: _Made) -> tuple[DataFrame, Mapping[str, Co
     """Readings with the only tag that they have."""
     # What is the same in all rows Spark would not keep as a column, and name the state's key by its value.
     nothing = F.pmod("t", F.lit(1).cast("bigint"))
-    varied = {"query": made.columns["query"] + nothing, "part": (made.columns["part"] + nothing).cast("int")}
+    varied = {"part": (made.columns["part"] + nothing).cast("int")}
     return readings if made.condition is None else readings.where(made.condition), {**made.columns, **varied}
 
 
@@ -267,7 +267,7 @@ def _made(
     start, end = bounds(query.window, tag.hops)
     columns = {
         "expires_ms": end + query.kept_ms,
-        "query": F.lit(tag.id).cast("bigint"),
+        "query": _outside(tag.id),
         "part": F.lit(tag.part),
         "window_start": start,
         "window_end": end,
@@ -285,6 +285,12 @@ def _made(
     conditions += [] if forgotten is None else [columns["expires_ms"] > F.col(forgotten)]
     conditions += [] if sums is None or tag.shape is None else [~sums.is_whole(tag.shape) | (F.col(IN_FRAME) == 0)]
     return _Made(columns, reduce(operator.and_, conditions) if conditions else None, taking, tag.part == 0)
+
+
+def _outside(number: int) -> Column:
+    """A number that generated code does not contain: a query like one that ran before runs the code that was compiled for that."""
+    # What is taken at a place that is not fixed is no constant, and the array is handed over as an object.
+    return F.get(F.array(F.lit(number).cast("bigint")), F.pmod("t", F.lit(1).cast("bigint")).cast("int"))
 
 
 def _numbers(tag: Tag) -> dict[str, Column]:

@@ -20,7 +20,13 @@ def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """The session, as the analysis starts it."""
     work_dir = tmp_path_factory.mktemp("spark")
     session = start_session(
-        jars_dir=spark_jars, work_dir=work_dir, master="local[2]", driver_memory="1g", state_partitions=1, maintenance_s=2
+        jars_dir=spark_jars,
+        work_dir=work_dir,
+        master="local[2]",
+        driver_memory="1g",
+        state_partitions=1,
+        state_memory="64m",
+        maintenance_s=2,
     )
     yield session
     session.stop()

@@ -61,7 +61,7 @@ def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(ana
 
     with one_each.running([query], feed) as lane:
         wait_until(lambda: _files(lane.checkpoint) <= FILES_MAX, "the files of old batches are removed")
-        assert _files(lane.checkpoint, ".zip") > 0, "a snapshot was uploaded"
+        assert _files(lane.checkpoint, ".snapshot") > 0, "a snapshot was written"
         assert _files(lane.checkpoint, ".crc") == 0
         assert lane.failure() is None
     assert [row["n"] for row in truth(results(feed.config, query.query.name), "device").values()] == [UNFORGOTTEN + BATCHES]

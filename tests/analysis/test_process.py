@@ -147,8 +147,6 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
         jvm = jvm_of(process)
         assert process.stop() == 0
         assert is_gone(jvm)
-    # What the JVM unpacks it leaves: it must lie where the next start removes it, not in /tmp.
-    assert list((tmp_path / "data" / "spark" / "tmp").glob("librocksdbjni*.so"))
 
 
 def hot_spells(feed: Feed) -> dict[tuple[Any, ...], tuple[int, bool]]:

@@ -15,7 +15,7 @@ LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]
     ("causes", "expected"),
     [
         ([JOB, "java.io.IOException: No space left on device"], Fault.SURROUNDINGS),
-        ([JOB, "org.rocksdb.RocksDBException: While appending to file: No space left on device"], Fault.SURROUNDINGS),
+        ([JOB, "java.util.concurrent.CancellationException: another task has the state now"], Fault.SURROUNDINGS),
         ([JOB, "org.apache.kafka.common.errors.TimeoutException: Timeout"], Fault.SURROUNDINGS),
         ([JOB + ": ExecutorLostFailure (executor 1 exited)"], Fault.SURROUNDINGS),
         (["java.lang.OutOfMemoryError: Java heap space"], Fault.SURROUNDINGS),

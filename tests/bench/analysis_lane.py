@@ -51,7 +51,7 @@ class Computed:
     jvm_mib: float
     python_mib: float
     state_bytes: int
-    """Of RocksDB: files, and memory for what is not in them yet."""
+    """Memory that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _state_bytes(lane: Lane) -> int:
     assert lane._query is not None
     progress: Mapping[str, Any] = lane._query.lastProgress or {}
     operators = progress["stateOperators"] if progress else []
-    return sum(one["customMetrics"].get("rocksdbSstFileSize", 0) + one["memoryUsedBytes"] for one in operators)
+    return sum(one["memoryUsedBytes"] for one in operators)
 
 
 def main() -> None:

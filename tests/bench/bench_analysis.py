@@ -152,7 +152,7 @@ def _many_keys(world: World, lane: LaneProcess, found: Found) -> None:
     found["100,000 keys: driver's JVM, resident", "MiB", None].append(plain.jvm_mib)
     found["100,000 keys: Python, resident", "MiB", None].append(plain.python_mib)
     still = world.compute(lane, OPEN_KEYS, PLAIN)
-    found["a million open keys: state of a key, RocksDB's files and memory", "bytes", 250].append(still.state_bytes / OPEN_KEYS.devices)
+    found["a million open keys: memory that the state takes for a key", "bytes", 250].append(still.state_bytes / OPEN_KEYS.devices)
 
 
 def cpu_s(computed: Computed) -> float:

@@ -252,7 +252,7 @@ class Story:
         assert (await self.queries())[QUERY] == "running"
         lane = self.system.directory / "analysis" / "checkpoints" / STREAM / "plain"
         await self.system.until(
-            lambda: batches(lane) >= BATCHES_MIN and list(lane.rglob("*.zip")), "snapshots of the state are made", timeout_s=RECOVERY_S
+            lambda: batches(lane) >= BATCHES_MIN and list(lane.rglob("*.snapshot")), "snapshots of the state are made", timeout_s=RECOVERY_S
         )
         self.looks.append(look(self.system))
         self.feeder.stop()
