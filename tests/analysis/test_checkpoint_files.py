@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, registered, results, sql, truth
 from tests.services import wait_until
 
@@ -65,3 +66,19 @@ def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(ana
         assert _files(lane.checkpoint, ".crc") == 0
         assert lane.failure() is None
     assert [row["n"] for row in truth(results(feed.config, query.query.name), "device").values()] == [UNFORGOTTEN + BATCHES]
+
+
+def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
+    analysis: Analysis, new_feed: Callable[[Mapping[str, FieldType]], Feed]
+):
+    compiled = []
+    for columns in ("count(*) AS n", "count(*) AS n", "count(*) AS n, max(speed) AS high"):
+        feed = new_feed({"speed": FieldType.NUMBER})
+        (query,) = registered(sql(feed.name, f"device, {columns}", "window(event_time, '1 minute'), device"), streams=[feed.stream])
+        _send(feed, 1)
+        before = _compiled(analysis.session)
+        with analysis.running([query], feed) as lane:
+            wait_until(lambda lane=lane: lane.finished >= 1, "a batch")
+        compiled.append(_compiled(analysis.session) - before)
+    assert compiled[1] < compiled[2], "the control: another one is compiled"
+    assert compiled[1] == 0
