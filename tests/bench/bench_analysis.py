@@ -52,11 +52,11 @@ RIVALS_SHARE: Final = ("50 keys", replace(FEW_KEYS, frames=3_600)), ("100,000 ke
 FLOORS: Final = {"50 keys": 1_000_000, "100,000 keys": 150_000}
 LIMITS: Final = """
 A frame that lies in one window is read, summed up and sketched as a whole; quantiles and most frequent values look at each reading. A
-query beside others costs its results: each is looked up in the state, written to it and to the log of its changes, and to Kafka, some
-110,000 a second on two cores, whatever they are made of. Ten queries have 19 times the results of the one that they are compared with,
-and fifty 97 times, most of them of windows of ten seconds, one for each frame: so the faster frames are read, the further many queries
-fall behind one. With many keys it is the same bound, four readings a result. Between two batches nobody computes: Spark plans, asks Kafka
-and writes its files, and a transaction ends.
+query beside others costs its results: ten queries have 19 times the results of the one that they are compared with, and fifty 97 times,
+most of them of windows of ten seconds, one for each frame. With many keys it is the same, four readings a result: Spark groups it before
+and after it crosses from one task to another and once more beside the state, which together takes a third; the state itself a twentieth.
+Between two batches nobody computes: Spark plans, asks Kafka and writes its files, the driver hands the results to Kafka's client, and a
+transaction ends.
 """
 _streams = itertools.count()
 

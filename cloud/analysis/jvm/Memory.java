@@ -3,13 +3,14 @@ package edgewake;
 import java.io.File;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
+import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.unsafe.Platform;
 
@@ -24,8 +25,8 @@ public final class Memory {
   private static final int LEAST = 16;
   /** Up to it sizes are 16 bytes apart, then an eighth of a power of two. */
   private static final int SMALL = 1024, SMALL_SHIFT = 10, STEP = 16, STEPS = 8, SIZES = SMALL / STEP + 21 * STEPS;
-  /** Bytes taken from the system at once: a lane with few keys has the least, a large one the most. */
-  private static final int CHUNK_LEAST = 1 << 16, CHUNK_MOST = 1 << 20, FILE_BYTES = 1 << 24;
+  /** Bytes taken from the system at once, as many as there are already: a lane with few keys has the least, a large one the most. */
+  private static final int CHUNK_LEAST = 1 << 16, CHUNK_MOST = 1 << 20, FILE_LEAST = 1 << 18, FILE_MOST = 1 << 24;
   private static final byte[] ZEROS = new byte[1 << 16];
   /** Bytes that all of this process have, without files. */
   private static final AtomicLong PLAIN = new AtomicLong();
@@ -37,8 +38,11 @@ public final class Memory {
   private int regions, filled = -1;
   private long at, end, reserved, used;
   private final long[] free = new long[SIZES + 1];
-  /** Address → bytes (Long), or what is mapped there. */
-  private final HashMap taken = new HashMap();
+  /** Address → bytes, of what is not in a file. */
+  private final HashMap plain = new HashMap();
+  /** Files, in the last of which there is something left. */
+  private final ArrayList files = new ArrayList();
+  private long fileAt, fileEnd;
 
   /** @param plainMost bytes that all of this process may have without files, which come into `folder` */
   public Memory(long plainMost, File folder) {
@@ -46,8 +50,8 @@ public final class Memory {
     this.folder = folder;
   }
 
-  /** A place for so many bytes, the first four of which are ours. Throws IOException where the disk is full. */
-  public long take(int bytes) throws IOException {
+  /** A place for so many bytes, the first four of which are ours. Throws UncheckedIOException where no file can be had for it. */
+  public long take(int bytes) {
     int size = sizeOf(bytes);
     long place = free[size];
     if (place != 0) {
@@ -88,26 +92,36 @@ public final class Memory {
     return reserved;
   }
 
-  /** Bytes, all 0, that are no places. */
-  public long block(long bytes) throws IOException {
+  /** Bytes, all 0, that are no places. Throws UncheckedIOException, too. */
+  public long block(long bytes) {
     long address = fromSystem(bytes);
     Platform.setMemory(null, address, bytes, (byte) 0);
     return address;
   }
 
+  /** Of what lies in a file the room is lost until all is given back. */
   public void giveBackBlock(long address) {
-    toSystem(address);
+    Long bytes = (Long) plain.remove(Long.valueOf(address));
+    if (bytes != null) {
+      Platform.freeMemory(address);
+      PLAIN.addAndGet(-bytes.longValue());
+      reserved -= bytes.longValue();
+    }
   }
 
   /** Give everything back. */
   public void close() {
-    Object[] all = taken.keySet().toArray();
+    Object[] all = plain.keySet().toArray();
     for (int i = 0; i < all.length; i++) {
-      toSystem(((Long) all[i]).longValue());
+      giveBackBlock(((Long) all[i]).longValue());
     }
+    for (int i = 0; i < files.size(); i++) {
+      unmap((ByteBuffer) files.get(i));
+    }
+    files.clear();
     regions = 0;
     filled = -1;
-    at = end = used = 0;
+    at = end = used = reserved = fileAt = fileEnd = 0;
     java.util.Arrays.fill(free, 0L);
   }
 
@@ -117,13 +131,12 @@ public final class Memory {
   }
 
   public final class Walk {
-    private int region;
-    private long place = regions > 0 ? begins[0] : 0;
+    private int region = -1;
+    private long place, last;
 
     /** The next one, 0 at the end. */
     public long next() {
-      while (region < regions) {
-        long last = region == filled ? at : ends[region];
+      while (true) {
         while (place < last) {
           long found = place;
           int size = Platform.getInt(null, found);
@@ -132,15 +145,16 @@ public final class Memory {
             return found;
           }
         }
-        if (++region < regions) {
-          place = begins[region];
+        if (region + 1 >= regions) {
+          return 0;
         }
+        place = begins[++region];
+        last = region == filled ? at : ends[region];
       }
-      return 0;
     }
   }
 
-  private long fresh(int bytes) throws IOException {
+  private long fresh(int bytes) {
     if (bytes > CHUNK_MOST / 4) {
       long begin = fromSystem(bytes);
       addRegion(begin, begin + bytes);
@@ -155,7 +169,7 @@ public final class Memory {
       addRegion(begin, begin);
       filled = regions - 1;
       at = begin;
-      end = begin + (isFile(begin) ? FILE_BYTES : size);
+      end = begin + size;
     }
     long place = at;
     at += bytes;
@@ -171,53 +185,64 @@ public final class Memory {
     ends[regions++] = last;
   }
 
-  private boolean isFile(long address) {
-    return taken.get(Long.valueOf(address)) instanceof ByteBuffer;
-  }
-
-  private long fromSystem(long bytes) throws IOException {
-    if (PLAIN.addAndGet(bytes) > plainMost) {
-      PLAIN.addAndGet(-bytes);
-      MappedByteBuffer file = mapped(Math.max(bytes, FILE_BYTES));
-      long address = Platform.getDirectBufferAddress(file);
-      taken.put(Long.valueOf(address), file);
-      reserved += file.capacity();
+  private long fromSystem(long bytes) {
+    if (isAllowed(bytes)) {
+      long address;
+      try {
+        address = Platform.allocateMemory(bytes);
+      } catch (OutOfMemoryError none) {
+        PLAIN.addAndGet(-bytes);
+        throw none;
+      }
+      plain.put(Long.valueOf(address), Long.valueOf(bytes));
+      reserved += bytes;
       return address;
     }
-    long address = Platform.allocateMemory(bytes);
-    taken.put(Long.valueOf(address), Long.valueOf(bytes));
+    if (bytes > fileEnd - fileAt) {
+      MappedByteBuffer file = mapped(Math.max(bytes, Math.min(FILE_MOST, Math.max(FILE_LEAST, reserved))));
+      files.add(file);
+      fileAt = Platform.getDirectBufferAddress(file);
+      fileEnd = fileAt + file.capacity();
+    }
+    long address = fileAt;
+    fileAt += bytes + STEP - 1 & -STEP;
     reserved += bytes;
     return address;
   }
 
-  private void toSystem(long address) {
-    Object was = taken.remove(Long.valueOf(address));
-    if (was instanceof Long) {
-      long bytes = ((Long) was).longValue();
-      Platform.freeMemory(address);
-      PLAIN.addAndGet(-bytes);
-      reserved -= bytes;
-    } else if (was != null) {
-      reserved -= ((ByteBuffer) was).capacity();
-      unmap((ByteBuffer) was);
+  /** Are there so many bytes left for this process? Then they are taken. */
+  private boolean isAllowed(long bytes) {
+    while (true) {
+      long before = PLAIN.get();
+      if (before + bytes > plainMost) {
+        return false;
+      }
+      if (PLAIN.compareAndSet(before, before + bytes)) {
+        return true;
+      }
     }
   }
 
   /** Written before it is mapped: to a full disk what is mapped could not be written, and the system would end the process. */
-  private MappedByteBuffer mapped(long bytes) throws IOException {
+  private MappedByteBuffer mapped(long bytes) {
     if (bytes > Integer.MAX_VALUE) {
-      throw new IOException("a block of the state has " + bytes + " bytes, a mapped file at most " + Integer.MAX_VALUE + ": state_memory is too small");
+      String why = "a block of the state has " + bytes + " bytes, a mapped file at most " + Integer.MAX_VALUE + ": state_memory is too small";
+      throw new UncheckedIOException(why, new IOException(why));
     }
-    File path = File.createTempFile("state", ".mapped", folder);
-    RandomAccessFile file = new RandomAccessFile(path, "rw");
     try {
-      for (long written = 0; written < bytes; written += ZEROS.length) {
-        file.write(ZEROS, 0, (int) Math.min(ZEROS.length, bytes - written));
+      File path = File.createTempFile("state", ".mapped", folder);
+      RandomAccessFile file = new RandomAccessFile(path, "rw");
+      try {
+        for (long written = 0; written < bytes; written += ZEROS.length) {
+          file.write(ZEROS, 0, (int) Math.min(ZEROS.length, bytes - written));
+        }
+        return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0L, bytes);
+      } finally {
+        file.close();
+        path.delete();
       }
-      return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0L, bytes);
-    } finally {
-      file.close();
-      path.delete();
+    } catch (IOException none) {
+      throw new UncheckedIOException("no file in " + folder + " for " + bytes + " bytes of the state: " + none, none);
     }
   }
 

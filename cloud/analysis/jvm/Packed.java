@@ -9,6 +9,8 @@ import org.apache.spark.unsafe.Platform;
  * How many words (seven bits a byte, the lowest first), then for each eight of them a byte that says which are not 0, and these.
  */
 public final class Packed {
+  /** Of a row, bytes: half of what an array may have. */
+  public static final int ROW_MOST = 1 << 30;
   private static final long BYTES = Platform.BYTE_ARRAY_OFFSET;
 
   /** How many bytes packing may take at most. */
@@ -18,6 +20,9 @@ public final class Packed {
 
   /** Packs a row, which has whole words, to the beginning of `into`; returns how many bytes it is there. */
   public static int pack(Object row, long offset, int bytes, byte[] into) {
+    if (bytes > ROW_MOST) {
+      throw new IllegalArgumentException("a row of " + bytes + " bytes: expected at most " + ROW_MOST);
+    }
     if ((bytes & 7) != 0) {
       throw new IllegalArgumentException("a row of " + bytes + " bytes: expected words of eight");
     }

@@ -2,6 +2,7 @@ package edgewake;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.Platform;
@@ -19,6 +20,8 @@ public final class Table {
   /** A table that takes so many times of what it needs, and at least so much, is made anew. */
   private static final int WASTE = 4;
   private static final long WASTE_LEAST = 16 << 20;
+  /** Places of notes, and bytes of removed keys, that stay from one commit to the next. */
+  private static final int NOTES_MOST = 1 << 16;
 
   private final long plainMost;
   private final File folder;
@@ -35,7 +38,7 @@ public final class Table {
   private long moves;
 
   /** See Memory. */
-  public Table(long plainMost, File folder) throws IOException {
+  public Table(long plainMost, File folder) {
     this.plainMost = plainMost;
     this.folder = folder;
     empty();
@@ -62,12 +65,12 @@ public final class Table {
     return Packed.unpack(place + HEAD + Platform.getInt(null, place + KEY_BYTES));
   }
 
-  /** Put a row. Throws IOException where the disk is full. */
-  public void put(UnsafeRow keyRow, UnsafeRow valueRow) throws IOException {
+  /** Put a row. Throws UncheckedIOException where there is no more memory and no file can be had; then all is as it was. */
+  public void put(UnsafeRow keyRow, UnsafeRow valueRow) {
     packKey(keyRow.getBaseObject(), keyRow.getBaseOffset(), keyRow.getSizeInBytes());
     int most = Packed.most(valueRow.getSizeInBytes());
     if (most > value.length) {
-      value = new byte[2 * most];
+      value = new byte[twice(most)];
     }
     valueBytes = Packed.pack(valueRow.getBaseObject(), valueRow.getBaseOffset(), valueRow.getSizeInBytes(), value);
     note(store());
@@ -78,7 +81,7 @@ public final class Table {
     packKey(row.getBaseObject(), row.getBaseOffset(), row.getSizeInBytes());
     if (drop()) {
       if (removedBytes + 4 + keyBytes > removed.length) {
-        removed = java.util.Arrays.copyOf(removed, 2 * (removedBytes + 4 + keyBytes));
+        removed = java.util.Arrays.copyOf(removed, twice(removedBytes + 4 + keyBytes));
       }
       Platform.putInt(removed, Platform.BYTE_ARRAY_OFFSET + removedBytes, keyBytes);
       System.arraycopy(key, 0, removed, removedBytes + 4, keyBytes);
@@ -87,14 +90,14 @@ public final class Table {
   }
 
   /** Put a row that is packed already, without a note of it. */
-  public void load(byte[] row, int keyLength, int valueLength) throws IOException {
+  public void load(byte[] row, int keyLength, int valueLength) {
     keyBytes = keyLength;
     valueBytes = valueLength;
     if (keyLength > key.length) {
-      key = new byte[2 * keyLength];
+      key = new byte[twice(keyLength)];
     }
     if (valueLength > value.length) {
-      value = new byte[2 * valueLength];
+      value = new byte[twice(valueLength)];
     }
     System.arraycopy(row, 0, key, 0, keyLength);
     System.arraycopy(row, keyLength, value, 0, valueLength);
@@ -106,7 +109,7 @@ public final class Table {
   public void unload(byte[] row, int keyLength) {
     keyBytes = keyLength;
     if (keyLength > key.length) {
-      key = new byte[2 * keyLength];
+      key = new byte[twice(keyLength)];
     }
     System.arraycopy(row, 0, key, 0, keyLength);
     hash = hashOf();
@@ -148,16 +151,22 @@ public final class Table {
   }
 
   /** What changed is kept elsewhere now. */
-  public void committed() throws IOException {
+  public void committed() {
     puts = 0;
     removedBytes = 0;
+    if (put.length > NOTES_MOST) {
+      put = new long[NOTES_MOST];
+    }
+    if (removed.length > NOTES_MOST) {
+      removed = new byte[NOTES_MOST];
+    }
     if (memory.reserved() > WASTE_LEAST && memory.reserved() > WASTE * (memory.used() + 8 * size)) {
       makeAnew();
     }
   }
 
   /** Without rows and notes. */
-  public void clear() throws IOException {
+  public void clear() {
     close();
     empty();
   }
@@ -201,7 +210,7 @@ public final class Table {
     /** The key into the beginning of an array, which is returned, or a longer one in its place. */
     public byte[] key(byte[] into) {
       int bytes = keyLength();
-      byte[] found = bytes > into.length ? new byte[2 * bytes] : into;
+      byte[] found = bytes > into.length ? new byte[twice(bytes)] : into;
       Packed.unpack(place + HEAD, found);
       return found;
     }
@@ -219,10 +228,15 @@ public final class Table {
   private void packKey(Object row, long offset, int bytes) {
     int most = Packed.most(bytes);
     if (most > key.length) {
-      key = new byte[2 * most];
+      key = new byte[twice(most)];
     }
     keyBytes = Packed.pack(row, offset, bytes, key);
     hash = hashOf();
+  }
+
+  /** Room to grow, as far as an array can. */
+  private static int twice(int bytes) {
+    return (int) Math.min(2L * bytes, Integer.MAX_VALUE - 8);
   }
 
   private int hashOf() {
@@ -254,7 +268,7 @@ public final class Table {
   }
 
   /** Key and value that are packed here get a place; returns it. */
-  private long store() throws IOException {
+  private long store() {
     long slot = find();
     int bytes = HEAD + keyBytes + valueBytes;
     if (slot >= 0) {
@@ -316,20 +330,22 @@ public final class Table {
     put[puts++] = place;
   }
 
-  private void empty() throws IOException {
-    memory = new Memory(plainMost, folder);
+  private void empty() {
+    Memory fresh = new Memory(plainMost, folder);
+    index = fresh.block(8 * LEAST);
+    memory = fresh;
     slots = LEAST;
-    index = memory.block(8 * slots);
     size = gone = 0;
   }
 
   /** An index with room for twice as many rows, without what is gone. */
-  private void grow() throws IOException {
-    long before = index, count = slots;
-    while (slots < 2 * (size + 1)) {
-      slots *= 2;
+  private void grow() {
+    long before = index, count = slots, more = slots;
+    while (more < 2 * (size + 1)) {
+      more *= 2;
     }
-    index = memory.block(8 * slots);
+    index = memory.block(8 * more);
+    slots = more;
     gone = 0;
     for (long i = 0; i < count; i++) {
       long word = Platform.getLong(null, before + i * 8);
@@ -344,30 +360,50 @@ public final class Table {
     memory.giveBackBlock(before);
   }
 
-  /** The same rows in as much memory as they need. */
-  private void makeAnew() throws IOException {
+  /** The same rows in as much memory as they need, unless there is not even that much now. */
+  private void makeAnew() {
     Memory before = memory;
+    long indexBefore = index, slotsBefore = slots, sizeBefore = size, goneBefore = gone;
+    boolean isMade = false;
     moves++;
     try {
       Memory.Walk walk = before.walk();
       empty();
       for (long place = walk.next(); place != 0; place = walk.next()) {
-        keyBytes = Platform.getInt(null, place + KEY_BYTES);
-        valueBytes = Platform.getInt(null, place + VALUE_BYTES);
-        hash = Platform.getInt(null, place + HASH);
-        if (keyBytes > key.length) {
-          key = new byte[2 * keyBytes];
-        }
-        if (valueBytes > value.length) {
-          value = new byte[2 * valueBytes];
-        }
-        Platform.copyMemory(null, place + HEAD, key, Platform.BYTE_ARRAY_OFFSET, keyBytes);
-        Platform.copyMemory(null, place + HEAD + keyBytes, value, Platform.BYTE_ARRAY_OFFSET, valueBytes);
-        store();
+        copy(place);
       }
+      isMade = true;
+    } catch (UncheckedIOException none) {
+      // It stays as it is.
     } finally {
-      before.close();
+      if (isMade) {
+        before.close();
+      } else {
+        if (memory != before) {
+          memory.close();
+        }
+        memory = before;
+        index = indexBefore;
+        slots = slotsBefore;
+        size = sizeBefore;
+        gone = goneBefore;
+      }
     }
+  }
+
+  private void copy(long place) {
+    keyBytes = Platform.getInt(null, place + KEY_BYTES);
+    valueBytes = Platform.getInt(null, place + VALUE_BYTES);
+    hash = Platform.getInt(null, place + HASH);
+    if (keyBytes > key.length) {
+      key = new byte[twice(keyBytes)];
+    }
+    if (valueBytes > value.length) {
+      value = new byte[twice(valueBytes)];
+    }
+    Platform.copyMemory(null, place + HEAD, key, Platform.BYTE_ARRAY_OFFSET, keyBytes);
+    Platform.copyMemory(null, place + HEAD + keyBytes, value, Platform.BYTE_ARRAY_OFFSET, valueBytes);
+    store();
   }
 
   private void give(Rows out, long place) throws IOException {

@@ -4,11 +4,14 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ConcurrentHashMap;
 import net.jpountz.lz4.LZ4BlockInputStream;
 import net.jpountz.lz4.LZ4BlockOutputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$;
 import org.apache.spark.unsafe.Platform;
@@ -22,11 +25,12 @@ import org.apache.spark.unsafe.Platform;
  */
 public final class TableFiles {
   private static final int FORMAT = 0x45575331, REMOVED = -1, END = -1, BLOCK = 1 << 16;
-  /** A row has a gigabyte at most; what is longer was read from a damaged file. */
-  private static final int ROW_MOST = 1 << 30;
   /** Changelogs after which all rows are written, however many: a restart reads them one by one. */
   private static final int CHANGELOGS_MOST = 100;
   private static final String CHANGELOG = ".changelog", SNAPSHOT = ".snapshot";
+
+  /** Folder → who opened it last, in this process. A task that was given up may still write when the next run of its query does. */
+  private static final ConcurrentHashMap NEWEST = new ConcurrentHashMap();
 
   private final Path folder;
   private final CheckpointFileManager files;
@@ -38,6 +42,16 @@ public final class TableFiles {
     this.folder = folder;
     files = CheckpointFileManager$.MODULE$.create(folder, settings);
     files.mkdirs(folder);
+    synchronized (NEWEST) {
+      NEWEST.put(folder, this);
+    }
+  }
+
+  /** Whoever opened the folder may write no more. */
+  public void close() {
+    synchronized (NEWEST) {
+      NEWEST.remove(folder, this);
+    }
   }
 
   /** Make the table that of a version; 0 is empty. Throws IOException where a file is missing or damaged. */
@@ -55,21 +69,25 @@ public final class TableFiles {
     }
   }
 
-  /** Write what the table is as a version. */
+  /** Write what the table is as a version. Throws CancellationException where its task was given up meanwhile. */
   public void save(Table table, long version) throws IOException {
     long changed = table.changedBytes();
     boolean all = since + changed >= table.bytes() || changelogs >= CHANGELOGS_MOST;
-    // Of the same version there is something where its batch is computed again: Spark would let a file of that name stand as it is, and of two
-    // names a reader could not tell which one it is.
-    remove(path(version, CHANGELOG));
-    remove(path(version, SNAPSHOT));
     CheckpointFileManager.CancellableFSDataOutputStream file = files.createAtomic(path(version, all ? SNAPSHOT : CHANGELOG), true);
     boolean isWritten = false;
     try {
       Writer writer = new Writer(new DataOutputStream(new LZ4BlockOutputStream(file, BLOCK)));
       table.write(writer, all);
       writer.end();
-      writer.out.close();
+      writer.out.flush();
+      synchronized (NEWEST) {
+        check();
+        // Of the same version there is something where its batch is computed again: Spark would let a file of that name stand as it is, and of
+        // two names a reader could not tell which one it is.
+        remove(path(version, CHANGELOG));
+        remove(path(version, SNAPSHOT));
+        writer.out.close();
+      }
       isWritten = true;
     } finally {
       if (!isWritten) {
@@ -80,13 +98,17 @@ public final class TableFiles {
     changelogs = all ? 0 : changelogs + 1;
   }
 
-  /** Remove what no version needs from `oldest` on. */
-  public void removeBefore(long oldest) throws IOException {
+  /** Remove what is not needed for `version`, or the last one there is, and so many before it. */
+  public void removeOld(long version, long retained) throws IOException {
     FileStatus[] found = files.list(folder);
-    long first = lastSnapshot(found, oldest);
+    long newest = 0;
     for (int i = 0; i < found.length; i++) {
-      long version = versionOf(found[i].getPath().getName());
-      if (version > 0 && version < first) {
+      newest = Math.max(newest, versionOf(found[i].getPath().getName()));
+    }
+    long first = lastSnapshot(found, Math.min(version, newest) - retained);
+    for (int i = 0; i < found.length; i++) {
+      long each = versionOf(found[i].getPath().getName());
+      if (each > 0 && each < first) {
         files.delete(found[i].getPath());
       }
     }
@@ -115,12 +137,12 @@ public final class TableFiles {
       }
       for (int keyBytes = in.readInt(); keyBytes != END; keyBytes = in.readInt()) {
         int valueBytes = in.readInt();
-        if (keyBytes < 0 || keyBytes > ROW_MOST || valueBytes < REMOVED || valueBytes > ROW_MOST) {
+        if (keyBytes < 0 || keyBytes > Packed.ROW_MOST || valueBytes < REMOVED || valueBytes > Packed.ROW_MOST - keyBytes) {
           throw new IOException("expected lengths, found " + keyBytes + " and " + valueBytes);
         }
         int length = keyBytes + Math.max(0, valueBytes);
         if (length > row.length) {
-          row = new byte[2 * length];
+          row = new byte[length + length / 4];
         }
         in.readFully(row, 0, length);
         if (valueBytes == REMOVED) {
@@ -142,6 +164,13 @@ public final class TableFiles {
       in.close();
     }
     return bytes;
+  }
+
+  private void check() {
+    TaskContext task = TaskContext.get();
+    if (NEWEST.get(folder) != this || task != null && task.isInterrupted()) {
+      throw new CancellationException(folder + ": another task has the state now");
+    }
   }
 
   private void remove(Path path) {
@@ -180,7 +209,7 @@ public final class TableFiles {
     public void row(long address, int keyBytes, int valueBytes) throws IOException {
       int length = keyBytes + valueBytes;
       if (length + 8 > row.length) {
-        row = new byte[2 * (length + 8)];
+        row = new byte[length + length / 4 + 8];
       }
       head(keyBytes, valueBytes);
       Platform.copyMemory(null, address, row, Platform.BYTE_ARRAY_OFFSET + 8, length);

@@ -49,6 +49,7 @@ public final class TableStores implements StateStoreProvider {
   /** What the table is; -1 while it is no version. */
   private long loaded = -1;
   private Store last;
+  private boolean isClosed;
 
   public void init(
       StateStoreId itsId,
@@ -69,12 +70,8 @@ public final class TableStores implements StateStoreProvider {
     keyFields = keySchema.length();
     valueFields = valueSchema.length();
     long plainMost = SparkEnv.get().conf().getSizeAsBytes(MEMORY);
-    try {
-      table = new Table(plainMost, new File(System.getProperty("java.io.tmpdir")));
-    } catch (IOException full) {
-      throw new UncheckedIOException(id + ": " + full, full);
-    }
     files = new TableFiles(itsId.storeCheckpointLocation(), itsHadoop);
+    table = new Table(plainMost, new File(System.getProperty("java.io.tmpdir")));
   }
 
   public StateStoreId stateStoreId() {
@@ -105,6 +102,9 @@ public final class TableStores implements StateStoreProvider {
 
   /** Throws what Spark says of a state that cannot be read. */
   private void load(long version) {
+    if (isClosed) { // between the moment when Spark found this and now
+      throw new CancellationException(id + ", version " + version + ": another task has the state now");
+    }
     if (last != null && last.isChanged) {
       loaded = -1;
     }
@@ -123,13 +123,13 @@ public final class TableStores implements StateStoreProvider {
 
   /** Removes files that are not needed any more; called in a thread of its own, now and then. */
   public void doMaintenance() {
-    long oldest;
+    long version;
     synchronized (this) {
-      oldest = loaded - settings.minVersionsToRetain();
+      version = loaded;
     }
-    if (oldest > 0) {
+    if (version > settings.minVersionsToRetain()) {
       try {
-        files.removeBefore(oldest);
+        files.removeOld(version, settings.minVersionsToRetain());
       } catch (IOException away) {
         throw new UncheckedIOException(id + ": " + away, away);
       }
@@ -139,7 +139,9 @@ public final class TableStores implements StateStoreProvider {
   public synchronized void close() {
     last = null;
     loaded = -1;
+    isClosed = true;
     table.close();
+    files.close();
   }
 
   public Seq supportedCustomMetrics() {
@@ -178,11 +180,7 @@ public final class TableStores implements StateStoreProvider {
       synchronized (TableStores.this) {
         check();
         isChanged = true;
-        try {
-          table.put(key, value);
-        } catch (IOException full) {
-          throw new UncheckedIOException(id + ": " + full, full);
-        }
+        table.put(key, value);
       }
     }
 
