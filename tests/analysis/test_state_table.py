@@ -55,7 +55,9 @@ class Kept:
 
     def _files(self) -> Any:
         path = self.jvm.org.apache.hadoop.fs.Path(str(self.folder / "state"))
-        return self.jvm.edgewake.TableFiles(path, settings_of(self.session))
+        made = self.jvm.edgewake.TableFiles(path, settings_of(self.session))
+        made.claim()
+        return made
 
     def put(self, key: bytes, value: bytes) -> None:
         self.table.put(row(self.session, key), row(self.session, value))
@@ -412,6 +414,21 @@ def test_a_task_that_still_runs_cannot_touch_the_state_of_the_next_one(spark: Sp
             touch()
     first.abort()
     assert bytes(second.get(row(spark, words(0, 1)), "default").getBytes()) == words(0, 2)
+
+
+def test_who_reads_a_state_takes_it_from_nobody(spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]) -> None:
+    """As Spark's source `statestore` does while the query runs."""
+    nothing = spark.sparkContext._jvm.scala.Option.empty()
+    key, value = row(spark, words(0, 1)), row(spark, words(0, 2))
+    first = opened(0)
+    first.put(key, value, "default")
+    assert first.commit() == 1
+    second = opened(1)
+    second.put(key, row(spark, words(0, 3)), "default")
+    with stores(spark, tmp_path) as reader:
+        assert bytes(reader.getReadStore(1, nothing).get(key, "default").getBytes()) == words(0, 2)
+    assert second.commit() == 2
+    assert bytes(opened(2).get(key, "default").getBytes()) == words(0, 3)
 
 
 def test_a_damaged_file_is_said_as_a_state_that_cannot_be_loaded(spark: SparkSession, tmp_path: Path, opened: Callable[[int], Any]) -> None:

@@ -29,7 +29,7 @@ public final class TableFiles {
   private static final int CHANGELOGS_MOST = 100;
   private static final String CHANGELOG = ".changelog", SNAPSHOT = ".snapshot";
 
-  /** Folder → who opened it last, in this process. A task that was given up may still write when the next run of its query does. */
+  /** Folder → who began to write it last, in this process. A task that was given up may still write when the next run of its query does. */
   private static final ConcurrentHashMap NEWEST = new ConcurrentHashMap();
 
   private final Path folder;
@@ -42,12 +42,16 @@ public final class TableFiles {
     this.folder = folder;
     files = CheckpointFileManager$.MODULE$.create(folder, settings);
     files.mkdirs(folder);
+  }
+
+  /** From now on only this one may write the folder; whoever only reads it takes it from nobody. */
+  public void claim() {
     synchronized (NEWEST) {
       NEWEST.put(folder, this);
     }
   }
 
-  /** Whoever opened the folder may write no more. */
+  /** It writes no more. */
   public void close() {
     synchronized (NEWEST) {
       NEWEST.remove(folder, this);
@@ -69,7 +73,7 @@ public final class TableFiles {
     }
   }
 
-  /** Write what the table is as a version. Throws CancellationException where its task was given up meanwhile. */
+  /** Write what the table is as a version. Throws CancellationException where another one claimed the folder meanwhile, or the task was given up. */
   public void save(Table table, long version) throws IOException {
     long changed = table.changedBytes();
     boolean all = since + changed >= table.bytes() || changelogs >= CHANGELOGS_MOST;

@@ -81,8 +81,7 @@ public final class TableStores implements StateStoreProvider {
   public synchronized StateStore getStore(long version, Option uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
     load(loadEmpty ? 0 : version);
     last = new Store(version);
-    last.isWriting = true;
-    return last;
+    return written();
   }
 
   public synchronized ReadStateStore getReadStore(long version, Option uniqueId) {
@@ -96,7 +95,12 @@ public final class TableStores implements StateStoreProvider {
     if (read != last) {
       throw new CancellationException(id + ", version " + version + ": another task has the state now");
     }
+    return written();
+  }
+
+  private Store written() {
     last.isWriting = true;
+    files.claim();
     return last;
   }
 
