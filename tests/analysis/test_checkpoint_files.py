@@ -72,7 +72,7 @@ def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
     analysis: Analysis, new_feed: Callable[[Mapping[str, FieldType]], Feed]
 ):
     compiled = []
-    for columns in ("count(*) AS n", "count(*) AS n", "count(*) AS n, max(speed) AS high"):
+    for columns in (*["count(*) AS n"] * 4, "count(*) AS n, max(speed) AS high"):
         feed = new_feed({"speed": FieldType.NUMBER})
         (query,) = registered(sql(feed.name, f"device, {columns}", "window(event_time, '1 minute'), device"), streams=[feed.stream])
         _send(feed, 1)
@@ -80,5 +80,6 @@ def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
         with analysis.running([query], feed) as lane:
             wait_until(lambda lane=lane: lane.finished >= 1, "a batch")
         compiled.append(_compiled(analysis.session) - before)
-    assert compiled[1] < compiled[2], "the control: another one is compiled"
-    assert compiled[1] == 0
+    like, other = compiled[1:4], compiled[4]
+    assert other > 0, "the control: another one is compiled"
+    assert min(like) == 0, "beside one of them something else in the session may be compiled"

@@ -104,6 +104,9 @@ public final class TableFiles {
 
   /** Remove what is not needed for `version`, or the last one there is, and so many before it. */
   public void removeOld(long version, long retained) throws IOException {
+    if (!files.exists(folder)) { // the query's checkpoint was removed
+      return;
+    }
     FileStatus[] found = files.list(folder);
     long newest = 0;
     for (int i = 0; i < found.length; i++) {
