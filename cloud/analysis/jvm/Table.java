@@ -68,10 +68,7 @@ public final class Table {
   /** Put a row. Throws UncheckedIOException where there is no more memory and no file can be had; then all is as it was. */
   public void put(UnsafeRow keyRow, UnsafeRow valueRow) {
     packKey(keyRow.getBaseObject(), keyRow.getBaseOffset(), keyRow.getSizeInBytes());
-    int most = Packed.most(valueRow.getSizeInBytes());
-    if (most > value.length) {
-      value = new byte[twice(most)];
-    }
+    value = roomy(value, Packed.most(valueRow.getSizeInBytes()));
     valueBytes = Packed.pack(valueRow.getBaseObject(), valueRow.getBaseOffset(), valueRow.getSizeInBytes(), value);
     note(store());
   }
@@ -93,12 +90,8 @@ public final class Table {
   public void load(byte[] row, int keyLength, int valueLength) {
     keyBytes = keyLength;
     valueBytes = valueLength;
-    if (keyLength > key.length) {
-      key = new byte[twice(keyLength)];
-    }
-    if (valueLength > value.length) {
-      value = new byte[twice(valueLength)];
-    }
+    key = roomy(key, keyLength);
+    value = roomy(value, valueLength);
     System.arraycopy(row, 0, key, 0, keyLength);
     System.arraycopy(row, keyLength, value, 0, valueLength);
     hash = hashOf();
@@ -108,9 +101,7 @@ public final class Table {
   /** Remove a row whose key is packed already, without a note of it. */
   public void unload(byte[] row, int keyLength) {
     keyBytes = keyLength;
-    if (keyLength > key.length) {
-      key = new byte[twice(keyLength)];
-    }
+    key = roomy(key, keyLength);
     System.arraycopy(row, 0, key, 0, keyLength);
     hash = hashOf();
     drop();
@@ -209,8 +200,7 @@ public final class Table {
 
     /** The key into the beginning of an array, which is returned, or a longer one in its place. */
     public byte[] key(byte[] into) {
-      int bytes = keyLength();
-      byte[] found = bytes > into.length ? new byte[twice(bytes)] : into;
+      byte[] found = roomy(into, keyLength());
       Packed.unpack(place + HEAD, found);
       return found;
     }
@@ -226,12 +216,14 @@ public final class Table {
   }
 
   private void packKey(Object row, long offset, int bytes) {
-    int most = Packed.most(bytes);
-    if (most > key.length) {
-      key = new byte[twice(most)];
-    }
+    key = roomy(key, Packed.most(bytes));
     keyBytes = Packed.pack(row, offset, bytes, key);
     hash = hashOf();
+  }
+
+  /** The array, or a longer and empty one where it has not so many bytes. */
+  private static byte[] roomy(byte[] array, int bytes) {
+    return bytes > array.length ? new byte[twice(bytes)] : array;
   }
 
   /** Room to grow, as far as an array can. */
@@ -395,12 +387,8 @@ public final class Table {
     keyBytes = Platform.getInt(null, place + KEY_BYTES);
     valueBytes = Platform.getInt(null, place + VALUE_BYTES);
     hash = Platform.getInt(null, place + HASH);
-    if (keyBytes > key.length) {
-      key = new byte[twice(keyBytes)];
-    }
-    if (valueBytes > value.length) {
-      value = new byte[twice(valueBytes)];
-    }
+    key = roomy(key, keyBytes);
+    value = roomy(value, valueBytes);
     Platform.copyMemory(null, place + HEAD, key, Platform.BYTE_ARRAY_OFFSET, keyBytes);
     Platform.copyMemory(null, place + HEAD + keyBytes, value, Platform.BYTE_ARRAY_OFFSET, valueBytes);
     store();

@@ -4,8 +4,8 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.concurrent.CancellationException;
-import java.util.concurrent.ConcurrentHashMap;
 import net.jpountz.lz4.LZ4BlockInputStream;
 import net.jpountz.lz4.LZ4BlockOutputStream;
 import org.apache.hadoop.conf.Configuration;
@@ -30,7 +30,7 @@ public final class TableFiles {
   private static final String CHANGELOG = ".changelog", SNAPSHOT = ".snapshot";
 
   /** Folder → who began to write it last, in this process. A task that was given up may still write when the next run of its query does. */
-  private static final ConcurrentHashMap NEWEST = new ConcurrentHashMap();
+  private static final HashMap NEWEST = new HashMap();
 
   private final Path folder;
   private final CheckpointFileManager files;

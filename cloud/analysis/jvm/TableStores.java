@@ -93,7 +93,7 @@ public final class TableStores implements StateStoreProvider {
   /** The same: a task reads on while it writes. */
   public synchronized StateStore upgradeReadStoreToWriteStore(ReadStateStore read, long version, Option uniqueId, boolean forceSnapshotOnCommit) {
     if (read != last) {
-      throw new CancellationException(id + ", version " + version + ": another task has the state now");
+      throw taken(version);
     }
     return written();
   }
@@ -107,7 +107,7 @@ public final class TableStores implements StateStoreProvider {
   /** Throws what Spark says of a state that cannot be read. */
   private void load(long version) {
     if (isClosed) { // between the moment when Spark found this and now
-      throw new CancellationException(id + ", version " + version + ": another task has the state now");
+      throw taken(version);
     }
     if (last != null && last.isChanged) {
       loaded = -1;
@@ -299,9 +299,13 @@ public final class TableStores implements StateStoreProvider {
 
     private void check() {
       if (last != this) {
-        throw new CancellationException(id + ", version " + version + ": another task has the state now");
+        throw taken(version);
       }
     }
+  }
+
+  private RuntimeException taken(long version) {
+    return new CancellationException(id + ", version " + version + ": another task has the state now");
   }
 
   private static RuntimeException unsupported() {
