@@ -118,7 +118,7 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(process: Process, 
     feed.send([T0], speed=[1.0])
     feed.flush()
     with process:
-        process.wait_for(READY, timeout_s=120)
+        process.wait_for(READY)
         wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result")
         assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
         waiting = "waits for stream 'vehicle_position'"
@@ -180,7 +180,7 @@ def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_b
     dies = tmp_path / "dies"
     process._env = {**os.environ, "EDGEWAKE_FAILPOINT": f"analysis.committed.sequence@{dies}"}
     process.start()
-    process.wait_for(READY, timeout_s=120)
+    process.wait_for(READY)
     jvm = jvm_of(process)
     standby.start()
     standby.wait_for(STANDS_BY)

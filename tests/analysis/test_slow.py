@@ -327,8 +327,8 @@ def test_others_do_not_wait_for_a_slow_query(
             wait_until(looked, "the slow one is apart", timeout_s=300)
             send(feed, SLOW_TEXT, FRAMES)
         every = {(T0, "d1"): float(len(feed.sent))}
-        wait_until(lambda: totals(feed, fast) == every, "the fast one has all", timeout_s=120)
-        wait_until(lambda: totals(feed, slow) == every, "so has the slow one", timeout_s=120)
+        wait_until(lambda: totals(feed, fast) == every, "the fast one has all")
+        wait_until(lambda: totals(feed, slow) == every, "so has the slow one")
 
     for name in (fast, slow):
         revisions = [row["revision"] for row in results(feed.config, name)]
