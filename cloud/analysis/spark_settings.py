@@ -13,6 +13,18 @@ STATE: Final = f"{STREAMING}.stateStore"
 STATE_MEMORY: Final = "spark.edgewake.stateMemory"
 """Read by our state store (jvm/TableStores.java)."""
 
+UNUSED_RULES: Final = (
+    "PruneFilters",
+    "RemoveRedundantAliases",
+    "OptimizeCsvJsonExprs",
+    "OptimizeOneRowRelationSubquery",
+    "GenerateOptimization",
+    "RemoveRedundantAggregates",
+    "MergeSubplans",
+)
+"""Of Spark's optimizer: what they look for is not in our plans, and each batch is planned anew. With the constraints, which only filters
+and joins of tables need, they are a tenth of what a small batch costs: their own time, its garbage, and the compiler's."""
+
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,6 +42,8 @@ SETTINGS: Final = {
     "spark.sql.ansi.enabled": "false",
     # Plans of micro-batches are fixed: re-planning between stages costs more than it finds.
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in UNUSED_RULES),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.java_names import NAMES
 from edgewake.cloud.analysis.session import GROUP_BYTES, HASHED_SHARE, hashed_groups, jvm_pid
+from edgewake.cloud.analysis.spark_settings import UNUSED_RULES
 from edgewake.protocol.errors import ConfigError
 
 THRESHOLD = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
@@ -43,6 +44,25 @@ def test_groups_that_do_not_fit_into_the_heap_are_sorted_on_disk(spark: SparkSes
         assert not fell_back(spark, bound + 1)
     finally:
         spark.conf.set(THRESHOLD, bound)
+
+
+def rules_of(session: SparkSession) -> set[str]:
+    """What the optimizer tries on each plan."""
+    batches = session._jsparkSession.sessionState().optimizer().batches()
+    rules = [batches.apply(i).rules() for i in range(batches.size())]
+    return {each.apply(i).ruleName().rpartition(".")[2] for each in rules for i in range(each.size())}
+
+
+def test_rules_that_find_nothing_in_our_plans_are_left_out(spark: SparkSession) -> None:
+    """Control: with Spark's own setting each of them is there. One that Spark needs, or that has another name now, stays silently."""
+    name = "spark.sql.optimizer.excludedRules"
+    ours = spark.conf.get(name)
+    assert set(UNUSED_RULES) & rules_of(spark) == set()
+    spark.conf.unset(name)
+    try:
+        assert set(UNUSED_RULES) <= rules_of(spark)
+    finally:
+        spark.conf.set(name, ours)
 
 
 def test_a_file_of_a_checkpoint_has_its_mode_and_no_process_is_started_for_it(spark: SparkSession, tmp_path: Path) -> None:
