@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import timeit
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -113,6 +114,13 @@ def _processor() -> str:
 def _revision() -> str:
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def _circumstances() -> str:
+    """When a benchmark was run, of what, beside what, and on how fast a machine: of two with the same name one may be twice as fast."""
+    when, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}", os.getloadavg()[0]
+    took_s = min(timeit.repeat("for i in numbers: total += i * i", "numbers, total = range(10_000_000), 0", number=1, repeat=3))
+    return f"{when}, load average before {load:.1f}; Python added up ten million squares in {took_s:.2f} s"
 
 
 def method(bench: str) -> str:
@@ -218,7 +226,7 @@ def main() -> None:
     where, failed = machine(), list[str]()
     for name in arguments.only or benches():
         print(f"\n== {name}", flush=True)
-        measured[name] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}, load average before {os.getloadavg()[0]:.1f}"
+        measured[name] = _circumstances()
         try:
             figures += measure(name, arguments.runs)
         except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
