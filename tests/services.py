@@ -74,7 +74,7 @@ def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float =
         waited = time.monotonic() - began
         if is_there:
             if waited > LONG_S:
-                print(f"{waited:.0f} s: {what}", flush=True)  # pytest shows it of a test that failed
+                sys.stderr.write(f"{waited:.0f} s: {what}\n")  # pytest shows it of a test that failed
             return
         assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
         time.sleep(pause_s(waited, used=time.process_time() - used))
