@@ -120,7 +120,7 @@ def _circumstances() -> str:
     """When a benchmark was run, of what, beside what, and on how fast a machine: of two with the same name one may be twice as fast."""
     when, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_revision()}", os.getloadavg()[0]
     took_s = min(timeit.repeat("for i in numbers: total += i * i", "numbers, total = range(10_000_000), 0", number=1, repeat=3))
-    return f"{when}, load average before {load:.1f}; Python added up ten million squares in {took_s:.2f} s"
+    return f"{when}, load average before {load:.1f}; on {_processor()} Python added up ten million squares in {took_s:.2f} s"
 
 
 def method(bench: str) -> str:
