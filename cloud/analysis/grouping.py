@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-
 HASH: Final = "spark.sql.execution.useObjectHashAggregateExec"
 READINGS_PER_GROUP: Final = 100
 """Sorting is faster below it; measured: by 20 % at 50, by 25 % at 4, and slower by 8 % at thousands."""
@@ -24,9 +22,6 @@ def is_sorted(groups: int, readings: int) -> bool:
     return groups >= GROUPS_MIN and readings < READINGS_PER_GROUP * groups
 
 
-def turned(batch: DataFrame, groups: int, readings: int, *, before: bool) -> bool:
-    """Let the batches after `batch` be grouped as suits it; `before`: were they sorted so far? Returns whether they are now."""
-    after = is_sorted(groups, readings)
-    if after != before:
-        batch.sparkSession.conf.set(HASH, not after)
-    return after
+def settings(groups: int, readings: int) -> dict[str, str]:
+    """Spark's, as they suit it."""
+    return {HASH: "false" if is_sorted(groups, readings) else "true"}

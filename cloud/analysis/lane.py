@@ -24,9 +24,9 @@ from edgewake.cloud.analysis import (
     emit,
     event_progress,
     failpoint,
-    grouping,
     lane_progress,
     late,
+    next_plan,
     pace,
     shed_policy,
     shed_report,
@@ -131,7 +131,7 @@ class Lane:
         self._log: LogReader | None = None
         self._limit = self._limited(self.config.batch_records_max)
         self._rows = BatchRows(self.session, self.job.queries if isinstance(self.job, QueryJob) else ())
-        self._is_sorted = False
+        self._settings: Mapping[str, str] = {}
         self._absences_to = 0
         self._has_said_running = False
         self.broken: dict[str, str] = {}
@@ -330,7 +330,7 @@ class Lane:
         if new is not Novelty.NONE:
             sync_offsets(self.checkpoint, batch)
             observed = self._observed()
-            self._is_sorted = grouping.turned(changed, rows.num_rows, observed.readings, before=self._is_sorted)
+            self._settings = next_plan.turned(changed, rows.num_rows, observed.readings, before=self._settings)
             rate, left = self._rate(observed), self._left(reached)
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
