@@ -37,10 +37,12 @@ class Rival:
     form: str
     """`readings` or `frames`: what goes through its window."""
     more: tuple[str, ...]
+    is_exact: bool = False
+    """Does it count nothing twice after a failure, as we do?"""
 
 
 RIVALS: Final = (
-    Rival("Quix Streams, exactly once", "quix", "readings", ("{folder}", "exactly-once")),
+    Rival("Quix Streams, exactly once", "quix", "readings", ("{folder}", "exactly-once"), is_exact=True),
     Rival("Quix Streams, at least once", "quix", "readings", ("{folder}", "at-least-once")),
     Rival("Bytewax", "bytewax", "readings", ("1",)),
     Rival("Faust", "faust", "readings", ()),
