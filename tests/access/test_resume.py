@@ -17,6 +17,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.cursor import Cursor, CursorCodec, CursorKeys, _read
 from tests.access.world import Server, Stream, numbers, open_stream, server
 from tests.feeds import DEADLINE_S, NOW_MS, Feed, QueryFeed, eventually
+from tests.services import PATIENCE_S
 
 
 async def test_every_event_carries_the_cursor_after_it(access_a: Server, access_b: Server, feed: Feed) -> None:
@@ -387,7 +388,7 @@ async def test_the_first_answer_has_all_that_there_is_of_a_stream_that_nobody_re
     for i, feed in enumerate(feeds):
         for device in range(4 + i):
             feed.send(f"dev-{device}", 3)
-    async with httpx.AsyncClient(base_url=access_a.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
         for i, feed in enumerate(feeds):
             snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
             assert {row["device"]: row["n"] for row in snapshot["rows"]} == {f"dev-{device}": 3 for device in range(4 + i)}
@@ -399,7 +400,7 @@ async def test_a_snapshot_goes_on_as_a_stream_without_hole_or_repeat_while_writi
     """The control is the same without the cursor: who opens the stream after the snapshot misses what came between."""
     feed = new_feed()
     writing = asyncio.create_task(asyncio.to_thread(lambda: [feed.send(f"dev-{i % 3}", 2) for i in range(60)]))
-    async with httpx.AsyncClient(base_url=access_a.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=access_a.url, timeout=PATIENCE_S) as client:
         snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()
         while not snapshot["rows"]:
             snapshot = (await client.get(f"/v1/latest/{feed.name}")).json()

@@ -11,7 +11,7 @@ import pytest
 from edgewake.cloud.analysis import class_archive
 from edgewake.cloud.analysis.class_archive import ClassArchive, command_line, dump_command, key_of
 from edgewake.deploy import java
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 JVM = ["/usr/bin/java", "-cp", "/spark/conf/:/spark/jars/a.jar", "-Xmx1g", "-XX:+IgnoreUnrecognizedVMOptions",
        "--add-modules=jdk.incubator.vector", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-Dx=1", "org.apache.spark.deploy.SparkSubmit",
@@ -21,7 +21,7 @@ JVM = ["/usr/bin/java", "-cp", "/spark/conf/:/spark/jars/a.jar", "-Xmx1g", "-XX:
 def starts(java_options: list[str], jar: Path) -> bool:
     """Does a JVM start that may use nothing but the file?"""
     command = [str(java.ensure()), "-Xshare:on", *java_options, "-cp", str(jar), "-version"]
-    return subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == 0
+    return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 @pytest.mark.services
@@ -34,7 +34,7 @@ def test_a_jvm_uses_the_file_that_was_made_of_its_jars_and_no_other_does(
     archive = ClassArchive(tmp_path / "classes", "k")
     (first,) = archive.options()
     recorder = [str(java.ensure()), first.strip('"'), "-cp", str(jar), "-version"]
-    subprocess.run(recorder, capture_output=True, timeout=120, check=True)
+    subprocess.run(recorder, capture_output=True, timeout=PATIENCE_S, check=True)
     with (tmp_path / "classes" / "spark-k.list").open("ab") as names:
         names.write(b"org/apache/kafka/common/Uuid\njava/lang/Obj")  # the JVM goes on: its last line is not whole yet
 

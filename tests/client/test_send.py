@@ -27,7 +27,7 @@ def send(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
     mine = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}
     command = [sys.executable, "-m", "edgewake.deploy.cli", "send", *arguments]
     environment |= {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=mine | environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, env=mine | environment)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.access.world import Server
 from tests.feeds import DEADLINE_S, Feed, declare
-from tests.services import wait_until
+from tests.services import PATIENCE_S, wait_until
 
 TAIL = [sys.executable, "-m", "edgewake.deploy.cli", "tail"]
 
@@ -68,7 +68,9 @@ def test_ctrl_c_ends_it_cleanly_and_the_place_is_kept(access_a: Server, feed: Fe
 def test_a_reader_that_closes_the_pipe_ends_it_quietly(access_a: Server, feed: Feed) -> None:
     feed.send(n=500, frames=20)
     line = " ".join([*TAIL, feed.name, "--server", access_a.url, "--from", "earliest"])
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line} | head -1"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line} | head -1"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert json.loads(done.stdout)["n"] == 1
     assert (done.returncode, "Traceback" in done.stderr, "BrokenPipe" in done.stderr) == (0, False, False)
 

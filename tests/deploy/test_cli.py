@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from edgewake.deploy import cli
-from tests.services import free_ports
+from tests.services import PATIENCE_S, free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake` as a user calls it."""
     return subprocess.run(
-        [sys.executable, "-m", "edgewake.deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=180
+        [sys.executable, "-m", "edgewake.deploy.cli", *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 
@@ -112,12 +112,12 @@ def test_help_lists_what_is_installed_and_names_the_rest(tmp_path: Path) -> None
             (tmp_path / entry.name).symlink_to(entry)
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-m", "edgewake.deploy.cli"]
-    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60, env=environment)
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     listed = [line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.startswith("  ")]
     assert {"agent", "login"} <= set(listed), shown.stdout + shown.stderr
     assert {"up", "tail", "query", "bridge", "analysis", "access", "replay"} & set(listed) == set()
     assert "edgewake[cloud]" in shown.stdout
-    called = subprocess.run([*command, "tail", "s"], capture_output=True, text=True, timeout=60, env=environment)
+    called = subprocess.run([*command, "tail", "s"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert (called.returncode, "pip install 'edgewake[client]'" in called.stderr) == (1, True), called.stderr
 
 

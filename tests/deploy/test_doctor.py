@@ -104,7 +104,7 @@ def test_the_command_names_a_port_in_use_and_ends_with_1(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", free_ports(1)[0])) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, "-m", "edgewake.deploy.cli", "doctor", "--data", str(tmp_path), "--port-base", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     found = {finding["check"]: finding for finding in json.loads(done.stdout)}
     assert (done.returncode, found["ports"]["verdict"]) == (1, "bad"), done.stderr
     assert f"port {port} (for access-1) is in use by" in found["ports"]["detail"]

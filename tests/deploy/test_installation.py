@@ -14,7 +14,7 @@ from edgewake.deploy import data_folder
 from edgewake.protocol import installation
 from edgewake.protocol.installation import Installation
 from edgewake.simulators.broker_option import address
-from tests.services import Process, free_ports
+from tests.services import PATIENCE_S, Process, free_ports
 
 
 @contextmanager
@@ -61,5 +61,5 @@ def test_replay_names_the_broker_that_is_away(tmp_path: Path) -> None:
     (tmp_path / "drive.csv").write_text("t,speed\n2024-01-01T00:00:00Z,1\n")
     with running(tmp_path / "data", Installation(mqtt=f"127.0.0.1:{port}")):
         replay = command(tmp_path / "data", "replay", str(tmp_path / "drive.csv"), "--patience", "1")
-        done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(replay, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, f"does the broker at 127.0.0.1:{port} run" in done.stderr) == (1, True), done.stderr

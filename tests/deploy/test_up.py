@@ -18,7 +18,7 @@ import httpx
 import psutil
 
 from edgewake.deploy.plan import Plan, Ports
-from tests.services import Process, free_ports, port_is_open, wait_until
+from tests.services import PATIENCE_S, Process, free_ports, port_is_open, wait_until
 
 MQTT, KAFKA = 10, 20
 
@@ -140,7 +140,7 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
     with running(tmp_path / "data", base, "--only", "mosquitto", log=tmp_path / "log") as process:
         (broker,) = [child for child in descendants(process.pid) if child.name() == "mosquitto"]
         broker.kill()
-        process.wait_for("mosquitto again", timeout_s=60)
+        process.wait_for("mosquitto again", timeout_s=PATIENCE_S)
         assert port_is_open(base + MQTT)
 
 
@@ -191,5 +191,6 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
 def add_example(ops: str, key: str) -> None:
     """The query of the README, beside the built-in ones."""
     command = [sys.executable, "-m", "edgewake.deploy.cli", "query", "--ops", ops, "--key", key, "add", "deploy/examples/fast_vehicles.sql"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command += ["--wait", str(int(PATIENCE_S))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr

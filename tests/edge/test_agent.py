@@ -39,7 +39,9 @@ STDIN = '[[source]]\ntype = "json_lines"\nstream = "lines"\n'
 
 
 def edgewake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "edgewake.deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "edgewake.deploy.cli", "agent", *arguments], capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def resident_mib(pid: int) -> float:

@@ -29,7 +29,7 @@ LONG_AFTER = SystemClock().now_ms() + 86_400_000
 
 @pytest.fixture
 async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
-    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=60)
+    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=PATIENCE_S)
     yield lookup
     await lookup.close()
 

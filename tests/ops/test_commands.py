@@ -20,7 +20,7 @@ from tests.ops.conftest import T0, Writer
 from tests.ops.service import KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.push.builders import lease
-from tests.services import Kafka, wait_until
+from tests.services import PATIENCE_S, Kafka, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]
 def run(ops: Ops, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"EDGEWAKE_OPS_URL": ops.url, "EDGEWAKE_OPS_KEY": KEY, "PATH": "/usr/bin", "COLUMNS": "200"}
     command = [sys.executable, "-m", "edgewake.deploy.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
 
 
 def printed(ops: Ops, *arguments: str) -> Any:

@@ -12,11 +12,12 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import RejectReason
 from tests.ops.builders import HastyClock
 from tests.ops.conftest import Writer
+from tests.services import PATIENCE_S
 
 
 @pytest.fixture
 async def lookup(kafka_config: KafkaConfig) -> AsyncIterator[KafkaLookup]:
-    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=60)
+    lookup = KafkaLookup(kafka_config, SystemClock(), timeout_s=PATIENCE_S)
     yield lookup
     await lookup.close()
 

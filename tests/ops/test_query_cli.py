@@ -23,7 +23,7 @@ from edgewake.protocol.repair import Repair
 from tests.ops.conftest import Writer
 from tests.ops.service import ACCESS, KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
-from tests.services import Kafka, free_ports, wait_until
+from tests.services import PATIENCE_S, Kafka, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ def command(ops: Ops, *arguments: str, key: str = KEY) -> list[str]:
 
 
 def run(ops: Ops, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(ops, *arguments, key=key), capture_output=True, text=True, timeout=120)
+    return subprocess.run(command(ops, *arguments, key=key), capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def say(writer: Writer, name: str, state: QueryState, detail: str = "") -> None:
@@ -64,7 +64,7 @@ def test_add_waits_until_the_query_runs_and_says_where_its_results_are(ops: Ops,
     adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
     say(writer, name, QueryState.RUNNING)
-    out, err = adding.communicate(timeout=60)
+    out, err = adding.communicate(timeout=PATIENCE_S)
     assert (adding.returncode, json.loads(out)["state"]) == (0, "running"), err
     assert f"curl -N '{ACCESS}/v1/streams/{name}/events'" in err
 
@@ -74,7 +74,7 @@ def test_add_says_why_the_analysis_refused_it_and_what_to_do(ops: Ops, writer: W
     adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"))
     say(writer, name, QueryState.REFUSED, "too many windows")
-    _, err = adding.communicate(timeout=60)
+    _, err = adding.communicate(timeout=PATIENCE_S)
     assert adding.returncode == 1
     assert "too many windows" in err
     assert f"edgewake query remove {name}" in err
@@ -130,7 +130,7 @@ def test_a_query_is_registered_before_its_stream_is_there_and_a_check_says_that_
     adding = subprocess.Popen(command(ops, "add", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["state"] == "starting")
     say(writer, name, QueryState.STARTING, f"waits for stream '{there}_later'")
-    out, err = adding.communicate(timeout=60)
+    out, err = adding.communicate(timeout=PATIENCE_S)
     assert (adding.returncode, json.loads(out)["state"]) == (0, "starting"), err
     assert f"{name}: waits for stream '{there}_later'; `edgewake query show {name}` tells when it runs" in err
     query_file.write_text(query_file.read_text().replace("avg(speed)", "max(speed)"))
@@ -166,7 +166,7 @@ def test_a_query_is_replaced_in_one_step_under_its_name(ops: Ops, writer: Writer
     replacing = subprocess.Popen(command(ops, "replace", str(query_file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually(lambda: ops.client.get(f"/v1/queries/{name}"), lambda q: q["registered_at"] != before["registered_at"])
     say(writer, name, QueryState.RUNNING)
-    _, err = replacing.communicate(timeout=60)
+    _, err = replacing.communicate(timeout=PATIENCE_S)
     assert (replacing.returncode, "replaced" in err) == (0, True), err
     after = ops.client.get(f"/v1/queries/{name}").json()
     assert (after["text"], after["topic"] != before["topic"]) == (query_file.read_text(), True)
@@ -187,7 +187,9 @@ def outside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`edgewake query` where no system runs and no key is set."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEWAKE_")}
     command = [sys.executable, "-m", "edgewake.deploy.cli", "query", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,11 @@ def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(tmp_path: Pa
 def test_a_table_shows_whole_names_in_80_columns(ops: Ops, query_file: Path) -> None:
     run(ops, "add", str(query_file), "--wait", "0")
     done = subprocess.run(
-        [*command(ops)[:-1], KEY, "--table", "list"], capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "80"}
+        [*command(ops)[:-1], KEY, "--table", "list"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={**os.environ, "COLUMNS": "80"},
     )
     assert query_file.stem in done.stdout, done.stdout + done.stderr
 
@@ -248,7 +254,7 @@ def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_chang
     (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
     assert (asked["begin"], asked["end"], asked["state"], asked["asked_by"]) == (1795248000000, 1795252800000, "waiting", "operator")
     answer(writer, asked, state="done", changed=3)
-    out, err = asking.communicate(timeout=60)
+    out, err = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, json.loads(out)["changed"]) == (0, 3), err
 
     filling = subprocess.Popen(
@@ -256,7 +262,7 @@ def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_chang
     )
     page = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["total"] == 2)
     answer(writer, page["items"][0], state="refused", detail="retention took readings")
-    _, err = filling.communicate(timeout=60)
+    _, err = filling.communicate(timeout=PATIENCE_S)
     assert (filling.returncode, "retention took readings" in err) == (1, True)
     assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == ["backfill", "repair"]
 
@@ -276,7 +282,7 @@ def test_rebuilds_of_a_stream_are_asked_for_and_waited_for_and_who_asked_and_wha
     (asked,) = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["items"])["items"]
     assert (asked["kind"], asked["asked_by"], asked["lossy"], asked["removed_at"]) == ("rebuild", "operator", True, None)
     answer(writer, asked, state="done", kept_from=1795248000000)
-    out, err = asking.communicate(timeout=60)
+    out, err = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, [row["kept_from"] for row in json.loads(out)]) == (0, [1795248000000]), err
     assert "no query of stream 'nowhere' runs" in run(ops, "rebuild", "--stream", "nowhere").stderr
     assert "or --all" in run(ops, "rebuild", name, "--all").stderr
@@ -296,7 +302,7 @@ def test_a_preview_is_asked_for_waited_for_and_leaves_nothing_behind(ops: Ops, w
     asked = eventually_asked(writer, query_file.read_text())
     answer = asked.model_copy(update={"rows": ('{"device": "a", "mean": 2.5}',), "is_cut": True})
     writer.put(topics.PREVIEWS, asked.id, answer.model_dump_json().encode())
-    out, err = asking.communicate(timeout=60)
+    out, err = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, json.loads(out)) == (0, {"device": "a", "mean": 2.5}), err
     assert "there are more" in err
     assert previews(writer)[asked.id] is None

@@ -72,7 +72,7 @@ def stream(kafka_config: KafkaConfig) -> Readings:
 async def asking(access: Service, push: Service, stream: Readings) -> AsyncIterator[Asking]:
     client = Reader(access.url, stream.stream)
     await client.stand()
-    async with httpx.AsyncClient(timeout=60, base_url=push.url) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, base_url=push.url) as http:
         asking = Asking(http, client)
         yield asking
         await asyncio.gather(*map(asking.end, asking.granted))
@@ -90,7 +90,7 @@ async def test_a_filter_that_costs_too_much_is_refused_and_one_that_only_looks_s
     assert (refused.status_code, refused.json()["title"]) == (422, "filter"), refused.text
     assert "costs 13624 steps an event at worst, expected at most 10000" in refused.json()["detail"]
     granted = await asking.ask(f"{NESTED} IS NULL")
-    assert granted.status_code == 201
+    assert granted.status_code == 201, granted.text
     stream.add(EVENTS, per_frame=10)
     headers = {"Authorization": f"Bearer {granted.json()['token']}"}
     async with asyncio.timeout(PATIENCE_S):

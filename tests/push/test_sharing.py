@@ -150,7 +150,9 @@ async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhi
         finally:
             two.process.thaw()
         wait_until(
-            lambda: not two.process.is_running() or "is another proxy's now" in two.process.output(), "it learns of it", timeout_s=40
+            lambda: not two.process.is_running() or "is another proxy's now" in two.process.output(),
+            "it learns of it",
+            timeout_s=PATIENCE_S,
         )
         async with asyncio.timeout(PATIENCE_S):
             for lease in kept:

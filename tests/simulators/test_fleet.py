@@ -16,7 +16,7 @@ from edgewake.simulators.fleet import IN_FLIGHT_MAX, Fleet, FleetPlan, in_flight
 from edgewake.simulators.plain_device import Broker
 from edgewake.simulators.world import World
 from tests.deploy.children import until
-from tests.services import free_ports, run_mosquitto
+from tests.services import PATIENCE_S, free_ports, run_mosquitto
 
 
 def fleet(port: int, vehicles: int, **plan: object) -> Fleet:
@@ -59,6 +59,6 @@ def test_too_few_open_files_are_one_sentence() -> None:
     (port,) = free_ports(1)
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); from edgewake.deploy.cli import main; main()"
     command = [sys.executable, "-c", limited, "simulate", "fleet", "--vehicles", "500", "--port", str(port)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "edgewake: 500 vehicles need 564 open files, and this user may have 200: raise `ulimit -Hn`, or simulate fewer" in done.stderr

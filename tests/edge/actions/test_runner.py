@@ -24,14 +24,14 @@ from edgewake.protocol.clock import SystemClock
 from tests.edge.actions.helpers import HeldClock, config, raised, runs, until
 from tests.edge.actions.test_webhook import Server
 from tests.edge.helpers import opened
-from tests.services import Mosquitto, free_ports
+from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 ALERTS = 8
 
 
 def life(directory: Path, kill: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.edge.actions.action_crash", str(directory), str(ALERTS), kill]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def done(directory: Path) -> list[int]:
@@ -57,7 +57,7 @@ def test_a_kill_makes_nothing_happen_twice_and_what_may_be_left_out_is_said(tmp_
 @pytest.mark.services
 def test_without_the_position_kept_first_things_happen_twice(tmp_path: Path) -> None:
     """The control: a kill as above finds what is not durable before."""
-    killed = subprocess.run([sys.executable, "-c", CONTROL, str(tmp_path), str(ALERTS)], capture_output=True, text=True, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", CONTROL, str(tmp_path), str(ALERTS)], capture_output=True, text=True, timeout=PATIENCE_S)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert life(tmp_path, "").returncode == 0
     assert max(Counter(done(tmp_path)).values()) > 1

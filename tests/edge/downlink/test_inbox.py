@@ -220,7 +220,7 @@ KILLS = [("received", 2), ("inserted", 3), ("committed", 4), ("", 0), ("accepted
 
 def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.edge.downlink.inbox_crash", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def told(output: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:

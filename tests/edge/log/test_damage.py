@@ -180,7 +180,9 @@ def test_damage_found_while_running_stops_neither_intake_nor_sending(tmp_path: P
                 file.write(bytes(PAGE))
         events.start_sending()
         wait_until(
-            lambda: sent.acknowledge(events) or (events.all_framed and not events.status().backlog_readings), "drained", timeout_s=60
+            lambda: sent.acknowledge(events) or (events.all_framed and not events.status().backlog_readings),
+            "drained",
+            timeout_s=PATIENCE_S,
         )
         assert events.epoch > epoch, "the fault did not fire"
         assert log.wait_accepted(log.append(reading(20_000)), timeout_s=PATIENCE_S)

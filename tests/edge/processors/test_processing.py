@@ -49,7 +49,7 @@ def expected() -> dict[str, list[list[Any]]]:
 
 def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.edge.processors.chain_crash", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def lives(directory: Path, kills: list[tuple[str, int]], *arguments: str) -> object:

@@ -40,7 +40,7 @@ LOCAL = frozenset({"noise", STREAM})
 
 def life(directory: Path, place: str, nth: int, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.edge.sketches.sketch_crash", str(directory), place, str(nth), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def lives(directory: Path, kills: list[tuple[str, int]], *more: str) -> list[Any]:

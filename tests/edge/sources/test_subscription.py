@@ -22,6 +22,7 @@ from edgewake.protocol.feed import ASK_BYTES_MAX, FeedAsk, FeedChunk, decode
 from tests.edge.helpers import frame_of
 from tests.edge.sources import feed_crash
 from tests.edge.sources.cage import Caged, caged
+from tests.services import PATIENCE_S
 
 
 def config(**more: object) -> SubscriptionConfig:
@@ -195,7 +196,7 @@ def test_another_condition_is_another_feed() -> None:
 
 def life(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.edge.sources.feed_crash", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.services

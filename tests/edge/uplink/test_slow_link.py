@@ -45,10 +45,10 @@ async def test_a_backlog_gets_through_a_slow_link_and_another_stream_between(tmp
         await peer.until(lambda: link.carried > 2_000)
         alarm = one.events.stream("alarm")
         await alarm.accepted(alarm.append(reading(1)))
-        await peer.until(lambda: any(taken.stream == "alarm" for taken in peer.taken), timeout_s=60)
+        await peer.until(lambda: any(taken.stream == "alarm" for taken in peer.taken), timeout_s=PATIENCE_S)
         before = sum(len(taken.frame.t) for taken in peer.taken if taken.stream == "waveform")
         assert before < 27, "the alarm was to overtake the backlog"
-        await peer.until(lambda: [row["n"] for row in peer.kept.readings("slow-1", "waveform")] == list(range(27)), timeout_s=120)
+        await peer.until(lambda: [row["n"] for row in peer.kept.readings("slow-1", "waveform")] == list(range(27)), timeout_s=PATIENCE_S)
         assert link.connections == 1
         assert one.uplink.session.resent == 0
 
