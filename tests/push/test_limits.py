@@ -51,8 +51,11 @@ class Asking:
     async def ask(self, where: str) -> httpx.Response:
         subscription = {"streams": [self._client.stream], "where": where}
         body = {"subscription": subscription, "cursor": self._client.cursor, "endpoint": {"url": "http://127.0.0.1:9/hook"}}
-        async with self._at_once:
-            answer = await self.http.post("/v1/leases", json=body, headers={"Idempotency-Key": uuid.uuid4().hex})
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        async with self._at_once, asyncio.timeout(PATIENCE_S):
+            while (answer := await self.http.post("/v1/leases", json=body, headers=headers)).status_code == 503:
+                print(f"asked again: {answer.text}")
+                await asyncio.sleep(float(answer.headers.get("Retry-After", 1)))
         if answer.status_code == 201:
             self.granted.append(answer.json())
         return answer
