@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from edgewake.cloud.kafka.clients import FOLLOWER_WAIT_MS, consumer
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -62,7 +62,15 @@ class TableReader:
         Logs every PROGRESS_S how far it is. Raises Unavailable after `idle_s` without a record, or when it is no longer wanted.
         """
         # The end is after the last record, also of those that an open transaction still hides.
-        ends = {topic: watermarks(self._uncommitted, topic, self._partition, patience_s=idle_s)[1] for topic in self._tables}
+        self._read_to_end_of(self._uncommitted, idle_s, is_wanted)
+
+    def read_committed(self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """The same, but no further than to the first transaction that is open."""
+        self._read_to_end_of(self._consumer, idle_s, is_wanted)
+
+    def _read_to_end_of(self, asked: Consumer, idle_s: float, is_wanted: Callable[[], bool]) -> None:
+        """To the end as this consumer sees it."""
+        ends = {topic: watermarks(asked, topic, self._partition, patience_s=idle_s)[1] for topic in self._tables}
         if not self._is_assigned:
             self._assign(idle_s)
         came_s = logged_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What one transaction of a shard writes, record by record.
+"""What a transaction writes, record by record.
 
 ew.s.<stream>   the record as it is, with its origin and what was found out about its clocks; or a gap record that the sequencer states
 ew.sequence     block rows and positions (state_rows)
@@ -68,8 +68,8 @@ class StreamTopics:
 class OutputWriter:
     """Hands records to one producer; the caller begins and commits."""
 
-    def __init__(self, producer: Producer, *, part: str, shard: int, streams: StreamTopics) -> None:
-        self._producer, self._part, self._shard, self._streams = producer, part, shard, streams
+    def __init__(self, producer: Producer, *, part: str, streams: StreamTopics) -> None:
+        self._producer, self._part, self._streams = producer, part, streams
 
     def write(self, up_partition: int, outputs: Sequence[Output], now_ms: int) -> None:
         """What passes of one partition, in order."""
@@ -105,9 +105,9 @@ class OutputWriter:
         )
         self.produce(topics.stream_topic(one.stream), value, one.device, self._streams.partition(one.stream, up_partition), now_ms)
 
-    def write_row(self, key: str, value: bytes, now_ms: int) -> None:
-        """A row of `ew.sequence`."""
-        self.produce(topics.SEQUENCE, value, key, self._shard, now_ms)
+    def write_row(self, shard: int, key: str, value: bytes | None, now_ms: int) -> None:
+        """A row of `ew.sequence`; None deletes it."""
+        self.produce(topics.SEQUENCE, value, key, shard, now_ms)
 
     def write_seen(self, seen: DeviceSeen, now_ms: int) -> None:
         """When a device was last seen."""

@@ -1,7 +1,7 @@
 """The sequencer: `ew.up` in, `ew.s.<stream>` out, each frame once and in order per device.
 
-    membership ─ shards gained ─ restored and replayed in threads beside the loop ─┐
-    ew.up ─ batch ─ by shard ─ order ─ one transaction per shard ──────────────────┴─ ew.s.*, ew.sequence
+    membership ─ shards gained ─ claimed ─ restored and replayed in threads beside the loop ─┐
+    ew.up ─ batch ─ by shard ─ order ─ one transaction for all of a turn ────────────────────┴─ ew.s.*, ew.sequence
 
 Its processes share 16 shards of four partitions each. A shard that moves stops only itself. After any failure nothing in memory is trusted:
 the session ends, and the next one reads states and positions as Kafka has them. A process that finds another one under its own name ends
@@ -15,7 +15,7 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
@@ -26,10 +26,11 @@ from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from edgewake.cloud.sequencer.membership import Membership, NameTaken, is_name_in_use
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
-from edgewake.cloud.sequencer.output_writer import StreamTopics
+from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
 from edgewake.cloud.sequencer.partition import Partition
 from edgewake.cloud.sequencer.replay import replay
-from edgewake.cloud.sequencer.shard import Shard
+from edgewake.cloud.sequencer.shard import Shard, Turn
+from edgewake.cloud.sequencer.transactions import Transactions, claim_key
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -41,8 +42,8 @@ POLL_S: Final = 0.1
 """Seconds to wait for a record before looking at what is due by time."""
 PUBLISH_S: Final = 1.0
 """Seconds between two publications of positions and lag."""
-COMMITS_MAX: Final = 8
-"""Shards whose transactions run side by side; more wait their turn."""
+LEAVE_S: Final = 2.0
+"""Seconds that one who leaves tries to take its claims back; otherwise it is fenced by who comes after it."""
 RESTORES_MAX: Final = 4
 """Shards that are restored side by side; the ones that are served go on meanwhile."""
 
@@ -82,6 +83,7 @@ class Sequencer:
         self._config = config
         self._clock = clock
         self._stop = stop
+        self._rng = rng
         self._backoff = Backoff(rng)
         self.metrics = SequencerMetrics()
         self._was_ready = False
@@ -96,7 +98,8 @@ class Sequencer:
             self._on_turn()
             session: Session | None = None
             try:
-                session = Session(self._config, clock=self._clock, metrics=self.metrics, on_serving=self._on_serving)
+                transactional_id = f"sequencer-{self._config.name}-{self._rng.getrandbits(64):016x}"
+                session = Session(self._config, transactional_id, clock=self._clock, metrics=self.metrics, on_serving=self._on_serving)
                 while not self._stop.is_set():
                     self._on_turn()
                     session.step()
@@ -139,8 +142,15 @@ class Session:
     """One membership of the group: from joining to the first failure."""
 
     def __init__(
-        self, config: SequencerConfig, *, clock: Clock, metrics: SequencerMetrics, on_serving: Callable[[Sequence[int]], None]
+        self,
+        config: SequencerConfig,
+        transactional_id: str,
+        *,
+        clock: Clock,
+        metrics: SequencerMetrics,
+        on_serving: Callable[[Sequence[int]], None],
     ) -> None:
+        """`transactional_id`: one that no session has had before."""
         self._config = config
         self._clock = clock
         self._metrics = metrics
@@ -151,7 +161,11 @@ class Session:
         admin = clients.admin(config.kafka)
         topic_admin.ensure_topics(config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin)
         self._streams = StreamTopics(config.kafka, admin)
-        self._commits = ThreadPoolExecutor(COMMITS_MAX, "commit")
+        self._transactions = Transactions(config.kafka, transactional_id)
+        self._writer = OutputWriter(self._transactions.producer, part=config.name, streams=self._streams)
+        self._to_claim: set[int] = set()
+        self._claimed: set[int] = set()
+        self._is_whole = True
         self._restores = ThreadPoolExecutor(RESTORES_MAX, "restore")
         self._reader = UpReader(config.kafka, config.name)
         self._membership = Membership(config.kafka, config.name, session_s=config.session_s, on_gained=self._gain, on_lost=self._lose)
@@ -160,14 +174,26 @@ class Session:
         """Leave; what was not committed is read again."""
         self._membership.close()  # which revokes what is assigned
         self._restores.shutdown(cancel_futures=True)
-        self._commits.shutdown()
+        self._transactions.close()
         self._reader.close()
 
     # The group: called within `poll`, when no transaction is open
 
     def _gain(self, shards: Sequence[int]) -> None:
         self._metrics.ready = False
-        for number in shards:
+        self._to_claim |= set(shards)
+
+    def _claim(self) -> None:
+        """Those that were gained: from now on who serves them next fences us first, so they can be restored."""
+        if not self._to_claim:
+            return
+        now_ms = self._clock.now_ms()
+        with self._transactions.transaction():
+            for number in self._to_claim:
+                self._writer.write_row(number, claim_key(self._transactions.id), b"1", now_ms)
+        claimed, self._to_claim = sorted(self._to_claim), set()
+        self._claimed |= set(claimed)
+        for number in claimed:
             wanted = threading.Event()
             wanted.set()
             self._restoring[number] = Restoring(self._restores.submit(self._restore, number, wanted.is_set), wanted)
@@ -180,7 +206,7 @@ class Session:
             self._config.kafka,
             part=self._config.name,
             bounds=self._config.bounds(),
-            streams=self._streams,
+            transactions=self._transactions,
             is_wanted=is_wanted,
         )
         ranges = {partition: self._reader.range(partition) for partition in shard.partitions}
@@ -195,6 +221,7 @@ class Session:
         return Restored(shard, {partition: high for partition, (_, high) in ranges.items()}, overtaken)
 
     def _lose(self, shards: Sequence[int]) -> None:
+        self._to_claim -= set(shards)
         for number in shards:
             restoring, shard = self._restoring.pop(number, None), self._shards.pop(number, None)
             if restoring is not None:
@@ -202,9 +229,23 @@ class Session:
                 restoring.future.cancel()
             if shard is not None:
                 self._reader.remove(shard.partitions)
-                shard.close()
+        self._take_back(self._claimed & set(shards))
         log.info("gives up shards %s", list(shards), extra={"event": "sequencer.revoked"})
         self._metrics.shards = len(self._shards)
+
+    def _take_back(self, claimed: set[int]) -> None:
+        """Nothing of these will be written any more: who serves them next need not fence us, who may go on with others."""
+        self._claimed -= claimed
+        if not claimed or not self._is_whole:
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            with self._transactions.transaction(LEAVE_S):
+                for number in claimed:
+                    self._writer.write_row(number, claim_key(self._transactions.id), None, now_ms)
+        except KafkaException as error:
+            self._is_whole = False
+            log.info("the claims of shards %s stay: %s", sorted(claimed), _text(error), extra={"event": "sequencer.claims_stay"})
 
     def _adopt_restored(self) -> None:
         """Read the partitions of shards that are where they were."""
@@ -242,6 +283,9 @@ class Session:
     def step(self) -> None:
         """Read what is there, put it in order, and commit. Raises KafkaException, Unavailable or LocalError; then this session is over."""
         self._membership.poll(0 if self._shards else POLL_S)
+        if not self._is_whole:
+            raise Unavailable("the claims of shards that were given away could not be taken back")
+        self._claim()
         self._adopt_restored()
         batches: dict[int, dict[int, list[Message]]] = defaultdict(dict)
         read = self._reader.batch(self._config.batch_records, POLL_S, now_s=self._clock.monotonic_s())
@@ -249,22 +293,31 @@ class Session:
             batches[topics.shard_of(partition)][partition] = messages
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         busy = [shard for number, shard in self._shards.items() if number in batches or shard.is_due(now_s)]
-        commits = [self._commits.submit(one.commit, batches.get(one.number, {}), now_s=now_s, now_ms=now_ms) for one in busy]
-        wait(commits)
+        self._is_whole = False  # until it is committed, what the shards know is not
         try:
-            for outcomes in commits:
-                self._metrics.outcomes.update(outcomes.result())
+            self._commit({shard: shard.turn(batches.get(shard.number, {}), now_s=now_s, now_ms=now_ms) for shard in busy}, now_s, now_ms)
         except KafkaException as error:
             if clients.is_fenced(error.args[0]):
                 self._membership.raise_if_name_taken(self._clock)
             raise
+        self._is_whole = True
         if batches:
-            self._metrics.transactions["committed"] += len(busy)
+            self._metrics.transactions["committed"] += 1
             oldest_ms = min(messages[0].timestamp()[1] for batch in batches.values() for messages in batch.values())
             self._metrics.latency.add((self._clock.now_ms() - oldest_ms) / 1000)
         if now_s - self._published_s >= PUBLISH_S:
             self._published_s = now_s
             self._publish(now_ms)
+
+    def _commit(self, turns: Mapping[Shard, Turn], now_s: float, now_ms: int) -> None:
+        written = {shard: turn for shard, turn in turns.items() if shard.has_to_write(turn, now_s)}
+        if written:
+            self._streams.ensure(set().union(*(turn.streams for turn in written.values())))
+            with self._transactions.transaction():
+                for shard, turn in written.items():
+                    shard.write(turn, self._writer, now_s=now_s, now_ms=now_ms)
+        for turn in turns.values():
+            self._metrics.outcomes.update(turn.outcomes)
 
     def _publish(self, now_ms: int) -> None:
         metrics = self._metrics

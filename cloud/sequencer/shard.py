@@ -1,65 +1,85 @@
-"""A shard: the partitions of `ew.up` that move together, and the one Kafka transaction in which their batches are committed.
-
-A process that dies leaves either all or nothing of a batch. The transactional id is the shard's, so whoever serves a shard shuts out
-whoever served it before: an open transaction is ended at once, and a process that slept and wakes cannot write (KIP-98).
-
-The positions stand on `ew.sequence` and not among the group's offsets: they belong to the state, they cost a batch no second coordinator,
-and librdkafka 2.16 waits for ever in `send_offsets_to_transaction` when the group's coordinator was restarted. librdkafka speaks the first
-version of the transaction protocol (no KIP-890), in which a commit that was delayed in the network may end the *next* transaction of the
-same producer: after any time-out the producer is thrown away and a new one, with a new epoch, fences what is still on its way.
-"""
+"""A shard: the partitions of `ew.up` that move together from process to process, and what a turn makes of their records."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import NamedTuple
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.sequencer.arrival import Arrival
 from edgewake.cloud.sequencer.bounds import Bounds
-from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
+from edgewake.cloud.sequencer.output_writer import OutputWriter
 from edgewake.cloud.sequencer.partition import Partition, Step
 from edgewake.cloud.sequencer.seen import Seen
 from edgewake.cloud.sequencer.state_rows import block_key, decode_block_key
+from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
 from edgewake.protocol import record, topics
+from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.record import PLACEMENT_HEADER, Placement
 from edgewake.protocol.sequence import POSITION_KEY, Position, decode_positions, encode_positions
 
 log = logging.getLogger("edgewake.sequencer")
 
-KAFKA_S: Final = 10.0
-"""Seconds for one step of a transaction; as long as the broker keeps it open."""
+
+class Turn(NamedTuple):
+    """What a turn gives of a shard, for its transaction."""
+
+    steps: Mapping[int, Step]
+    """Of each partition."""
+    foreign: Sequence[Message]
+    """Records that no bridge wrote."""
+    outcomes: Counter[str]
+    """What became of the records (SequencerMetrics.outcomes)."""
+
+    @property
+    def streams(self) -> set[str]:
+        """Whose topics must be there."""
+        return {output.stream for step in self.steps.values() for output in step.outputs}
 
 
 class Shard:
     """A shard that this process serves; `serve` makes one. One thread at a time."""
 
-    def __init__(self, number: int, *, producer: Producer, writer: OutputWriter, streams: StreamTopics) -> None:
+    def __init__(self, number: int, *, ended: Sequence[str] = ()) -> None:
+        """`ended`: sessions that were shut out, whose claims are still to be removed."""
         self.number = number
         self.partitions: dict[int, Partition] = {}
-        self._producer, self._writer, self._streams = producer, writer, streams
+        self._ended = tuple(ended)
         self._seen = Seen()
 
     @classmethod
     def serve(
-        cls, number: int, config: KafkaConfig, *, part: str, bounds: Bounds, streams: StreamTopics, is_wanted: Callable[[], bool]
+        cls, number: int, config: KafkaConfig, *, part: str, bounds: Bounds, transactions: Transactions, is_wanted: Callable[[], bool]
     ) -> Shard:
-        """Take the shard over: shut out who served it, then read what that one knew. Raises KafkaException or Unavailable."""
-        producer = clients.transactional_producer(config, f"sequencer-{number}")
-        clients.fence(producer, KAFKA_S)
-        shard = cls(number, producer=producer, writer=OutputWriter(producer, part=part, shard=number, streams=streams), streams=streams)
-        rows = _Rows()
+        """Take the shard over that this session has claimed: shut out who served it, then read what that one knew.
+
+        Raises KafkaException or Unavailable.
+        """
+        rows = _Rows(transactions.id)
         table = TableReader(config, f"{part}-state", {topics.SEQUENCE: rows.change}, partition=number, wait_ms=clients.ONCE_WAIT_MS)
+        shut_out: set[str] = set()
         try:
-            table.read_all(is_wanted=is_wanted)
+            while True:
+                # Only what is committed can be read, and an open transaction of who died hides the rest, but not that one's claim.
+                table.read_committed(is_wanted=is_wanted)
+                if not (others := rows.before - shut_out):
+                    table.read_all(is_wanted=is_wanted)
+                    others = rows.before - shut_out
+                if not others:
+                    break
+                transactions.shut_out(others)
+                shut_out |= others
+            if not rows.is_mine:
+                raise Unavailable(f"shard {number} was claimed by another session by now")
         finally:
             table.close()
+        shard = cls(number, ended=sorted(shut_out & rows.before))
         for partition in range(number, topics.UP_PARTITIONS, topics.SHARDS):
             shard.partitions[partition] = Partition.restore(
                 partition, bounds, position=rows.positions.get(partition, Position()), blocks=rows.blocks.get(partition, {})
@@ -76,19 +96,12 @@ class Shard:
         """Devices, epochs and streams that it knows."""
         return sum(len(partition.order.table) for partition in self.partitions.values())
 
-    def close(self) -> None:
-        """Discard what was not committed."""
-        self._producer.purge()
-
     def is_due(self, now_s: float) -> bool:
         """Is there something to do without records?"""
-        return self._seen.is_due(now_s) or any(partition.is_due(now_s) for partition in self.partitions.values())
+        return bool(self._ended) or self._seen.is_due(now_s) or any(partition.is_due(now_s) for partition in self.partitions.values())
 
-    def commit(self, batches: Mapping[int, Sequence[Message]], *, now_s: float, now_ms: int) -> Counter[str]:
-        """Put the records in order and commit what passes; what became of them (SequencerMetrics.outcomes).
-
-        Raises KafkaException or Unavailable; then nothing in memory is true any more.
-        """
+    def turn(self, batches: Mapping[int, Sequence[Message]], *, now_s: float, now_ms: int) -> Turn:
+        """Put the records in order. What is not committed afterwards must not be built upon."""
         outcomes: Counter[str] = Counter()
         foreign: list[Message] = []
         steps: dict[int, Step] = {}
@@ -104,26 +117,29 @@ class Shard:
             outcomes += partition.order.outcomes
             partition.order.outcomes.clear()
         outcomes["foreign"] += len(foreign)
-        if steps or self._seen.is_due(now_s):
-            self._write(steps, foreign, now_s, now_ms)
-        return outcomes
+        return Turn(steps, foreign, outcomes)
 
-    def _write(self, steps: Mapping[int, Step], foreign: Sequence[Message], now_s: float, now_ms: int) -> None:
-        self._streams.ensure({output.stream for step in steps.values() for output in step.outputs})
-        self._producer.begin_transaction()
-        for number, step in steps.items():
-            self._writer.write(number, step.outputs, now_ms)
+    def has_to_write(self, turn: Turn, now_s: float) -> bool:
+        """Does it need a transaction?"""
+        return bool(turn.steps or self._ended) or self._seen.is_due(now_s)
+
+    def write(self, turn: Turn, writer: OutputWriter, *, now_s: float, now_ms: int) -> None:
+        """Within a transaction. Raises KafkaException."""
+        for number, step in turn.steps.items():
+            writer.write(number, step.outputs, now_ms)
             for block, row in step.rows:
-                self._writer.write_row(block_key(number, block), row, now_ms)
+                writer.write_row(self.number, block_key(number, block), row, now_ms)
             self._note_seen(step)
-        for message in foreign:
-            self._writer.bury(message, now_ms)
+        for message in turn.foreign:
+            writer.bury(message, now_ms)
         for seen in self._seen.due(now_s):
-            self._writer.write_seen(seen, now_ms)
-        if steps:
+            writer.write_seen(seen, now_ms)
+        for ended in self._ended:
+            writer.write_row(self.number, claim_key(ended), None, now_ms)
+        if turn.steps or self._ended:
             positions = {number: partition.position for number, partition in self.partitions.items()}
-            self._writer.write_row(POSITION_KEY, encode_positions(positions), now_ms)
-        self._producer.commit_transaction(KAFKA_S)
+            writer.write_row(self.number, POSITION_KEY, encode_positions(positions), now_ms)
+        self._ended = ()
 
     def _note_seen(self, step: Step) -> None:
         for output in step.outputs:
@@ -134,18 +150,35 @@ class Shard:
 class _Rows:
     """The latest rows of a shard."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self.is_mine = False
+        """Has our session claimed it, and none after us?"""
+        self.before: set[str] = set()
+        """Sessions that claimed it before ours, and did not take that back."""
         self.positions: dict[int, Position] = {}
         self.blocks: dict[int, dict[int, bytes]] = {}
 
     def change(self, key: str, value: bytes | None) -> None:
-        if value is None:
+        if (claimant := claimed_by(key)) is not None:
+            self._claim(claimant, is_taken_back=value is None)
+        elif value is None:
             return
-        if key == POSITION_KEY:
+        elif key == POSITION_KEY:
             self.positions = decode_positions(value)
         else:
             partition, block = decode_block_key(key)
             self.blocks.setdefault(partition, {})[block] = value
+
+    def _claim(self, claimant: str, *, is_taken_back: bool) -> None:
+        if claimant == self._own:
+            self.is_mine = not is_taken_back
+        elif is_taken_back:
+            self.before.discard(claimant)
+        elif self.is_mine:
+            self.is_mine = False
+        else:
+            self.before.add(claimant)
 
 
 def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:

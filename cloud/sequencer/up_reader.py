@@ -14,7 +14,7 @@ from edgewake.cloud.kafka.load import Load
 from edgewake.cloud.sequencer.membership import check_event
 from edgewake.protocol import topics
 
-GATHER_S: Final = 0.05
+GATHER_S: Final = 0.02
 """Seconds that records are gathered for under load. Each of 16 shards commits a transaction of its own, which costs Kafka about as much as
 100 records: with what is there at the moment, 20 000 a second are 900 transactions, gathered 320."""
 _CONSUMER: Final[dict[str, Any]] = {

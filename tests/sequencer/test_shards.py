@@ -74,6 +74,7 @@ async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_
 
         wait_until(lambda: polled(all(went_on(p, served_ms, served_ms + 600_000) for p in progress.positions)), "all go on")
         assert all(went_on(p, given_up_ms, served_ms) for p in stayed)
+        assert "sequencer.fenced" not in second.output(), "who gave shards up goes on with its others"
 
         second.kill()
         killed_ms = time.time() * 1000
@@ -82,6 +83,7 @@ async def test_only_the_shards_that_move_pause_when_a_process_joins_and_when_it_
         again_ms, all_shards = shards(first, "assigned")[-1]
         assert all_shards == list(range(topics.SHARDS))
         assert len(shards(first, "revoked")) == 1, "it gave up nothing more"
+        assert first.output().count('"event":"sequencer.fenced"') == 1, "of who was killed"
         wait_until(lambda: polled(all(went_on(p, again_ms, again_ms + 600_000) for p in progress.positions)), "all go on")
         resumed_ms = min(at for p in progress.positions if p not in stayed for at in progress.moved_ms[p] if at > killed_ms)
         assert all(went_on(p, killed_ms, resumed_ms) for p in stayed)

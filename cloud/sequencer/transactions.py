@@ -1,0 +1,80 @@
+"""The Kafka transactions of one session of a process, and how it shuts out whoever served its shards before.
+
+A process that dies leaves either all or nothing of a turn. Each session has a transactional id that no other ever has. Before it reads
+anything of a shard it *claims* it: a row on the shard's partition of `ew.sequence` that names the id, committed. Then it fences every other
+id that is claimed there (KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write. What it reads
+afterwards, to the end of the partition as it is then, is all that there will ever be of those before it. Who gives a shard away takes its
+claim back, so that nobody has to fence a process that goes on with other shards.
+
+Of two sessions that claim the same shard at the same time each finds the other's claim or is found by it: claims are in the order of the
+partition, and who claims second reads all that is before its own.
+
+The positions stand on `ew.sequence` and not among the group's offsets: they belong to the state, they cost a turn no second coordinator,
+and librdkafka 2.16 waits for ever in `send_offsets_to_transaction` when the group's coordinator was restarted. librdkafka speaks the first
+version of the transaction protocol (no KIP-890), in which a commit that was delayed in the network may end the *next* transaction of the
+same producer: after any time-out the session ends, and the next one fences what is still on its way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+
+log = logging.getLogger("edgewake.sequencer")
+
+KAFKA_S: Final = 10.0
+"""Seconds for one step of a transaction; as long as the broker keeps it open."""
+_CLAIM: Final = "claim|"
+
+
+def claim_key(transactional_id: str) -> str:
+    """The key of the row that says who serves a shard."""
+    return _CLAIM + transactional_id
+
+
+def claimed_by(key: str) -> str | None:
+    """The transactional id, if it is the key of such a row."""
+    return key.removeprefix(_CLAIM) if key.startswith(_CLAIM) else None
+
+
+class Transactions:
+    """Of a session, one after the other; `shut_out` is for several threads."""
+
+    def __init__(self, config: KafkaConfig, transactional_id: str) -> None:
+        """Raises KafkaException."""
+        self.id = transactional_id
+        self._config = config
+        self.producer: Producer = clients.transactional_producer(config, transactional_id)
+        clients.fence(self.producer, KAFKA_S)
+        self._fencing = threading.Lock()
+        self._fenced: set[str] = set()
+
+    @contextmanager
+    def transaction(self, timeout_s: float = KAFKA_S) -> Iterator[None]:
+        """What is produced within is committed at its end. After any error the session is over: what it knows may not be true."""
+        self.producer.begin_transaction()
+        yield
+        self.producer.commit_transaction(timeout_s)
+
+    def shut_out(self, ids: Iterable[str]) -> None:
+        """Let none of these sessions write any more, and end what they left open. Raises KafkaException."""
+        with self._fencing:
+            for other in set(ids) - self._fenced:
+                clients.fence(clients.transactional_producer(self._config, other), KAFKA_S)
+                self._fenced.add(other)
+                log.info("fenced %s, which served shards before", other, extra={"event": "sequencer.fenced"})
+
+    def close(self) -> None:
+        """Discard what was not committed."""
+        try:
+            self.producer.purge()
+        except KafkaException as error:
+            log.debug("nothing to discard: %s", error.args[0].str())
