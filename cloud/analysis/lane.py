@@ -27,7 +27,6 @@ from edgewake.cloud.analysis import (
     lane_progress,
     late,
     next_plan,
-    pace,
     shed_policy,
     shed_report,
     shedder,
@@ -47,6 +46,7 @@ from edgewake.cloud.analysis.driven import DrivenJob
 from edgewake.cloud.analysis.join_queries import JoinStates
 from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lane_record import LaneRecord, begin, lacking, without_other
+from edgewake.cloud.analysis.looks import Looks
 from edgewake.cloud.analysis.meter import Meter
 from edgewake.cloud.analysis.observed import Observed, observed_in
 from edgewake.cloud.analysis.pair_queries import PairJob, PairStates
@@ -113,8 +113,7 @@ class Lane:
         self._pause = threading.Event()
         self._stopped = threading.Event()
         self._next_ms = self._looks_ms = 0  # since when Spark can ask where this batch ends: it plans after that
-        self._looked_ms: int | None = None  # the same of the batch before, where it had all that was there
-        self._settle = pace.Settle()
+        self._looks = Looks(self.config, self.job)
         self._failure: Failure | None = None
         self._stopping = False
         self._batches_before = self.counters.batches
@@ -334,10 +333,15 @@ class Lane:
             rate, left = self._rate(observed), self._left(reached)
             read = between(self._record.offsets, reached) if self._record.offsets else observed.frames
             self._emit(rows, observed, reached, new, rate, left)
-            next_ms = self._next_look(observed, rate, left)
-            took_s, unread = self.clock.monotonic_s() - began_s, sum((left or {}).values())
+            unread = sum((left or {}).values())
+            next_ms = self._looks.next_ms(
+                self._looks_ms, rows, observed, rate=rate, left=None if left is None else unread, batches=self.finished
+            )
+            took_s = self.clock.monotonic_s() - began_s
             is_cut_off = self._is_cut_off(read, observed.readings, took_s, unread)
-            self._next_ms, self._looked_ms = (0, None) if is_cut_off else (next_ms, self._looks_ms)
+            if is_cut_off:
+                self._looks.forget()
+            self._next_ms = 0 if is_cut_off else next_ms
             if self._record.apart:  # the other lanes have the machine for as long as it had it
                 self._next_ms = max(self._next_ms, self.clock.now_ms() + int(took_s * 1000))
         self.behind.ends(self.clock.monotonic_s(), unread, is_cut_off=is_cut_off, cost=Cost(self._meter.taken(), read))
@@ -398,20 +402,6 @@ class Lane:
     def _left(self, reached: Offsets) -> dict[int, int] | None:
         assert self._ends is not None
         return self._ends.left(self._sources.flat(reached))
-
-    def _next_look(self, observed: Observed, rate: float, left: Mapping[int, int] | None) -> int:
-        waits = None if left is None else sum(left.values())
-        windows = {registered.query.window for registered in self.job.queries}
-        self._settle = pace.learned(self._settle, windows, before_ms=self._looked_ms, oldest_ms=observed.oldest, batches=self.finished)
-        return pace.next_ms(
-            self._looks_ms,
-            windows,
-            least_ms=self.config.trigger_ms,
-            calm_ms=self.config.calm_trigger_ms,
-            busy=pace.is_busy(rate, read=observed.readings, left=waits) or pace.is_new(self.job.queries, self._looks_ms),
-            oldest_ms=observed.oldest,
-            settle=self._settle,
-        )
 
     def _emit(
         self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty, rate: float, left: Mapping[int, int] | None

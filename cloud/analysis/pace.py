@@ -25,6 +25,13 @@ CLEAN_LOOKS: Final = 20
 """Looks in a row that found nothing of windows that the one before had looked at, after which an earlier first look is tried."""
 COLD_BATCHES: Final = 30
 """A lane's first batches teach nothing: while Java compiles what they run, they and the readings' way to them are slow."""
+LATE_SHARE: Final = 0.25
+"""Of a busy stream's rows of a window, how many may come or change after the first look at its end. One that waits until nothing does is
+later for all: the readings of half a thousand frames a second arrive within 60 ms, the last tenth of them takes as long again. What the
+first look misses has the second one."""
+LATE_GAIN_MS: Final = 40
+"""How far one look moves the next ones, times by how much the share of late rows differs from LATE_SHARE: 10 ms sooner where none was late,
+30 later where all were. So it comes to rest where that share is late (Robbins and Monro, A Stochastic Approximation Method, 1951)."""
 DOUBTED_LOOKS: Final = 5
 """As many have to find nothing after one that did, before the second look is left out again."""
 SUMMARY_SETTLE_MS: Final = 6_000
@@ -64,8 +71,25 @@ class Settle:
     """Looks that still have to find nothing more, after one that did."""
 
 
+def last_end(windows: Collection[Window], at_ms: int) -> int | None:
+    """The last end of any of them that is not after this time; None where none ends."""
+    return max((window.over(at_ms) for window in _ending(windows)), default=None)
+
+
+def has_second_looks(windows: Collection[Window], least_ms: int) -> bool:
+    """Do windows of a busy stream end so seldom that a second look is not as good as the next end's?"""
+    slides = [window.slide_ms for window in _ending(windows)]
+    return bool(slides) and min(slides) >= 2 * least_ms
+
+
 def learned(
-    settle: Settle, windows: Collection[Window], *, before_ms: int | None, oldest_ms: int | None, batches: int = COLD_BATCHES
+    settle: Settle,
+    windows: Collection[Window],
+    *,
+    before_ms: int | None,
+    oldest_ms: int | None,
+    batches: int = COLD_BATCHES,
+    late: float | None = None,
 ) -> Settle:
     """What a batch tells after one that looked at `before_ms`; `oldest_ms`: event time of its oldest reading.
 
@@ -75,11 +99,20 @@ def learned(
 
     What is late once in DOUBTED_LOOKS is left to second looks; where that happens again, the first look itself is later. A device that
     returns after hours looks like a slow stream, and gets its batches for as long as it sends what is old.
+
+    `late`: of a busy stream, the share of the rows of the windows that had ended then which came or changed with this batch. It has a batch
+    each second in any case, so that a second look costs little: windows are told as soon as most of their rows are complete.
     """
-    ends = [] if before_ms is None or batches < COLD_BATCHES else [window.over(before_ms) for window in _ending(windows)]
-    if before_ms is None or not ends or (looked_ms := before_ms - max(ends)) < settle.ms:
+    end = None if before_ms is None or batches < COLD_BATCHES else last_end(windows, before_ms)
+    if before_ms is None or end is None or (looked_ms := before_ms - end) < settle.ms:
         return settle  # it was the first look at that end
-    if oldest_ms is not None and oldest_ms < max(ends):
+    if late is not None and looked_ms < settle.ms + SECOND_LOOK_MS // 2:
+        ms = min(max(round(settle.ms + LATE_GAIN_MS * (late - LATE_SHARE)), SETTLE_MS), SETTLE_MS_MAX)
+        doubt = DOUBTED_LOOKS if late else max(settle.doubt - 1, 0)
+        return Settle(ms, is_enough=not doubt, doubt=doubt)
+    if late is not None:
+        return settle
+    if oldest_ms is not None and oldest_ms < end:
         if looked_ms > SETTLE_MS_MAX:
             return replace(settle, is_enough=False)
         if not settle.doubt:

@@ -11,12 +11,14 @@ from edgewake.cloud.analysis.lane import Lane
 from edgewake.cloud.analysis.pace import (
     COLD_BATCHES,
     DOUBTED_LOOKS,
+    LATE_SHARE,
     NEW_MS,
     SECOND_LOOK_MS,
     SETTLE_MS,
     SETTLE_MS_MAX,
     SUMMARY_SETTLE_MS,
     Settle,
+    has_second_looks,
     is_busy,
     is_new,
     learned,
@@ -181,6 +183,43 @@ def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
 
     assert after(COLD_BATCHES - 2) == Settle()
     assert after(COLD_BATCHES) == Settle(2 * SETTLE_MS)
+
+
+def after_late(*shares: float, settle: Settle) -> Settle:
+    """What a busy stream's looks teach, each of which missed this share of the rows."""
+    for i, share in enumerate(shares):
+        end = END + i * 10_000
+        settle = learned(settle, [each(10_000)], before_ms=end + settle.ms, oldest_ms=end - 1, late=share)
+    return settle
+
+
+def test_a_busy_stream_is_told_when_most_of_its_rows_are_complete_and_the_rest_has_a_second_look() -> None:
+    """Rows are complete 80 to 180 ms after the end. Control: a calm stream, which has one batch where it can, waits for the last."""
+    settle = Settle()
+    for _ in range(200):
+        settle = after_late((180 - settle.ms) / 100, settle=settle)
+    assert settle.ms == pytest.approx(180 - 100 * LATE_SHARE, abs=2)
+    assert not settle.is_enough
+    assert max(of_window[0] for of_window in looks(180)) >= 180
+
+
+def test_a_busy_stream_s_first_look_stays_within_its_bounds_and_few_that_are_late_move_it_little() -> None:
+    assert after_late(*[1.0] * 100, settle=Settle()).ms == SETTLE_MS_MAX
+    assert after_late(*[0.0] * 100, settle=Settle(SETTLE_MS_MAX)).ms == SETTLE_MS
+    assert abs(after_late(0.02, settle=Settle(150)).ms - 150) <= 10
+    assert after_late(*[0.0] * DOUBTED_LOOKS, settle=after_late(0.02, settle=Settle())).is_enough, "nothing is late any more"
+    assert not after_late(*[0.0] * (DOUBTED_LOOKS - 1), settle=after_late(0.02, settle=Settle())).is_enough
+
+
+def test_a_batch_long_after_an_end_tells_nothing_of_a_busy_stream_s_first_look() -> None:
+    before_ms = END + SETTLE_MS + SECOND_LOOK_MS
+    assert learned(Settle(), [each(10_000)], before_ms=before_ms, oldest_ms=END - 1, late=0.5) == Settle()
+
+
+def test_windows_that_end_with_nearly_every_batch_need_no_second_look() -> None:
+    assert has_second_looks([each(2_000), each(10_000)], 1_000)
+    assert not has_second_looks([each(1_000), each(10_000)], 1_000)
+    assert not has_second_looks([], 1_000)
 
 
 def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
