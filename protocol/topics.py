@@ -86,7 +86,7 @@ INSTALLATION_PREFIX: Final = "ew.installation."
 UP_PARTITIONS: Final = 64
 """Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another number would be another order."""
 SHARDS: Final = 16
-"""Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions of `ew.up`, one Kafka transaction."""
+"""Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions of `ew.up`."""
 SEQUENCER_GROUP: Final = "sequencer"
 """Consumer group of the sequencers. Its offsets of `ew.up` say how far each partition is sequenced."""
 ANALYSIS_GROUP: Final = "analysis"

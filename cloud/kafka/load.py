@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 MANY_PER_S: Final = 300
-"""Records a second from which they are many. At 1,000 a second Kafka and a sequencer that gathers for 50 ms work half as much as with
+"""Records a second from which they are many. At 1,000 a second Kafka and a sequencer that gathered for 50 ms worked half as much as with
 records that go as they come (0.56 and 0.43 of a processor, 0.33 and 0.21); at 100 they would wait for nobody."""
 
 

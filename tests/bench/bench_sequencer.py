@@ -10,8 +10,8 @@ lives: the group waits `session_s` for the dead one (6 s, the default, because a
 until it tells the other one; a shard is restored when its rows and the records after them are read; then it has its turn among all that
 have a backlog. Restart: one process for all states, and for more of them.
 
-The records are written as bridges write them, so a turn of a process holds some of all of its shards and costs a transaction of each: one
-of four processes has a quarter of these for as many records.
+The records are written as bridges write them, so a turn of a process holds some of all of its shards, and its transaction writes to a
+partition of `ew.sequence` for each: one of four processes has a quarter of these for as many records.
 
 Completeness: at the end every record of every stream is read and compared with what was written: each frame once, in order, no gap record.
 
