@@ -30,7 +30,7 @@ from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
 from edgewake.cloud.sequencer.partition import Partition
 from edgewake.cloud.sequencer.replay import replay
 from edgewake.cloud.sequencer.shard import Shard, Turn
-from edgewake.cloud.sequencer.transactions import Transactions, claim_key
+from edgewake.cloud.sequencer.transactions import Transactions
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -187,10 +187,7 @@ class Session:
         """Those that were gained: from now on who serves them next fences us first, so they can be restored."""
         if not self._to_claim:
             return
-        now_ms = self._clock.now_ms()
-        with self._transactions.transaction():
-            for number in self._to_claim:
-                self._writer.write_row(number, claim_key(self._transactions.id), b"1", now_ms)
+        self._transactions.claim(self._to_claim)
         claimed, self._to_claim = sorted(self._to_claim), set()
         self._claimed |= set(claimed)
         for number in claimed:
@@ -238,11 +235,8 @@ class Session:
         self._claimed -= claimed
         if not claimed or not self._is_whole:
             return
-        now_ms = self._clock.now_ms()
         try:
-            with self._transactions.transaction(LEAVE_S):
-                for number in claimed:
-                    self._writer.write_row(number, claim_key(self._transactions.id), None, now_ms)
+            self._transactions.take_back(claimed, LEAVE_S)
         except KafkaException as error:
             self._is_whole = False
             log.info("the claims of shards %s stay: %s", sorted(claimed), _text(error), extra={"event": "sequencer.claims_stay"})

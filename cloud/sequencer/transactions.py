@@ -1,10 +1,13 @@
 """The Kafka transactions of one session of a process, and how it shuts out whoever served its shards before.
 
 A process that dies leaves either all or nothing of a turn. Each session has a transactional id that no other ever has. Before it reads
-anything of a shard it *claims* it: a row on the shard's partition of `ew.sequence` that names the id, committed. Then it fences every other
-id that is claimed there (KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write. What it reads
-afterwards, to the end of the partition as it is then, is all that there will ever be of those before it. Who gives a shard away takes its
-claim back, so that nobody has to fence a process that goes on with other shards.
+anything of a shard it *claims* it: a row on the shard's partition of `ew.sequence` that names the id. Then it fences every other id that is
+claimed there (KIP-98): an open transaction is ended at once, and a process that slept and wakes cannot write. What it reads afterwards, to
+the end of the partition as it is then, is all that there will ever be of those before it. Who gives a shard away takes its claim back, so
+that nobody has to fence a process that goes on with other shards.
+
+Claims are written outside of transactions: one that is open hides what comes after it, and nobody knows whom to fence for one that hides
+its own claim.
 
 Of two sessions that claim the same shard at the same time each finds the other's claim or is found by it: claims are in the order of the
 partition, and who claims second reads all that is before its own.
@@ -19,14 +22,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
 
 log = logging.getLogger("edgewake.sequencer")
 
@@ -54,15 +58,38 @@ class Transactions:
         self._config = config
         self.producer: Producer = clients.transactional_producer(config, transactional_id)
         clients.fence(self.producer, KAFKA_S)
+        self._claims = clients.producer(config, f"{transactional_id}-claims", **{"linger.ms": 0})
         self._fencing = threading.Lock()
         self._fenced: set[str] = set()
 
+    def claim(self, shards: Collection[int]) -> None:
+        """From now on who serves them next fences us first. Raises KafkaException."""
+        self._write_claims(shards, b"1", KAFKA_S)
+
+    def take_back(self, shards: Collection[int], timeout_s: float = KAFKA_S) -> None:
+        """We will write nothing of them any more. Raises KafkaException; then the claims may stand."""
+        self._write_claims(shards, None, timeout_s)
+
+    def _write_claims(self, shards: Collection[int], value: bytes | None, timeout_s: float) -> None:
+        errors: list[KafkaError] = []
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for shard in shards:
+            self._claims.produce(topics.SEQUENCE, value, claim_key(self.id), shard, on_delivery=told)
+        if self._claims.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {timeout_s:g} s to who serves shards"))
+        if errors:
+            raise KafkaException(errors[0])
+
     @contextmanager
-    def transaction(self, timeout_s: float = KAFKA_S) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """What is produced within is committed at its end. After any error the session is over: what it knows may not be true."""
         self.producer.begin_transaction()
         yield
-        self.producer.commit_transaction(timeout_s)
+        self.producer.commit_transaction(KAFKA_S)
 
     def shut_out(self, ids: Iterable[str]) -> None:
         """Let none of these sessions write any more, and end what they left open. Raises KafkaException."""
@@ -74,7 +101,5 @@ class Transactions:
 
     def close(self) -> None:
         """Discard what was not committed."""
-        try:
-            self.producer.purge()
-        except KafkaException as error:
-            log.debug("nothing to discard: %s", error.args[0].str())
+        for producer in (self._claims, self.producer):
+            producer.purge()

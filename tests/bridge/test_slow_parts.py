@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from edgewake.cloud.sequencer.shard import KAFKA_S
+from edgewake.cloud.sequencer.transactions import KAFKA_S
 from tests.bridge.fleet import Fleet, until
 from tests.bridge.running import World, sequenced
 

@@ -51,12 +51,6 @@ def session(config: KafkaConfig) -> Iterator[type[Transactions]]:
             clearing.producer.produce(topics.SEQUENCE, None, claim_key(one.id), SHARD)
 
 
-def claim(session: Transactions, *, take_back: bool = False) -> None:
-    """As a session of the sequencer does."""
-    with session.transaction():
-        session.producer.produce(topics.SEQUENCE, None if take_back else b"1", claim_key(session.id), SHARD)
-
-
 def write(session: Transactions, emitted_before: int) -> None:
     """A position of the shard, within a transaction; it is with Kafka."""
     session.producer.produce(topics.SEQUENCE, encode_positions({SHARD: Position(0, emitted_before)}), POSITION_KEY, SHARD)
@@ -74,13 +68,13 @@ def position(shard: Shard) -> int:
 
 def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(config: KafkaConfig, session: type[Transactions]) -> None:
     dead = session()
-    claim(dead)
+    dead.claim([SHARD])
     with dead.transaction():
         write(dead, 701)
     dead.producer.begin_transaction()
     write(dead, 702)
     successor = session()
-    claim(successor)
+    successor.claim([SHARD])
     assert position(serve(config, successor)) == 701
 
 
@@ -89,9 +83,9 @@ def test_who_wakes_later_cannot_write(config: KafkaConfig, session: type[Transac
     """Control: without a claim nobody knows of it, and it can."""
     sleeper = session()
     if has_claim:
-        claim(sleeper)
+        sleeper.claim([SHARD])
     successor = session()
-    claim(successor)
+    successor.claim([SHARD])
     serve(config, successor)
     if has_claim:
         with pytest.raises(KafkaException) as refused, sleeper.transaction():
@@ -105,14 +99,14 @@ def test_who_wakes_later_cannot_write(config: KafkaConfig, session: type[Transac
 def test_of_two_that_died_one_after_the_other_both_are_shut_out(config: KafkaConfig, session: type[Transactions]) -> None:
     """The second one died before it had shut out the first one, and had written all the same: what Kafka hides for one hides the other."""
     first, second = session(), session()
-    claim(first)
+    first.claim([SHARD])
     first.producer.begin_transaction()
     write(first, 704)
-    claim(second)
+    second.claim([SHARD])
     second.producer.begin_transaction()
     write(second, 705)
     successor = session()
-    claim(successor)
+    successor.claim([SHARD])
     before = position(serve(config, successor))
     assert before not in (704, 705)
     for dead in (first, second):
@@ -123,10 +117,10 @@ def test_of_two_that_died_one_after_the_other_both_are_shut_out(config: KafkaCon
 def test_who_gave_the_shard_away_goes_on_with_others(config: KafkaConfig, session: type[Transactions]) -> None:
     """Control: who did not is fenced (above)."""
     giver = session()
-    claim(giver)
-    claim(giver, take_back=True)
+    giver.claim([SHARD])
+    giver.take_back([SHARD])
     successor = session()
-    claim(successor)
+    successor.claim([SHARD])
     serve(config, successor)
     with giver.transaction():
         giver.producer.produce(topics.SEQUENCE, None, claim_key(giver.id), SHARD + 1)
@@ -135,8 +129,8 @@ def test_who_gave_the_shard_away_goes_on_with_others(config: KafkaConfig, sessio
 def test_who_claimed_before_another_serves_nothing(config: KafkaConfig, session: type[Transactions]) -> None:
     """The group gave the shard away while it was on its way there: it leaves the other one alone."""
     slow, successor = session(), session()
-    claim(slow)
-    claim(successor)
+    slow.claim([SHARD])
+    successor.claim([SHARD])
     with pytest.raises(Unavailable, match=f"shard {SHARD} was claimed by another session"):
         serve(config, slow)
     with successor.transaction():
