@@ -19,7 +19,7 @@ class _Look(NamedTuple):
 
     at_ms: int
     ended: int | None
-    """Its rows of the windows that ended last before it; None where rows do not tell."""
+    """Its rows of the windows that ended last before it; None where rows do not tell, or nobody asks."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Looks:
             before_ms=None if before is None else before.at_ms,
             oldest_ms=observed.oldest,
             batches=batches,
-            late=self._late(before, rows) if busy and self._has_second_looks else None,
+            late=self._late(before, rows) if busy else None,
         )
         return pace.next_ms(
             looked_ms,
@@ -69,7 +69,7 @@ class Looks:
 
     def _ended(self, rows: pa.Table, at_ms: int) -> int | None:
         """How many are of the windows that ended last before that time."""
-        end = pace.last_end(self._windows, at_ms)
+        end = pace.last_end(self._windows, at_ms) if self._has_second_looks else None
         if end is None or "window_end" not in rows.column_names:
             return None
         return pc.sum(pc.equal(rows["window_end"], end)).as_py() or 0
