@@ -64,7 +64,8 @@ class AnalysisConfig(Config):
     """Seconds in which nothing came, after which a stream's event time goes on with the clock until its last windows are final."""
     summary_interval_s: int = Field(default=60, ge=0, le=3600)
     """Seconds from one update of the minute summaries to the next, six seconds after the full minute; 0 keeps none. One batch serves all
-    streams."""
+    streams. While more than 200,000 values (readings times fields) come in that time, it is a half, a third or another part of it, ten
+    seconds at least: results of windows that end meanwhile would wait for a large one."""
     lake_days: int = Field(default=400, ge=0, le=36_500)
     """Days that the lake in data_dir keeps of each stream's minute summaries; then the oldest go, which bounds its files. 400: a year, and
     some of the one before to compare it with; 0 keeps all."""

@@ -27,6 +27,7 @@ from edgewake.cloud.analysis import (
     lane_progress,
     late,
     next_plan,
+    pace,
     shed_policy,
     shed_report,
     shedder,
@@ -185,8 +186,8 @@ class Lane:
             .foreachBatch(self._process)
             .option("checkpointLocation", str(self.checkpoint))
             .outputMode("update")
-            # Whether there is anything new; after a batch not before `_rest` has ended.
-            .trigger(processingTime=f"{self.config.trigger_ms // 2} milliseconds")
+            # Whether there is anything new, at full steps of it; after a batch not before `_rest` has ended.
+            .trigger(processingTime=f"{pace.asks_ms(self.config.trigger_ms)} milliseconds")
             .start()
         )
         self._started.set()

@@ -37,9 +37,14 @@ DOUBTED_LOOKS: Final = 5
 SUMMARY_SETTLE_MS: Final = 6_000
 """The same for minute summaries, which nobody waits for: those who wait for results have the machine to themselves. Most windows end with
 the minute and five or ten seconds later: a second after the one end was told there are four until the next."""
-SECOND_LOOK_MS: Final = 400
-"""After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to. With a batch of
-0.3 s what it finds is told within a second of the end."""
+SUMMARY_VALUES: Final = 200_000
+"""Values that one job for summaries is to have, readings times their fields: it takes a second of a processor then, which ends before the
+next windows do. A busy stream's minute is therefore summed up in pieces."""
+SUMMARY_STEP_MS: Final = 10_000
+"""The time of such a piece is so long, or a multiple of it: each is read as long after windows' ends as a minute is."""
+SECOND_LOOK_MS: Final = 300
+"""After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to. A batch takes about
+so long; what the second one finds is told within a second of the end."""
 NEAR_MS: Final = 1_000
 """A look so short before that at a window's end is left to it."""
 GAP_MS: Final = SETTLE_MS
@@ -139,6 +144,14 @@ def is_new(queries: Iterable[Registered], now_ms: int) -> bool:
     return any(0 <= now_ms - one.registered_at < NEW_MS for one in queries)
 
 
+def asks_ms(least_ms: int) -> int:
+    """How often Spark looks whether there is anything new, ms: at full steps of it since 1970, or where a batch took longer, after that.
+
+    400 ms with the default of a second, so that a second look seldom waits for a full step.
+    """
+    return least_ms * 2 // 5
+
+
 def next_ms(
     began_ms: int,
     windows: Collection[Window],
@@ -168,9 +181,14 @@ def next_ms(
     return first if first <= rest_ms + NEAR_MS else rest_ms
 
 
-def next_summary_ms(began_ms: int, interval_ms: int) -> int:
-    """When to look next for readings to sum up, ms."""
-    return _next_on_grid(began_ms, interval_ms, SUMMARY_SETTLE_MS)
+def next_summary_ms(began_ms: int, interval_ms: int, *, values: int = 0, in_ms: int = 1) -> int:
+    """When to look next for readings to sum up, ms. `values`: so many the last job had, which came within `in_ms`.
+
+    After `interval_ms`, or a part of it where more than SUMMARY_VALUES would come until then.
+    """
+    steps = [ms for ms in range(SUMMARY_STEP_MS, interval_ms, SUMMARY_STEP_MS) if interval_ms % ms == 0]
+    fitting = (step for step in (interval_ms, *reversed(steps)) if values * step <= SUMMARY_VALUES * max(in_ms, 1))
+    return _next_on_grid(began_ms, next(fitting, min(SUMMARY_STEP_MS, interval_ms)), SUMMARY_SETTLE_MS)
 
 
 def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:

@@ -164,6 +164,8 @@ class _Turns:
         self._size = PieceSize()
         self._tried = 0
         """Records of the last job."""
+        self._began_ms = 0
+        """When the last turn did."""
         self._admin: AdminClient = clients.admin(self._config.kafka)
         self._transactions = Transactions(self._config.kafka, POOL)
         try:
@@ -196,8 +198,12 @@ class _Turns:
         if found is not None:
             self._commit(batch, found, wanted)
         is_to_be_tried = self._aside.worked(names)
+        in_ms, self._began_ms = began_ms - self._began_ms, began_ms
         is_behind = any(end < batch.kept[name][p][1] for name, ranges in batch.ranges.items() for p, (_, end) in ranges.items())
-        return began_ms if is_behind or is_to_be_tried else pace.next_summary_ms(began_ms, self._config.summary_interval_s * 1000)
+        if is_behind or is_to_be_tried:
+            return began_ms
+        values = 0 if found is None else sum(record.summary.readings for record in found.records)
+        return pace.next_summary_ms(began_ms, self._config.summary_interval_s * 1000, values=values, in_ms=in_ms)
 
     def close(self) -> None:
         """Leave."""

@@ -18,6 +18,7 @@ from edgewake.cloud.analysis.pace import (
     SETTLE_MS_MAX,
     SUMMARY_SETTLE_MS,
     Settle,
+    asks_ms,
     has_second_looks,
     is_busy,
     is_new,
@@ -74,11 +75,11 @@ def begins(
 
 
 def test_a_calm_stream_has_two_batches_after_a_window_s_end_and_one_before_the_next() -> None:
-    assert begins(10_000, until_s=20) == [0.08, 0.48, 5.49, 10.08, 10.48, 15.49]
+    assert begins(10_000, until_s=20) == [0.08, 0.38, 5.39, 10.08, 10.38, 15.39]
 
 
 @pytest.mark.parametrize(
-    ("began", "oldest", "then"), [(0.09, -1, 0.48), (0.49, -1, 1.49), (5.5, -1, 6.5), (9.5, -1, 10.08), (0.49, 0, 5.49)]
+    ("began", "oldest", "then"), [(0.09, -1, 0.38), (0.39, -1, 1.39), (5.5, -1, 6.5), (9.5, -1, 10.08), (0.39, 0, 5.39)]
 )
 def test_while_readings_of_windows_that_ended_come_there_is_a_batch_each_second(began: float, oldest: int, then: float) -> None:
     began_ms = END + round(began * 1000)
@@ -86,11 +87,11 @@ def test_while_readings_of_windows_that_ended_come_there_is_a_batch_each_second(
 
 
 def test_a_long_window_is_told_every_calm_interval() -> None:
-    assert begins(MINUTE, until_s=20) == [0.08, 0.48, 5.49, 10.5, 15.51]
+    assert begins(MINUTE, until_s=20) == [0.08, 0.38, 5.39, 10.4, 15.41]
 
 
 def test_a_batch_that_would_come_just_before_a_window_s_end_is_left_to_that() -> None:
-    assert begins(MINUTE, began_ms=END + 54_500, until_s=60.4) == [54.5, 60.08]
+    assert begins(MINUTE, began_ms=END + 54_500, until_s=60.3) == [54.5, 60.08]
 
 
 def test_windows_of_several_lengths_are_all_told_at_their_ends() -> None:
@@ -251,7 +252,7 @@ def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
 
 @pytest.mark.parametrize(("calm_ms", "busy"), [(5_000, True), (0, False), (1_000, False)])
 def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_second_and_two_after_an_end(calm_ms: int, busy: bool) -> None:
-    assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.08, 0.48, 1.08, 2.08]
+    assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.08, 0.38, 1.08, 2.08]
 
 
 @pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])
@@ -267,6 +268,38 @@ def test_minutes_are_summed_up_when_their_results_are_told_and_those_of_five_sec
         since_ms = END + SUMMARY_SETTLE_MS - each(slide_ms).over(END + SUMMARY_SETTLE_MS)
         assert SETTLE_MS_MAX + SECOND_LOOK_MS < since_ms <= slide_ms - 4_000
     assert next_summary_ms(END, 0) == END
+
+
+@pytest.mark.parametrize(
+    ("values", "in_s", "step_s"),
+    [(0, 60, 60), (200_000, 60, 60), (200_001, 60, 30), (400_000, 60, 30), (200_000, 20, 20), (200_000, 1, 10)],
+)
+def test_a_minute_of_many_values_is_summed_up_in_pieces_that_begin_as_long_after_ends(values: int, in_s: int, step_s: int) -> None:
+    began_ms = END + SUMMARY_SETTLE_MS
+    found = next_summary_ms(began_ms, MINUTE, values=values, in_ms=in_s * 1000)
+    assert found == began_ms + step_s * 1000
+
+
+def test_pieces_are_no_longer_than_the_interval_and_a_clock_that_was_set_back_changes_nothing() -> None:
+    assert next_summary_ms(END, 5_000, values=10**9, in_ms=5_000) == END + 1_000
+    assert next_summary_ms(END, 25_000, values=10**9, in_ms=25_000) - END <= 10_000
+    assert next_summary_ms(END, MINUTE, values=0, in_ms=-60_000) == END + 6_000
+    assert next_summary_ms(END, 0, values=10**9) == END
+
+
+@pytest.mark.parametrize("settle_ms", [SETTLE_MS, 120, SETTLE_MS_MAX])
+def test_spark_asks_in_time_for_a_second_look(settle_ms: int) -> None:
+    """Control: with half a second from one question to the next, one would wait for up to 200 ms."""
+
+    def waits_ms(step_ms: int) -> int:
+        found = []
+        for end in range(END, END + MINUTE, 5_000):
+            first, second = end + settle_ms, end + settle_ms + SECOND_LOOK_MS
+            found.append(max(0, first - first % step_ms + step_ms - second))  # as Spark's ProcessingTimeExecutor does
+        return max(found)
+
+    assert waits_ms(asks_ms(1_000)) <= 100
+    assert settle_ms > 120 or waits_ms(500) >= 80
 
 
 def test_without_a_least_time_there_is_no_rest() -> None:

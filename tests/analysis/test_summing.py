@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,12 +15,15 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis import set_aside, summaries
+from edgewake.cloud.analysis import pace, set_aside, summaries
 from edgewake.cloud.analysis.lake import latest
 from edgewake.cloud.analysis.open_minutes import LATENESS_MS
+from edgewake.cloud.analysis.set_aside import SetAside
+from edgewake.cloud.analysis.summing import Summing, _Turns
 from edgewake.cloud.summaries import gather
 from edgewake.cloud.summaries.store import Reads, Store
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
@@ -178,6 +182,47 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
     for row in in_lake.to_pylist():
         counts[row["minute"]] += row["readings"]
     assert counts == {t: len(ones) for t, ones in values.items()}
+
+
+def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_again(
+    analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job of a whole minute took both processors for seven seconds at 20,000 readings/s, and a window that ended meanwhile waited."""
+    monkeypatch.setattr(pace, "SUMMARY_VALUES", 50)
+    clock = SteppedClock(T0 + 6_000)
+    of = analysis.with_config(summary_interval_s=60)
+    made = Summing(of.session, of.config, clock, random.Random(1), lambda *_: None)
+    made.streams = {feed.name: feed.types}
+    turns = _Turns(made, SetAside(clock, random.Random(1)))
+
+    def turn(at_s: int, values: int) -> float:
+        """In seconds after T0: when the next one is to be."""
+        clock.at_ms = T0 + at_s * 1000
+        if values:
+            feed.send([clock.at_ms - i for i in range(values)], speed=[1.0] * values)
+            feed.flush()
+        return (turns.turn() - T0) / 1000
+
+    try:
+        assert turn(6, 0) == 66
+        assert turn(66, 49) == 126, "few enough for one job"
+        assert turn(126, 60) == 156
+        assert turn(156, 60) == 166
+        assert turn(166, 20) == 186
+        assert turn(186, 0) == 246
+    finally:
+        turns.close()
+    assert sum(readings(feed).values()) == 49 + 60 + 60 + 20
+
+
+class SteppedClock(SystemClock):
+    """Of the time of day that it is told."""
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+    def now_ms(self) -> int:
+        return self.at_ms
 
 
 def truth_of(feed: Feed) -> dict[int, list[float]]:
