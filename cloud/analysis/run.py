@@ -31,6 +31,7 @@ from edgewake.cloud.analysis.causes import cause_of, fault_of
 from edgewake.cloud.analysis.checkpoint import APART, offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.counters import Counters
+from edgewake.cloud.analysis.garbage import Garbage
 from edgewake.cloud.analysis.kafka_source import source
 from edgewake.cloud.analysis.lake import Lake
 from edgewake.cloud.analysis.lane import Lane
@@ -128,6 +129,7 @@ class Analysis:
         self._previews = Previews(session, config.kafka, self._producer, clock, config.foreign_topics)
         self._slow = SlowSearch(session, config, clock, rng)
         self._sequencers = SequencerWatch(config.kafka, clock)
+        self._garbage = Garbage(session, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the queries until told to stop. Raises what cannot be mended by waiting."""
@@ -149,6 +151,7 @@ class Analysis:
             self._previews.turn(self._tables.streams)
             self._look_for_slow()
             self._sum_up(stop)
+            self._garbage.turn()
             if not ready and not stop.is_set():
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})

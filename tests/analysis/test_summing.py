@@ -23,10 +23,9 @@ from edgewake.cloud.analysis.summing import Summing, _Turns
 from edgewake.cloud.summaries import gather
 from edgewake.cloud.summaries.store import Reads, Store
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step
-from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
+from tests.analysis.support import T0, Analysis, Feed, SteppedClock, minutes, summed_up, summing
 from tests.services import wait_until
 
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
@@ -213,16 +212,6 @@ def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_aga
     finally:
         turns.close()
     assert sum(readings(feed).values()) == 49 + 60 + 60 + 20
-
-
-class SteppedClock(SystemClock):
-    """Of the time of day that it is told."""
-
-    def __init__(self, at_ms: int) -> None:
-        self.at_ms = at_ms
-
-    def now_ms(self) -> int:
-        return self.at_ms
 
 
 def truth_of(feed: Feed) -> dict[int, list[float]]:
