@@ -45,6 +45,9 @@ SUMMARY_STEP_MS: Final = 10_000
 SECOND_LOOK_MS: Final = 300
 """After the first look at a window that ended: the next one, for what took longer; left out where nothing is known to. A batch takes about
 so long; what the second one finds is told within a second of the end."""
+AHEAD_MS: Final = 600
+"""So long before a busy stream's first look at an end the batch before it begins, where it would have been a whole step before: the first
+look then has fewer readings to compute, and is told sooner."""
 NEAR_MS: Final = 1_000
 """A look so short before that at a window's end is left to it."""
 GAP_MS: Final = SETTLE_MS
@@ -169,7 +172,7 @@ def next_ms(
     """
     if busy or least_ms == 0 or calm_ms <= least_ms or not windows:
         again = _second_looks(began_ms, windows, settle) if least_ms > SECOND_LOOK_MS else []
-        return min([_next_on_grid(began_ms, least_ms, settle.ms), *again])
+        return min([_next_of_busy(began_ms, windows, least_ms, settle), *again])
     if not (windows := _ending(windows)):
         return began_ms + max(least_ms, min(calm_ms, SOON_MS))
     rest_ms = began_ms + calm_ms
@@ -196,6 +199,15 @@ def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
     return began_ms - (began_ms - settle_ms) % step_ms + step_ms if step_ms else began_ms
 
 
+def _next_of_busy(began_ms: int, windows: Collection[Window], least_ms: int, settle: Settle) -> int:
+    """A little after the next full step; where that is the last one before the look at an end, nearer to it."""
+    step_ms = _next_on_grid(began_ms, least_ms, settle.ms)
+    if least_ms <= AHEAD_MS or not has_second_looks(windows, least_ms):
+        return step_ms
+    look_ms = min(look for window in _ending(windows) for look in _first_looks(began_ms, window, settle) if look > began_ms)
+    return max(step_ms, look_ms - AHEAD_MS) if look_ms - least_ms <= step_ms < look_ms else step_ms
+
+
 def _ending(windows: Collection[Window]) -> Collection[Window]:
     return {window for window in windows if window.ends and not window.is_sequence}
 
@@ -208,9 +220,14 @@ def _second_looks(began_ms: int, windows: Collection[Window], settle: Settle) ->
 
 def _looks(began_ms: int, window: Window, least_ms: int, settle: Settle) -> list[int]:
     """At the window that ended last, and at the next one to end."""
+    ended, ends = looks = _first_looks(began_ms, window, settle)
+    # Where windows end as often as batches are made, the next end's look is the second one.
+    is_once = settle.is_enough or ends - ended < 2 * least_ms
+    return looks if is_once else [*looks, ended + SECOND_LOOK_MS]
+
+
+def _first_looks(began_ms: int, window: Window, settle: Settle) -> list[int]:
+    """The same, one for each of the two."""
     ended_ms = window.over(began_ms)
     ends_ms = ended_ms + window.slide_ms if window.unit is None else window.latest(began_ms)[1]
-    looks = [ended_ms + settle.ms, ends_ms + settle.ms]
-    # Where windows end as often as batches are made, the next end's look is the second one.
-    is_once = settle.is_enough or ends_ms - ended_ms < 2 * least_ms
-    return looks if is_once else [*looks, ended_ms + settle.ms + SECOND_LOOK_MS]
+    return [ended_ms + settle.ms, ends_ms + settle.ms]

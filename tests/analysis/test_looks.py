@@ -9,7 +9,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lane_kind import LaneKind
 from edgewake.cloud.analysis.looks import Looks
 from edgewake.cloud.analysis.observed import Observed
-from edgewake.cloud.analysis.pace import BUSY_PER_S, COLD_BATCHES, LATE_GAIN_MS, LATE_SHARE, SETTLE_MS
+from edgewake.cloud.analysis.pace import BUSY_PER_S, COLD_BATCHES, LATE_GAIN_MS, LATE_SHARE, SECOND_LOOK_MS, SETTLE_MS
 from edgewake.cloud.analysis.pipeline import QueryJob
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.stream import Stream
@@ -41,10 +41,10 @@ def moved_ms(looks: Looks, second: pa.Table, *, rate: float = BUSY_PER_S, is_cut
     looks.next_ms(END + SETTLE_MS, rows(*[END] * 40, open_rows=3), observed(END - 900), rate=rate, left=0, batches=COLD_BATCHES)
     if is_cut_off:
         looks.forget()
-    at_ms = END + SETTLE_MS + 400
+    at_ms = END + SETTLE_MS + SECOND_LOOK_MS
     looks.next_ms(at_ms, second, observed(END - 1), rate=rate, left=0, batches=COLD_BATCHES + 1)
-    next_ms = looks.next_ms(END + 4_000, rows(open_rows=40), observed(END + 4_000), rate=rate, left=0, batches=COLD_BATCHES + 2)
-    return next_ms - END - SETTLE_MS - (WINDOW_MS if next_ms > END + WINDOW_MS else 4_000)
+    next_ms = looks.next_ms(END + 2_000, rows(open_rows=40), observed(END + 2_000), rate=rate, left=0, batches=COLD_BATCHES + 2)
+    return next_ms - END - SETTLE_MS - (WINDOW_MS if next_ms > END + WINDOW_MS else 2_000)
 
 
 @pytest.mark.parametrize("late", [20, 40])

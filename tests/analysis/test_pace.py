@@ -244,6 +244,14 @@ def test_a_busy_stream_and_one_that_is_always_to_be_fresh_have_a_batch_each_seco
     assert begins(MINUTE, until_s=3, began_ms=END + 20, calm_ms=calm_ms, busy=busy) == [0.02, 0.08, 0.38, 1.08, 2.08]
 
 
+def test_a_busy_stream_s_last_batch_before_an_end_is_near_to_it_so_that_the_look_at_it_has_less_to_compute() -> None:
+    assert begins(5_000, until_s=6, busy=True) == [0.08, 0.38, 1.08, 2.08, 3.08, 4.48, 5.08, 5.38]
+    assert begins(5_000, MINUTE, until_s=6, busy=True) == begins(5_000, until_s=6, busy=True)
+    assert begins(2_000, until_s=5, busy=True) == [0.08, 0.38, 1.48, 2.08, 2.38, 3.48, 4.08, 4.38]
+    assert begins(5_000, until_s=6, busy=True, began_ms=END + 4_600)[:2] == [4.6, 5.08], "a slow batch before it does not delay the look"
+    assert begins(1_000, until_s=2, busy=True) == [0.08, 0.38, 1.08, 1.38], "each step is the look at an end"
+
+
 @pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])
 @pytest.mark.parametrize("before_ms", [1, SETTLE_MS - 1, 999])
 def test_a_batch_that_begins_just_before_an_end_is_followed_by_the_look_at_it(slide_ms: int, before_ms: int) -> None:
