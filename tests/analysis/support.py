@@ -218,16 +218,6 @@ def catch_up(lane: Lane, feed: Feed) -> None:
         wait_until(lambda before=before: done() or lane.record.offsets != before, f"the lane goes on to {wanted}")
 
 
-class SteppedClock(SystemClock):
-    """Of the time of day that it was told last."""
-
-    def __init__(self, at_ms: int) -> None:
-        self.at_ms = at_ms
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-
 @contextmanager
 def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing]:
     """The minute summaries of some streams, which go on until they are left."""

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from edgewake.cloud.analysis import jvm_classes
 from edgewake.cloud.analysis.garbage import AT_MS, EVERY_MS, LATE_MS, Garbage, interval_of, is_due
 from edgewake.cloud.analysis.pace import SECOND_LOOK_MS, SETTLE_MS_MAX
-from tests.analysis.support import SteppedClock
+from edgewake.protocol.clock import FakeClock
 
 END = 1_790_000_040_000
 """Of a minute, and of all shorter windows."""
@@ -38,7 +38,7 @@ def test_it_is_due_where_as_much_again_would_not_fit() -> None:
 def test_what_would_not_last_is_collected_at_its_time_and_what_would_is_left_alone(spark: SparkSession) -> None:
     java: Any = spark.sparkContext._jvm
     heap = jvm_classes.new(spark, "Heap")
-    clock = SteppedClock(END + AT_MS)
+    clock = FakeClock(END + AT_MS)
     garbage = Garbage(spark, clock)
     heap.collect()
     garbage.turn()
@@ -53,13 +53,13 @@ def test_what_would_not_last_is_collected_at_its_time_and_what_would_is_left_alo
         each.trimToSize()
 
     for at_ms in (AT_MS + LATE_MS, AT_MS + 5_000, EVERY_MS, EVERY_MS + AT_MS - 1):
-        clock.at_ms = END + at_ms
+        clock.jump((END + at_ms - clock.now_ms()) / 1000)
         garbage.turn()
         assert heap.used() >= full, "it is not time"
-    clock.at_ms = END + EVERY_MS + AT_MS
+    clock.jump(0.001)
     garbage.turn()
     after = heap.used()
     assert after < before + PIECE
-    clock.at_ms += EVERY_MS
+    clock.jump(EVERY_MS / 1000)
     garbage.turn()
     assert heap.used() >= after, "there is room enough"

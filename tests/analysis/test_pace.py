@@ -29,7 +29,8 @@ from edgewake.cloud.analysis.pace import (
 from edgewake.cloud.analysis.query_file import parse
 from edgewake.cloud.analysis.query_plan import Registered
 from edgewake.cloud.analysis.windows import Window
-from tests.analysis.support import Analysis, Feed, SteppedClock, catch_up, registered, results, sql
+from edgewake.protocol.clock import SystemClock
+from tests.analysis.support import Analysis, Feed, catch_up, registered, results, sql
 from tests.services import wait_until
 
 END = 1_790_000_040_000
@@ -38,12 +39,22 @@ MINUTE = 60_000
 HOUR_END = END - END % 3_600_000
 
 
+class StandingClock(SystemClock):
+    """It is always the same time of day."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
 def calm_lane(analysis: Analysis, feed: Feed, *, now_ms: int, registered_at: int = 1) -> Lane:
     """With one reading to compute; half an hour from one batch to the next, where no window ends."""
     text = sql(feed.name, "device, count(*) AS n", "window(event_time, '1 hour'), device")
     (query,) = registered(text, streams=[feed.stream], at=registered_at)
     lane = analysis.with_config(trigger_ms=1_000, calm_trigger_ms=3_600_000).lane([query], [feed.stream])
-    lane.clock = SteppedClock(now_ms)
+    lane.clock = StandingClock(now_ms)
     feed.send([END], speed=[1.0])
     return lane
 

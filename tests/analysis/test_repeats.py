@@ -21,7 +21,6 @@ from tests.analysis.support import (
     T0,
     Analysis,
     Feed,
-    SteppedClock,
     catch_up,
     late_readings,
     left_out,
@@ -34,6 +33,7 @@ from tests.analysis.support import (
     watermarks,
     windows,
 )
+from tests.analysis.test_pace import StandingClock
 from tests.services import part, wait_until
 
 FRAMES = 60
@@ -131,7 +131,7 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
     (query,) = registered(sql(feed.name, "count(*) AS n", "window(event_time, '2 seconds')", lateness="0 seconds"), streams=[feed.stream])
     name, begin = query.query.name, T0
     lane = analysis.with_config(idle_s=0.5).lane([query], [feed.stream])
-    lane.clock = clock = SteppedClock(begin + 100)
+    lane.clock = clock = StandingClock(begin + 100)
     watch = sequencer_watch.SequencerWatch(feed.config, clock)
     lane.hold = watch.hold
     places = UpPlaces(feed.config, "test-places")

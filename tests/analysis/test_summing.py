@@ -23,9 +23,10 @@ from edgewake.cloud.analysis.summing import Summing, _Turns
 from edgewake.cloud.summaries import gather
 from edgewake.cloud.summaries.store import Reads, Store
 from edgewake.cloud.summaries.summary import MINUTE_MS, Record, Series, Step
+from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.count_min import CountMin
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import T0, Analysis, Feed, SteppedClock, minutes, summed_up, summing
+from tests.analysis.support import T0, Analysis, Feed, minutes, summed_up, summing
 from tests.services import wait_until
 
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
@@ -188,7 +189,7 @@ def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_aga
 ) -> None:
     """One job of a whole minute took both processors for seven seconds at 20,000 readings/s, and a window that ended meanwhile waited."""
     monkeypatch.setattr(pace, "SUMMARY_VALUES", 50)
-    clock = SteppedClock(T0 + 6_000)
+    clock = FakeClock(T0)
     of = analysis.with_config(summary_interval_s=60)
     made = Summing(of.session, of.config, clock, random.Random(1), lambda *_: None)
     made.streams = {feed.name: feed.types}
@@ -196,9 +197,9 @@ def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_aga
 
     def turn(at_s: int, values: int) -> float:
         """In seconds after T0: when the next one is to be."""
-        clock.at_ms = T0 + at_s * 1000
+        clock.jump(at_s - (clock.now_ms() - T0) / 1000)
         if values:
-            feed.send([clock.at_ms - i for i in range(values)], speed=[1.0] * values)
+            feed.send([clock.now_ms() - i for i in range(values)], speed=[1.0] * values)
             feed.flush()
         return (turns.turn() - T0) / 1000
 
