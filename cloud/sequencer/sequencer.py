@@ -167,7 +167,7 @@ class Session:
         self._claimed: set[int] = set()
         self._is_whole = True
         self._restores = ThreadPoolExecutor(RESTORES_MAX, "restore")
-        self._reader = UpReader(config.kafka, config.name)
+        self._reader = UpReader(config.kafka, config.name, clock=clock)
         self._membership = Membership(config.kafka, config.name, session_s=config.session_s, on_gained=self._gain, on_lost=self._lose)
 
     def close(self) -> None:
@@ -282,7 +282,7 @@ class Session:
         self._claim()
         self._adopt_restored()
         batches: dict[int, dict[int, list[Message]]] = defaultdict(dict)
-        read = self._reader.batch(self._config.batch_records, POLL_S, now_s=self._clock.monotonic_s())
+        read = self._reader.batch(self._config.batch_records, POLL_S)
         for partition, messages in read.items():
             batches[topics.shard_of(partition)][partition] = messages
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()

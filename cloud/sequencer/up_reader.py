@@ -10,13 +10,11 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import UP_BATCH_BYTES, KafkaConfig
-from edgewake.cloud.kafka.load import Load
+from edgewake.cloud.sequencer.gathering import Gathering
 from edgewake.cloud.sequencer.membership import check_event
 from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
 
-GATHER_S: Final = 0.02
-"""Seconds that records are gathered for under load: a turn is one transaction, which writes to a partition of `ew.sequence` for each shard.
-With 50 ms Kafka takes a tenth less at 1,000 records a second, and readers have them 10 to 25 ms later."""
 _CONSUMER: Final[dict[str, Any]] = {
     # A record ends the wait at once; only the empty answers get fewer, and each of those names all partitions.
     "fetch.wait.max.ms": 500,
@@ -32,13 +30,14 @@ _CONSUMER: Final[dict[str, Any]] = {
 class UpReader:
     """A consumer with partitions that come and go. Where a partition's offset is no longer there it raises (never begins elsewhere)."""
 
-    def __init__(self, config: KafkaConfig, name: str) -> None:
+    def __init__(self, config: KafkaConfig, name: str, *, clock: Clock) -> None:
+        self._clock = clock
         self._consumer: Consumer = clients.consumer(config, f"{name}-up", **_CONSUMER)
         # A question on a connection where a fetch waits is answered after it: half a second for each of 64 partitions.
         self._asker: Consumer = clients.consumer(config, f"{name}-up-range")
         self._served: set[int] = set()
         self._ends: dict[int, int] = {}
-        self._load = Load(GATHER_S)
+        self._gathering = Gathering()
 
     def range(self, partition: int) -> tuple[int, int]:
         """First offset kept, and the next one to be written. For several threads. Raises Unavailable."""
@@ -57,15 +56,19 @@ class UpReader:
             self._consumer.incremental_unassign([TopicPartition(topics.UP, partition) for partition in gone])
             self._served -= gone
 
-    def batch(self, records_max: int, wait_s: float, *, now_s: float) -> dict[int, list[Message]]:
-        """What is there, by partition: waits for the first record, and under load for more. Raises KafkaException."""
+    def batch(self, records_max: int, wait_s: float) -> dict[int, list[Message]]:
+        """What is there, by partition: waits for the first record, and for more that come soon. Raises KafkaException."""
         batches: dict[int, list[Message]] = defaultdict(list)
         if not self._served:
             return batches
-        self._load.look(now_s)
         first = self._consumer.poll(wait_s)
-        messages = [] if first is None else [first, *self._consumer.consume(records_max - 1, GATHER_S if self._load.is_high else 0)]
-        self._load.note(len(messages))
+        if first is None:
+            return batches
+        wait = self._gathering.wait(self._clock.monotonic_s())
+        room = records_max - 1
+        messages = [first, *self._consumer.consume(room if wait.records is None else min(wait.records, room), wait.seconds)]
+        messages += self._consumer.consume(records_max - len(messages), 0)
+        self._gathering.note(len(messages))
         for message in messages:
             if message.error() is not None:
                 check_event(message)

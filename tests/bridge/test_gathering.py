@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.bridge.kafka_writer import GATHER_S
-from edgewake.cloud.kafka.load import MANY_PER_S, Load
+from edgewake.cloud.bridge.load import MANY_PER_S, Load
 
 TURN_S = 0.001
 """Seconds between two looks."""

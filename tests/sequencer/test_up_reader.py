@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from edgewake.cloud.bridge.kafka_writer import PRODUCER
@@ -10,6 +9,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import UP_BATCH_BYTES, KafkaConfig
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
 from tests.services import Kafka, wait_until
 
 RECORD_BYTES = 4000
@@ -26,7 +26,7 @@ def test_every_partition_has_its_turn_within_a_few_rounds(own_kafka: Kafka) -> N
     """
     config = KafkaConfig(bootstrap=own_kafka.bootstrap)
     topic_admin.ensure_topics(config, [topics.UP])
-    reader = UpReader(config, "test-turns")
+    reader = UpReader(config, "test-turns", clock=SystemClock())
     begins = {partition: reader.range(partition)[1] for partition in range(topics.UP_PARTITIONS)}
     producer = clients.producer(config, "test-backlog", **PRODUCER, **{"compression.type": "none"})
     for i in range(RECORDS * topics.UP_PARTITIONS):
@@ -38,7 +38,7 @@ def test_every_partition_has_its_turn_within_a_few_rounds(own_kafka: Kafka) -> N
         seen: Counter[int] = Counter()
 
         def read() -> None:
-            for partition, messages in reader.batch(100, 0.1, now_s=time.monotonic()).items():
+            for partition, messages in reader.batch(100, 0.1).items():
                 seen[partition] += len(messages)
 
         def all_read(partitions: range) -> bool:

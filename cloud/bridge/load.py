@@ -1,8 +1,7 @@
 """Do many records come? Then they are gathered, and each of few goes at once. No I/O.
 
-Each partition's records are a batch of their own, which Kafka checks, writes and confirms, and each transaction has records of its own
-about it. Where a batch or a transaction holds one record, Kafka works more than all others together. Only many wait for each other: a lone
-record goes at once.
+Each partition's records are a batch of their own, which Kafka checks, writes and confirms. Where a batch holds one record, Kafka works more
+than all others together. Only many wait for each other: a lone record goes at once.
 """
 
 from __future__ import annotations
