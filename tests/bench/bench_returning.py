@@ -30,7 +30,7 @@ from tests.bench.bench_latency import FIRST_S, SQL, WARM_UP_S, WINDOW_MS, Device
 from tests.bench.figures import Found, percentile, run
 from tests.story.system import System, until
 
-STREAM: Final = "returning"
+STREAM: Final = "back_again"
 LIVE: Final = Load(STREAM, 99, 1, 1)
 HOUR_MS: Final = 3_600_000
 WEEK_MS: Final = 7 * 24 * HOUR_MS
