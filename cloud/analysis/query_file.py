@@ -188,7 +188,9 @@ def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
     details = (getattr(error, "errors", None) or [{}])[0]
     if "description" in details:
         word = details["highlight"]
-        return QueryFault(f"SQL: {details['description']} near {word!r}", details["line"], max(1, details["col"] - len(word) + 1))
+        what = details["description"].partition(" but got <Token")[0]
+        advice = f': it is a word of SQL; as a name write "{word}"' if what.endswith(" name") and word.isidentifier() else ""
+        return QueryFault(f"SQL: {what} near {word!r}{advice}", details["line"], max(1, details["col"] - len(word) + 1))
     quote = re.search(r"(.*) from \d+:(\d+)$", str(error.__context__))
     if quote is not None:
         return QueryFault(f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2])))

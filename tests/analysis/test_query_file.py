@@ -233,6 +233,10 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_place() -> None:
     ("text", "first"),
     [
         (HEADER + "SELECT max(cpu AS n FROM host", "line 2:16: SQL: Expecting ) near 'AS'"),
+        (
+            HEADER + "SELECT count(*) AS n FROM returning",
+            "line 2:27: SQL: Expected table name near 'returning': it is a word of SQL; as a name write \"returning\"",
+        ),
         (HEADER + "SELECT 'abc FROM host", "line 2:8: SQL: missing ' of what begins here"),
         (HEADER + "hello, world", "line 2:6: SQL: Invalid expression / Unexpected token near ','"),
     ],
@@ -272,3 +276,8 @@ def test_checking_a_query_needs_no_spark() -> None:
     """The operations API does it, in a process of its own."""
     code = "import sys, edgewake.cloud.analysis.query_file; print(*sorted({'pyspark', 'pyarrow', 'numpy'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+def test_a_stream_whose_name_is_a_word_of_sql_is_read_in_quotes() -> None:
+    found = parse(query("count(*) AS n", source='"returning"'), {"returning": STREAMS["host"]})
+    assert found.stream == "returning"
