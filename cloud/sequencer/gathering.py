@@ -7,7 +7,10 @@ at once.
 
 from __future__ import annotations
 
+import sys
 from typing import Final, NamedTuple
+
+from edgewake.cloud.kafka.rate import Rate
 
 SHORT_S: Final = 0.02
 """Seconds to gather where one or more come in that time. With 50 ms Kafka takes a tenth less at 1,000 records a second, and readers have
@@ -21,37 +24,30 @@ SPAN_S: Final = 1.0
 
 
 class Wait(NamedTuple):
-    """For so many more records, and no longer than so many seconds."""
+    """For at most so many more records, and no longer than so many seconds."""
 
-    records: int | None
-    """None: for all that come in the time."""
+    records: int
     seconds: float
 
 
 AT_ONCE: Final = Wait(0, 0.0)
 FOR_ONE: Final = Wait(1, LONG_S)
-FOR_ALL: Final = Wait(None, SHORT_S)
+FOR_ALL: Final = Wait(sys.maxsize, SHORT_S)
 
 
 class Gathering:
-    """Counts records, and believes that as many will come in the next second as in the last."""
+    """Believes that as many records will come in the next second as in the last."""
 
     def __init__(self) -> None:
-        self._per_s = 0.0
-        self._came = 0
-        self._since_s = float("-inf")
+        self._rate = Rate(SPAN_S)
 
     def wait(self, now_s: float) -> Wait:
         """A record has come: what it waits for."""
-        passed_s = now_s - self._since_s
-        if passed_s >= SPAN_S:
-            self._per_s = self._came / passed_s
-            self._came = 0
-            self._since_s = now_s
-        if self._per_s * SHORT_S >= 1:
+        self._rate.look(now_s)
+        if self._rate.per_s * SHORT_S >= 1:
             return FOR_ALL
-        return FOR_ONE if self._per_s * LONG_S >= 1 else AT_ONCE
+        return FOR_ONE if self._rate.per_s * LONG_S >= 1 else AT_ONCE
 
     def note(self, records: int) -> None:
         """So many came."""
-        self._came += records
+        self._rate.note(records)

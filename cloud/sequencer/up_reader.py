@@ -65,8 +65,7 @@ class UpReader:
         if first is None:
             return batches
         wait = self._gathering.wait(self._clock.monotonic_s())
-        room = records_max - 1
-        messages = [first, *self._consumer.consume(room if wait.records is None else min(wait.records, room), wait.seconds)]
+        messages = [first, *self._consumer.consume(min(wait.records, records_max - 1), wait.seconds)]
         messages += self._consumer.consume(records_max - len(messages), 0)
         self._gathering.note(len(messages))
         for message in messages:

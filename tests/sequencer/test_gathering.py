@@ -20,9 +20,7 @@ def turns(per_s: float, gathering: Gathering | None = None, *, start_s: float = 
     while come:
         began_s = max(come[0], free_s)
         wait = gathering.wait(began_s)
-        goes_s = began_s + wait.seconds
-        if wait.records is not None:
-            goes_s = min(goes_s, max(began_s, come[: wait.records + 1][-1]))
+        goes_s = min(began_s + wait.seconds, max(began_s, come[: wait.records + 1][-1]))
         taken = [at for at in come if at <= goes_s]
         del come[: len(taken)]
         gathering.note(len(taken))
