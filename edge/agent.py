@@ -15,6 +15,7 @@ import random
 import signal
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
@@ -24,7 +25,6 @@ from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.work import OutFrame
@@ -155,7 +155,7 @@ class Agent:
     def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
-        sink = LogSink(stream) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
+        sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
         intake = Intake(name, sink, Policy.BLOCK, self._clock)
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
@@ -163,8 +163,8 @@ class Agent:
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
-    def _one_way(self, stream: str) -> Callable[[Sequence[Reading]], None]:
-        return lambda readings: self._uplink.send_one_way(stream, readings)
+    def _one_way(self, stream: str) -> OneWaySink:
+        return OneWaySink(partial(self._uplink.send_one_way, stream), partial(self._uplink.one_way.lose, stream))
 
     def _on_frames(self, frames: Sequence[OutFrame]) -> None:
         self._uplink.hand_over(frames)

@@ -113,6 +113,8 @@ class MqttSubscribe:
             await link.drained()
 
     async def _take(self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]) -> None:
+        sent_once: list[Reading] = []
+        """Of QoS 0: nobody brings them again."""
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
@@ -124,8 +126,17 @@ class MqttSubscribe:
                     continue
                 recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
-            readings += await self._readings(intake, packet.topic, packet.payload)
-        await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+            found = await self._readings(intake, packet.topic, packet.payload)
+            readings += found
+            if packet.packet_id is None:
+                sent_once += found
+        taken = intake.taken
+        try:
+            await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+        except asyncio.CancelledError:
+            if remembered and intake.taken == taken:  # the others come again
+                intake.put_last(sent_once)
+            raise
         self._recent = recent  # not before: what could not be passed on is taken when it is sent again
 
     async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:

@@ -32,8 +32,11 @@ class Memory:
         self.full = full
         self.lost: Counter[LossReason] = Counter()
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.full -= 1
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         pass

@@ -40,7 +40,7 @@ class Queue:
         self.left += room
         self._room.set()
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.steps.append("room")
         await self._room.wait()
         self._room.clear()
@@ -53,6 +53,9 @@ class Queue:
         self.positions.append(position)
         self.lost.update(lost)
         self.steps.append("put")
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         self.steps.append("kept")
@@ -79,7 +82,11 @@ async def test_one_that_blocks_loses_nothing_however_long_it_waits() -> None:
     assert (putting.done(), one.taken, queue.readings) == (False, 0, [])
     queue.drain(2)
     assert await putting is True
-    assert (one.counts(), queue.positions, queue.lost) == ({"taken": 2, "dropped": 0, "refused": {}}, [AT], {"rotated": 3})
+    assert (one.counts(), queue.positions, queue.lost) == (
+        {"taken": 2, "dropped": 0, "turned_away": 0, "refused": {}},
+        [AT],
+        {"rotated": 3},
+    )
     assert queue.steps[-2:] == ["put", "kept"], "the source goes on when its mode of logging lets it"
 
 
@@ -142,13 +149,15 @@ async def test_a_source_that_acknowledges_waits_until_it_is_durable() -> None:
 
 async def test_the_one_way_goes_straight_on_and_keeps_nothing() -> None:
     sent: list[Reading] = []
-    sink = OneWaySink(sent.extend)
+    lost: list[tuple[int, str]] = []
+    sink = OneWaySink(sent.extend, lambda count, reason: lost.append((count, reason)))
     one = Intake("test", sink, Policy.BLOCK, FakeClock())
     await sink.room()
     await one.put([ONE], position=AT, lost={"rotated": 1})
     await one.durable()
     one.refuse(RejectReason.JSON, "x")
     assert (sent, one.taken, one.refused) == ([ONE], 1, {"json": 1})
+    assert lost == [(1, "rotated"), (1, "refused")], "it may lose readings, and says so"
 
 
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 20), st.sampled_from(list(Policy)))

@@ -163,6 +163,20 @@ async def test_nothing_is_acknowledged_while_nothing_is_durable_and_then_in_orde
         await one.until(lambda: acknowledged(brokers) == [3, 1, 2])
 
 
+async def test_at_the_stop_only_what_nobody_sends_again_is_passed_on_or_said_to_be_lost() -> None:
+    brokers: list[Broker] = []
+
+    async def script(broker: Broker) -> None:
+        await broker.subscribed()
+        broker.send(message(1, 3), message(2), message(3, 1))
+
+    sink = MemorySink()
+    sink.is_full = True
+    async with served(by(script, brokers)) as port, running(source(port), sink, Policy.BLOCK) as one:
+        await one.until(lambda: sink.waiting)
+    assert (sink.values(), sink.lost) == ([], {"stopped": 1}), "those of QoS 1 come again"
+
+
 async def test_while_the_log_is_full_a_message_waits_and_is_not_acknowledged() -> None:
     brokers: list[Broker] = []
 
