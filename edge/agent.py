@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +36,7 @@ from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
+from edgewake.protocol.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
@@ -156,7 +156,7 @@ class Agent:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
-        intake = Intake(name, sink, Policy.BLOCK, self._clock)
+        intake = Intake(name, sink, Policy.BLOCK, self._clock, also=_check_of(config.stream))
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
         source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
@@ -228,6 +228,15 @@ class Agent:
 def _lanes(config: AgentConfig) -> dict[str, Lane]:
     """What comes down and what it is answered with goes before the readings."""
     return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT, REPLIES: Lane.URGENT}
+
+
+def _check_of(stream: str) -> Callable[[Mapping[str, Any]], None] | None:
+    """What else a reading of this stream has to be; None: nothing."""
+    if stream != REQUESTS:
+        return None
+    from edgewake.protocol.request import check_request  # a device pays for it when it asks
+
+    return check_request
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:
