@@ -27,6 +27,7 @@ from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
+from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import is_field
 
 log = logging.getLogger("edgewake.intake")
@@ -337,6 +338,6 @@ def _parsed(line: bytes) -> Any:
     if len(line) > READING_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}")
     try:
-        return orjson.loads(line)
+        return parse(line)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error

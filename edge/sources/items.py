@@ -16,6 +16,7 @@ from edgewake.edge.intake import Intake
 from edgewake.edge.log.bundle import Pile
 from edgewake.edge.log.codec import Reading
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.json_text import parse
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 """Bytes of one document: all of it is in memory, several times over. A larger one is not read."""
@@ -29,7 +30,7 @@ def found(document: bytes, path: str = "") -> Sequence[Any]:
     """What may be readings in it, in order. `path`: names of objects, joined by dots, that lead to them. Raises Rejected."""
     document = document.removeprefix(BOM_UTF8)  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
     try:
-        body = orjson.loads(document)
+        body = parse(document)
     except orjson.JSONDecodeError as error:
         lines = [line for line in document.split(b"\n") if line.strip()] if not path else []
         if len(lines) < 2:

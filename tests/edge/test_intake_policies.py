@@ -255,7 +255,7 @@ def test_few_or_many_at_once_are_the_same_readings(count: int) -> None:
     assert list(intake(Queue(0)).check_lines([b'{"t":%d,"v":%d}' % (n, n) for n in range(count)])) == expected
 
 
-@pytest.mark.parametrize("odd", [b"{", b"[]", b'{"v": NaN}', b'{"a b": 1}', b'{"v": 1, "t": -1}'])
+@pytest.mark.parametrize("odd", [b"{", b"[]", b'{"v": NaN', b'{"a b": 1}', b'{"v": 1, "t": -1}'])
 def test_one_wrong_line_among_many_costs_itself_alone(odd: bytes) -> None:
     one = intake(Queue(0))
     lines = [b'{"t":%d,"v":1}' % n for n in range(20)]

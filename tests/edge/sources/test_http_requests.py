@@ -82,7 +82,7 @@ def request(body: bytes = b"", *headers: str, method: str = "POST", path: str = 
         (b'{"n": 1', 400, None, []),
         (b"", 400, None, []),
         (b'{"n": 1}'.decode().encode("utf-16"), 400, None, []),
-        (b'{"n": NaN}', 400, None, []),
+        (b'{"n": NaN, "m": 1}', 200, {"taken": 1, "refused": 0}, [None]),
     ],
     ids=[
         "an object", "a list", "lines", "a bad line", "bad ones in a list", "a byte order mark",

@@ -282,19 +282,27 @@ async def test_the_session_that_was_configured_is_asked_for(session_s: int, clea
         (b'"on"', [{"v": "on"}]),
         (b"on", [{"v": "on"}]),
         (b"21,5", [{"v": "21,5"}]),
-        (b"nan", [{"v": "nan"}]),
+        (b"nan", [{"v": None}]),
+        (b"-Infinity", [{"v": None}]),
+        (b"NaN", [{"v": None}]),
+        (b'{"temp": NaN, "hum": 48}', [{"temp": None, "hum": 48}]),
         (b"1\n2", [{"v": 1}, {"v": 2}]),
         (b"a\nb", [{"v": "a\nb"}]),
         (b"[1, 2]", [{"v": 1}, {"v": 2}]),
-        (b"null", [None]),
+        (b"null", [{"v": None}]),
         (b'\xef\xbb\xbf{"a": 1}', [{"a": 1}]),
-        (b"{", [{"v": "{"}]),
         (b'{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
         ("warm, 21 °C".encode(), [{"v": "warm, 21 °C"}]),
     ],
 )
 def test_what_a_payload_of_any_form_holds(payload: bytes, found: list[object]) -> None:
     assert bodies(payload, "v") == found
+
+
+@pytest.mark.parametrize("payload", [b"{", b"{'temp': 1}", b' {"temp": 21.5, "hu', b"[1, 2", b'\xef\xbb\xbf{"a"', b'{"a": 1}\n{"a": '])
+def test_what_begins_as_json_and_is_none_is_refused_and_no_text(payload: bytes) -> None:
+    with pytest.raises(Rejected, match="begins as JSON and is none"):
+        bodies(payload, "v")
 
 
 @pytest.mark.parametrize("payload", [b"\xff\xfe{", b"\x80", "°".encode("latin-1"), b" " * (1 << 20) + b" 1"])
