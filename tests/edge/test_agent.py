@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgewake.edge.cli import agent as agent_command
+from edgewake.edge.commands.cli import agent as agent_command
 from edgewake.edge.log.schema import LOG_NAME, open_for_writing
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
@@ -247,8 +247,8 @@ RARELY = (
     "unicodedata",
     "edgewake.edge.actions.runner",
     "edgewake.edge.downlink.requests",
-    "edgewake.edge.downlink.settings",
-    "edgewake.edge.downlink.trial",
+    "edgewake.edge.settings.settings",
+    "edgewake.edge.settings.trial",
     "edgewake.edge.processors.processing",
     "edgewake.edge.processors.watching",
     "edgewake.edge.sketches.sketching",
@@ -269,7 +269,8 @@ def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
 
 def test_running_it_imports_nothing_of_the_cloud() -> None:
     code = (
-        "import sys\nfrom edgewake.edge import agent, cli, status\nfrom edgewake.edge.sources import file_tail, host_metrics, json_lines\n"
+        "import sys\nfrom edgewake.edge import agent, status\nfrom edgewake.edge.commands import cli\n"
+        "from edgewake.edge.sources import file_tail, host_metrics, json_lines\n"
         f"print(sorted(set(sys.modules) & set({FOREIGN!r})))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -12,17 +12,18 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from edgewake.edge.config import LaneConfig, LogConfig
 from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LaneConfig, LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
+from edgewake.edge.log.lanes import Lane as StreamLane
 from edgewake.edge.log.quota import AtQuota
 from edgewake.edge.sources import http_intake
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.http_intake import HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
-from edgewake.edge.uplink.lanes import Lane as StreamLane
 from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, opened, reading
 from tests.edge.sources.cage import Caged, caged
