@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.analysis.failpoint import reach
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake import upkeep
 from edgewake.cloud.lake.config import LakeConfig
@@ -102,7 +102,7 @@ class _Turns:
         self._on_turn, self._on_written = on_turn, on_written
         self._disk = Disk(config.data_dir)
         self._consumer: Consumer = clients.consumer(config.kafka, "lake", **_CONSUMER)
-        self._admin: AdminClient = clients.admin(config.kafka)
+        self._admin: Admin = clients.admin(config.kafka)
         self._sources: dict[str, Source] = {}
         self._assigned: set[Partition] = set()
         self._ids: dict[str, str] = {}

@@ -21,10 +21,10 @@ from typing import Any, Final, TypeVar
 
 import orjson
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -84,7 +84,7 @@ class Catalogue:
         self._config = config
         self._client_id = client_id
         self._clock = clock
-        self._admin: AdminClient = clients.admin(config)
+        self._admin: Admin = clients.admin(config)
         self._tables: TableReader | None = None
         self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
         self.looked = asyncio.Event()
