@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
 from edgewake.cloud.kafka.mortality import Mortality, is_answer
-from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.errors import ConfigError, Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
@@ -67,6 +67,9 @@ class Mortal(Generic[C]):
             yield client
         except KafkaException as error:
             self.note(asked_s, error)
+            raise
+        except Unavailable as error:
+            self.note(asked_s, error.__cause__)
             raise
         self.note(asked_s, None)
 

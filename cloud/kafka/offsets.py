@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.protocol.errors import Unavailable
 
@@ -33,6 +34,8 @@ def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: fl
         except KafkaException as error:
             if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
                 raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
+            # That there was none librdkafka remembers for 15 minutes, unless it is asked about the topic.
+            warm_metadata(consumer, topic)
             time.sleep(LEADER_S)
         else:
             return int(low), int(high)
