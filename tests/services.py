@@ -297,7 +297,7 @@ def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
 @contextmanager
 def run_kafka(directory: Path, *more: str, java_options: Sequence[str] = ()) -> Iterator[Kafka]:
     """A single-node Kafka with the demo's properties, and `more` lines of them that replace those of the same key."""
-    with _running_kafka(new_node(directory), more, java_options) as service:
+    with running_kafka(new_node(directory), more, java_options) as service:
         yield service
 
 
@@ -311,7 +311,7 @@ def run_kafka_that_can_be_shut_out(directory: Path, *more: str) -> Iterator[tupl
     node = new_node(directory)
     with gate(node.controller_port) as way:
         voters = f"controller.quorum.voters=1@{node.host}:{way.port}"
-        with _running_kafka(node, (voters, *more), ()) as service:
+        with running_kafka(node, (voters, *more)) as service:
             yield service, way
 
 
@@ -322,7 +322,8 @@ def new_node(directory: Path) -> kafka_node.KafkaNode:
 
 
 @contextmanager
-def _running_kafka(node: kafka_node.KafkaNode, more: Sequence[str], java_options: Sequence[str]) -> Iterator[Kafka]:
+def running_kafka(node: kafka_node.KafkaNode, more: Sequence[str], java_options: Sequence[str] = ()) -> Iterator[Kafka]:
+    """This one, with `more` lines of properties that replace those of the same key."""
     directory = node.directory
     prepare_kafka(node)
     if more:
