@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from edgewake.cloud.analysis.failpoint import reach
+from edgewake.cloud.failpoint import reach
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
