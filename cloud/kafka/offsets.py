@@ -22,17 +22,20 @@ _NO_LEADER_YET: Final = frozenset(
 )
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S) -> tuple[int, int]:
-    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`.
+def watermarks(
+    consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S, answer_s: float = METADATA_TIMEOUT_S
+) -> tuple[int, int]:
+    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`, and twice at least.
 
-    Raises Unavailable.
+    `answer_s` for one answer. Raises Unavailable.
     """
     deadline = time.monotonic() + patience_s
     while True:
+        is_last = time.monotonic() > deadline
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=METADATA_TIMEOUT_S)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=answer_s)
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+            if error.args[0].code() not in _NO_LEADER_YET or is_last:
                 raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
             # That there was none librdkafka remembers for 15 minutes, unless it is asked about the topic.
             warm_metadata(consumer, topic)

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables.tables import ANSWERS_TOPIC, PARTS_STREAM, REQUESTS_TOPIC, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
@@ -193,7 +193,7 @@ def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> No
         raise Unavailable(f"{', '.join(missing)}: is being made")
 
 
-def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
+def offsets_of_all(client: Admin) -> dict[str, TopicOffsets]:
     """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`. Raises KafkaException."""
     found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)
