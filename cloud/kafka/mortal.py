@@ -140,9 +140,9 @@ class Admin:
         """See AdminClient."""
         return self._client.noted(self._client.client().describe_consumer_groups(*arguments, **more))
 
-    def poll(self, timeout_s: float) -> int:
-        """Run callbacks that are due, of errors for example."""
-        return int(self._client.client().poll(timeout_s))
+    def __getattr__(self, name: str) -> Any:
+        """What else an AdminClient has; what becomes of it is not noted."""
+        return getattr(self._client.client(), name)
 
 
 def _drop(_client: AdminClient) -> None:
