@@ -162,7 +162,7 @@ class Client:
         self.mqtt.tls_set_context(self.site.context(self.group, self.name))
         self.mqtt.on_connect = lambda *_: self.connected.set()
         self.mqtt.on_disconnect = lambda *_: self.left.set()
-        self.mqtt.on_subscribe = lambda *_: self.subscribed.set()
+        self.mqtt.on_subscribe = lambda _c, _u, _mid, codes, _p: self._note_granted([code.value for code in codes])
         self.mqtt.on_publish = lambda _c, _u, mid, code, _p: self._note(mid, code)
         self.mqtt.on_message = lambda _c, _u, message: self.topics.append(message.topic)
         properties = None
@@ -186,11 +186,16 @@ class Client:
     def _note(self, mid: int, code: ReasonCode) -> None:
         self.codes[mid] = code.value
 
-    def subscribe(self, topic: str) -> None:
-        """And wait for the answer."""
+    def _note_granted(self, codes: list[int]) -> None:
+        self.granted = codes
+        self.subscribed.set()
+
+    def subscribe(self, topic: str) -> list[int]:
+        """And wait for the answer: its reason codes."""
         self.subscribed.clear()
         self.mqtt.subscribe(topic, qos=1)
         assert self.subscribed.wait(60)
+        return self.granted
 
     def publish(self, topic: str) -> int:
         """Publish with QoS 1; the reason code of the answer."""
