@@ -59,9 +59,6 @@ lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff check .
 
 types: $(VENV)/installed-test ## check types
-	@mkdir -p build/types/edgewake
-	@ln -sfn ../../../edgewake/__init__.py build/types/edgewake/__init__.py
-	@for folder in edge cloud protocol simulators deploy; do ln -sfn ../../../$$folder build/types/edgewake/$$folder; done
 	$(RUN)mypy
 
 format: $(VENV)/installed-test ## put the code into shape

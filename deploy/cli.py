@@ -51,16 +51,16 @@ HELP: Final = {
 OWN: Final = (
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("login", "edgewake.deploy.login_cli:login", GROUP),
-    metadata.EntryPoint("status", "edgewake.cloud.ops.status_cli:status", GROUP),
-    metadata.EntryPoint("sql", "edgewake.cloud.ops.sql_cli:sql", GROUP),
+    metadata.EntryPoint("status", "edgewake.cloud.commands.status:status", GROUP),
+    metadata.EntryPoint("sql", "edgewake.cloud.commands.sql:sql", GROUP),
     metadata.EntryPoint("lake", "edgewake.cloud.lake.cli:lake", GROUP),
-    metadata.EntryPoint("summary", "edgewake.cloud.ops.summary_cli:summary", GROUP),
+    metadata.EntryPoint("summary", "edgewake.cloud.commands.summary:summary", GROUP),
     *(
-        metadata.EntryPoint(name, f"edgewake.cloud.ops.listing_cli:{name.replace('-', '_')}", GROUP)
+        metadata.EntryPoint(name, f"edgewake.cloud.commands.listings:{name.replace('-', '_')}", GROUP)
         for name in ("devices", "streams", "dead-letters", "leases", "ack")
     ),
-    *(metadata.EntryPoint(name, f"edgewake.cloud.ops.down_cli:{name}", GROUP) for name in ("command", "config")),
-    *(metadata.EntryPoint(name, f"edgewake.cloud.ops.request_cli:{name}", GROUP) for name in ("requests", "reply")),
+    *(metadata.EntryPoint(name, f"edgewake.cloud.commands.device_commands:{name}", GROUP) for name in ("command", "config")),
+    *(metadata.EntryPoint(name, f"edgewake.cloud.commands.requests:{name}", GROUP) for name in ("requests", "reply")),
     metadata.EntryPoint("doctor", "edgewake.deploy.doctor_cli:doctor", GROUP),
     metadata.EntryPoint("logs", "edgewake.deploy.logs_cli:logs", GROUP),
     metadata.EntryPoint("jars", "edgewake.deploy.jars_cli:jars", GROUP),
@@ -76,6 +76,13 @@ NEEDED: Final = {
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
 """Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
+EXTRA_OF_FOLDER: Final = {
+    ("edge", "client"): "client",
+    ("cloud", "commands"): "client",
+    ("cloud", "analysis"): "analysis",
+    ("cloud", "lake"): "lake",
+}
+"""Folders whose commands need other libraries than the rest of their package."""
 ALWAYS: Final = ("login", "logs")
 """Commands that need nothing but what every installation has."""
 
@@ -135,10 +142,10 @@ def _is_ours(error: ModuleNotFoundError) -> bool:
 
 
 def _extra_of(value: str) -> str:
-    for folder in ("client", "analysis", "lake"):
-        if value.split(".")[2:3] == [folder]:
-            return folder
     package = _package_of(value)
+    if package in ("edge", "cloud"):
+        folder = value.split(".")[2]
+        return EXTRA_OF_FOLDER.get((package, folder), package)
     return {"deploy": "demo"}.get(package, package)
 
 

@@ -221,9 +221,9 @@ def names() -> str:
 def queries() -> str:
     """The built-in queries: name and what their first comment says."""
     rows = ["| query | what it answers |", "|---|---|"]
-    for path in sorted((ROOT / "cloud/analysis/queries").glob("*.sql")):
+    for path in sorted((ROOT / "cloud/queries/built_in").glob("*.sql")):
         described = re.search(r"^--\s*description:\s*(.+)$", path.read_text(), re.MULTILINE)
-        rows.append(f"| [`{path.stem}`](../cloud/analysis/queries/{path.name}) | {_cell(described[1]) if described else ''} |")
+        rows.append(f"| [`{path.stem}`](../cloud/queries/built_in/{path.name}) | {_cell(described[1]) if described else ''} |")
     return "\n".join(rows)
 
 
@@ -304,7 +304,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 def functions() -> str:
     """The functions of queries, by name."""
-    names = sorted(_load("cloud.analysis.functions:NAMES"))
+    names = sorted(_load("cloud.queries.functions:NAMES"))
     return "\n".join(textwrap.wrap(", ".join(f"`{name}`" for name in names), 140, break_on_hyphens=False))
 
 

@@ -24,14 +24,15 @@ from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import OutFrame
 from edgewake.edge.memory import collect
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock, sleep_or
@@ -41,8 +42,8 @@ from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
-    from edgewake.edge.downlink.settings import SettingsFile
-    from edgewake.edge.downlink.trial import Trial
+    from edgewake.edge.settings.settings import SettingsFile
+    from edgewake.edge.settings.trial import Trial
 
 log = logging.getLogger("edgewake.agent")
 
@@ -103,7 +104,7 @@ class Agent:
             )
 
     def _new_trial(self, settings: SettingsFile) -> Trial:
-        from edgewake.edge.downlink.trial import Trial
+        from edgewake.edge.settings.trial import Trial
 
         return Trial(
             settings,

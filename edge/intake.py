@@ -19,14 +19,13 @@ from typing import Any, Final, Protocol
 import orjson
 
 from edgewake.edge.columnwise import bundle_of
-from edgewake.edge.config import READING_BYTES_MAX
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.bundle import Bundle
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
-from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
+from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
 from edgewake.protocol.names import is_field
 
 log = logging.getLogger("edgewake.intake")

@@ -19,7 +19,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.memory import ONE_HEAP
 
 if TYPE_CHECKING:
-    from edgewake.edge.downlink.settings import SettingsState
+    from edgewake.edge.settings.settings import SettingsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def begin_again(life: Life) -> NoReturn:
 
 
 def _checked(config_file: Path, *, verbose: bool) -> Life:
-    from edgewake.edge.downlink.settings import SettingsFile
+    from edgewake.edge.settings.settings import SettingsFile
     from edgewake.protocol import config as configs
 
     values = configs.read(config_file)

@@ -20,7 +20,7 @@ from edgewake.protocol.heartbeat import Heartbeat
 from edgewake.protocol.log import set_up
 
 if TYPE_CHECKING:
-    from edgewake.edge.downlink.settings import SettingsFile
+    from edgewake.edge.settings.settings import SettingsFile
 
 log = logging.getLogger("edgewake.agent")
 
@@ -45,7 +45,7 @@ def _live(life: Life) -> bool:
     """Is another life to begin? A trial that ends this one by an error is given up."""
     if life.own is None:
         return _run(life, None)
-    from edgewake.edge.downlink.settings import SettingsFile  # a device pays for it where the cloud may set some
+    from edgewake.edge.settings.settings import SettingsFile  # a device pays for it where the cloud may set some
 
     settings = SettingsFile(life.own, life.config.data_dir, life.settings)
     try:

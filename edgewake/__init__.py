@@ -1,10 +1,6 @@
 """Edgewake carries measurements from devices to people and programs that may be asleep.
 
-In a wheel the five packages lie in this folder. In a checkout they lie beside it, at the top of the repository, so it is searched too.
+The five packages lie at the top of the repository; links in this folder make them importable as
+`edgewake.*`, so that editors, type checkers and Python find the same files. A wheel holds the
+files themselves in their place.
 """
-
-from pathlib import Path
-
-_here = Path(__file__).parent
-if not (_here / "protocol").is_dir():
-    __path__.append(str(_here.parent))

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from edgewake.protocol.errors import RejectReason
+
 
 class DeadLetter(BaseModel):
     """Why a message was refused and where it came from."""
@@ -40,3 +42,8 @@ class DeadLetter(BaseModel):
         """Read Kafka headers; unknown ones are left out. Raises pydantic.ValidationError."""
         known: Mapping[str, str] = {name: (value or b"").decode("utf-8", "replace") for name, value in headers if name in cls.model_fields}
         return cls.model_validate(known)
+
+
+def known_reason(reason: str) -> str:
+    """A reason of the closed list, for headers and labels; `unknown` for anything else."""
+    return reason if reason in set[str](RejectReason) else "unknown"

@@ -31,6 +31,10 @@ import zstandard
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
+READING_BYTES_MAX: Final = 64 * 1024
+"""Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted and said."""
+
+
 FRAME_TYPE: Final = "application/vnd.edgewake.frame+json"
 FRAME_ZSTD_TYPE: Final = "application/vnd.edgewake.frame+json+zstd"
 

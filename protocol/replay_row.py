@@ -21,7 +21,7 @@ class ReplayRow(BaseModel):
     received_at: int
     """When the message came to the bridge that refused it, ms."""
     same: str
-    """What copies of one message have in common: see `cloud.ops.letter_replay`."""
+    """What copies of one message have in common: see `cloud.ops.services.letter_replay`."""
     device: str
     stream: str
     partition: int

@@ -109,7 +109,7 @@ def use_kafka(config: KafkaConfig) -> None:
 
 def use_spark(class_path: Path) -> None:
     """Run a stateful streaming query for two batches, write down the JVM's class path, and wait until it has ended."""
-    from edgewake.cloud.analysis.session import start_session
+    from edgewake.cloud.analysis.spark.session import start_session
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -13,8 +13,13 @@ from xdist.scheduler import LoadFileScheduling
 
 OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process.py")
 """Files of the analysis whose Spark is a process of its own."""
-SECOND_SPARK: Final = tuple(
-    f"tests/analysis/test_{name}.py" for name in ("checkpoint_files", "checkpoint_loss", "lane", "repairs", "run", "slow")
+SECOND_SPARK: Final = (
+    "tests/analysis/lanes/test_checkpoint_files.py",
+    "tests/analysis/lanes/test_checkpoint_loss.py",
+    "tests/analysis/lanes/test_lane.py",
+    "tests/analysis/lanes/test_slow.py",
+    "tests/analysis/repair/test_repairs.py",
+    "tests/analysis/test_run.py",
 )
 """Half of the time that files with a shared session take: one process for all of them would be at work long after the others."""
 SPARK: Final = "tests/analysis/"
@@ -25,6 +30,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "tests/access/": ("tests/access/", "tests/client/", "tests/lake/", "tests/log/", "tests/deploy/test_nameless_uid.py"),
     "tests/ops/": (
         "tests/ops/",
+        "tests/commands/",
         "tests/push/",
         "tests/bridge/test_topic_check.py",
         *(f"tests/deploy/test_{name}.py" for name in ("doctor", "services", "signs_of_life")),

@@ -18,7 +18,7 @@ SECURITY: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-r
 
 def folder() -> Path:
     """Where the page's files are."""
-    return Path(str(files("cloud"))) / "page"
+    return Path(str(files("edgewake.cloud"))) / "page"
 
 
 class Page(StaticFiles):

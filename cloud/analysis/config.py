@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from edgewake.cloud.analysis.spark_settings import is_local, refused_settings
+from edgewake.cloud.analysis.spark.settings import is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config

@@ -24,35 +24,37 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from edgewake.cloud import metrics
-from edgewake.cloud.analysis import apart, class_archive
-from edgewake.cloud.analysis import session as spark
-from edgewake.cloud.analysis.batch_range import as_text, records
-from edgewake.cloud.analysis.causes import cause_of, fault_of
-from edgewake.cloud.analysis.checkpoint import APART, offsets_of, remove_unused
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.counters import Counters
-from edgewake.cloud.analysis.garbage import Garbage
-from edgewake.cloud.analysis.kafka_source import source
-from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.lane_kind import LaneKind
-from edgewake.cloud.analysis.pipeline import Job, jobs_of, lane_place, sources_of
-from edgewake.cloud.analysis.previews import Previews
-from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.registry import QueryStatus, Tables, built_in, statuses
-from edgewake.cloud.analysis.repair import Standing
-from edgewake.cloud.analysis.repairs import Repairs
+from edgewake.cloud.analysis.configured_session import start_session_of
+from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, lane_place, sources_of
+from edgewake.cloud.analysis.lanes import isolation
+from edgewake.cloud.analysis.lanes.batch_range import as_text, records
+from edgewake.cloud.analysis.lanes.checkpoint import offsets_of, remove_unused
+from edgewake.cloud.analysis.lanes.counters import Counters
+from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
+from edgewake.cloud.analysis.lanes.failures import Failure, Fault, Step, Trouble, guilty, step
+from edgewake.cloud.analysis.lanes.kafka_source import source
+from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.lanes.slow_search import FAULTS, Found, SlowSearch
+from edgewake.cloud.analysis.lanes.state_rows import StateRows
+from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_lake import Lake
+from edgewake.cloud.analysis.repair.previews import Previews
+from edgewake.cloud.analysis.repair.repair import Standing
+from edgewake.cloud.analysis.repair.repairs import Repairs
+from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
-from edgewake.cloud.analysis.slow_search import FAULTS, Found, SlowSearch
-from edgewake.cloud.analysis.spark_settings import is_local
+from edgewake.cloud.analysis.spark import class_archive
+from edgewake.cloud.analysis.spark import session as spark
+from edgewake.cloud.analysis.spark.heap_collection import Garbage
+from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.analysis.standby import Standby
-from edgewake.cloud.analysis.state_rows import StateRows
 from edgewake.cloud.analysis.status_board import StatusBoard
-from edgewake.cloud.analysis.summing import Summing
-from edgewake.cloud.analysis.supervise import Failure, Fault, Step, Trouble, guilty, step
-from edgewake.cloud.analysis.told import Told
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.queries.lane_kind import APART, LaneKind
+from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.registry import QueryStatus, Tables, built_in, statuses
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -494,9 +496,9 @@ class Analysis:
         self._stop_lane(found.lane, place)
         self._tables.changes += 1  # whatever becomes of it, the lane is to start again
         now_ms = self._clock.now_ms()
-        reason = apart.why(found.slow, now_ms)
+        reason = isolation.why(found.slow, now_ms)
         try:
-            own = apart.set_apart(self._config, lane, query, reason, now_ms, self._rng)
+            own = isolation.set_apart(self._config, lane, query, reason, now_ms, self._rng)
         except FAULTS as error:
             log.warning("query %s stays in its lane: %s", query.query.name, cause_of(error)[:500], extra={"event": "slow.failed"})
             return
@@ -570,7 +572,7 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
     if leadership is None:
         return
     classes = class_archive.archive_of(config.data_dir, config.jars_dir)
-    session = spark.start_session_of(config, [] if classes is None else classes.options())
+    session = start_session_of(config, [] if classes is None else classes.options())
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads)
     gathered.append(analysis.gather)
     try:

@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from edgewake.cloud.analysis.sequenced import Sequenced
+from edgewake.cloud.analysis.lanes.upstream_hold import Sequenced
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
 from edgewake.protocol.clock import Clock

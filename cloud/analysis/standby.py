@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from edgewake.cloud.analysis import own_folder
+from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.leadership import Leadership, Role
 from edgewake.cloud.kafka import topic_admin
@@ -38,7 +38,7 @@ class Standby:
         """The lead, for as long as this process lives; None where it was stopped before. Raises LocalError."""
         if not self._has_folder() or not self._has_kafka():
             return None
-        leadership = Leadership(self.config.kafka, own_folder.name_of(self.config.data_dir), session_s=self.config.session_s)
+        leadership = Leadership(self.config.kafka, data_dir_lock.name_of(self.config.data_dir), session_s=self.config.session_s)
         while not self.stop.is_set():
             self.beat()
             leadership.poll(LOOK_EVERY_S)
@@ -53,7 +53,7 @@ class Standby:
     def _has_folder(self) -> bool:
         while not self.stop.is_set():
             self.beat()
-            if own_folder.lock(self.config.data_dir) is not None:  # held until the process ends
+            if data_dir_lock.lock(self.config.data_dir) is not None:  # held until the process ends
                 return True
             self._say(f"another process uses {self.config.data_dir}")
             self.stop.wait(LOOK_EVERY_S)
@@ -62,7 +62,7 @@ class Standby:
     def _has_kept(self) -> bool:
         """Where checkpoints are shared, one that hangs may still write them: a leader waits until its process has ended."""
         kept = self.config.kept_dir
-        if kept == self.config.data_dir or own_folder.lock(kept) is not None:
+        if kept == self.config.data_dir or data_dir_lock.lock(kept) is not None:
             return True
         self._say(f"it leads, and another process still uses {kept}")
         return False

@@ -8,8 +8,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from edgewake.cloud.analysis.lane_progress import progress_output
-from edgewake.cloud.analysis.registry import QueryStatus
+from edgewake.cloud.analysis.results.lane_progress import progress_output
+from edgewake.cloud.queries.registry import QueryStatus
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.query import Progress, QueryState

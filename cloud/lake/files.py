@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edgewake.cloud.analysis.failpoint import reach
+from edgewake.cloud.failpoint import reach
 from edgewake.cloud.lake.manifest import File
 from edgewake.cloud.lake.shape import SUMMARY_KEY, ColumnType, Fields, Kind, physical
 from edgewake.cloud.lake.sources import Source

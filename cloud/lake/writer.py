@@ -18,7 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from edgewake.cloud.analysis.failpoint import reach
+from edgewake.cloud.failpoint import reach
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
 from edgewake.cloud.kafka.offsets import watermarks

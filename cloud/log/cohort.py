@@ -14,18 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from edgewake.cloud.log.block_slots import Claim
-from edgewake.cloud.log.chunks import Key
-from edgewake.cloud.log.reader import At, Reader, Stop
-from edgewake.cloud.log.replay import Answer, Block, BlockKey, Gone
+from edgewake.cloud.log.block_slots import BlockSlots, Claim
+from edgewake.cloud.log.chunks import Chunk, Key
+from edgewake.cloud.log.reader import At, Batch, Reader, Stop
+from edgewake.cloud.log.replay import Answer, Block, BlockKey, Gone, Replay
 from edgewake.cloud.log.subscription import Positions
 from edgewake.cloud.log.turns import IsTimeUp
-
-if TYPE_CHECKING:
-    from edgewake.cloud.log.subscriber import Subscriber
-    from edgewake.cloud.log.view import View
 
 AGAIN_S: Final = 0.5
 """Until a partition whose older records could not be read is tried again."""
@@ -38,12 +34,60 @@ class Lost:
     at: At
 
 
+class Member(Protocol):
+    """Who waits in a cohort: a subscriber of its view."""
+
+    wake: Callable[[], None]
+
+    def deliver(self, item: Chunk[Any] | Lost | None) -> None:
+        """The cohort is over."""
+
+    def move_to(self, cohort: Cohort) -> None:
+        """Wait in another cohort from now on."""
+
+
+class Owner(Protocol):
+    """What a cohort needs of the view that owns it."""
+
+    replay: Replay
+    block_slots: BlockSlots
+    horizon: Callable[[], int]
+    call_later: Callable[[float, Callable[[], None]], object]
+
+    def reader(self, positions: Positions) -> Reader:
+        """A reader for the chunk that begins there."""
+
+    def has(self, cohort: Cohort) -> bool:
+        """Is the cohort still one of this view's?"""
+
+    def finish(self, cohort: Cohort, batch: Batch, *, is_at_end: bool) -> None:
+        """The cohort's chunk is ready."""
+
+    def lose(self, cohort: Cohort, lost: Lost) -> None:
+        """The cohort's range is no longer kept."""
+
+    def fail(self, error: Exception) -> None:
+        """The subscription cannot be served."""
+
+    def park(self, cohort: Cohort) -> None:
+        """The cohort has read everything."""
+
+    def unpark(self, cohort: Cohort) -> None:
+        """The parked cohort may have something to read."""
+
+    def continue_(self, cohort: Cohort) -> None:
+        """The cohort waited for blocks and has them."""
+
+    def forget(self, cohort: Cohort) -> None:
+        """The cohort has no subscribers."""
+
+
 class Cohort:
     """See the module. `view` owns it."""
 
-    def __init__(self, view: View[Any], key: Key, positions: Positions) -> None:
+    def __init__(self, view: Owner, key: Key, positions: Positions) -> None:
         self.key = key
-        self.subscribers: set[Subscriber[Any]] = set()
+        self.subscribers: set[Member] = set()
         self.is_parked = False
         self.is_live = False
         """Does it read new records, for those who waited for them?"""

@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.chunks import Chunk, Key
 from edgewake.cloud.log.cohort import Cohort, Lost
 from edgewake.cloud.log.reader import At
-from edgewake.cloud.log.subscription import Positions
+from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.protocol.cursor import Position
-
-if TYPE_CHECKING:
-    from edgewake.cloud.log.view import View
 
 C = TypeVar("C")
 
@@ -29,10 +26,30 @@ class ViewFailed(ViewEnded):
     """The subscription cannot be served: its filter or encoding failed on an event."""
 
 
+class Subscribed(Protocol[C]):
+    """What a subscriber needs of its view."""
+
+    plan: Plan
+    ended: ViewEnded | None
+    end_key: Key | None
+
+    def key(self, positions: Positions) -> Key:
+        """The canonical form of positions."""
+
+    def chunk(self, key: Key) -> Chunk[C] | None:
+        """The chunk that begins there, if it is at hand."""
+
+    def join(self, subscriber: Subscriber[C], key: Key, positions: Positions) -> Cohort:
+        """Have the chunk made that begins at `key`."""
+
+    def leave(self, subscriber: Subscriber[C]) -> None:
+        """One subscriber less."""
+
+
 class Subscriber(Generic[C]):
     """Made by `Hub.subscribe`; `close` it. `wake` is called in the event loop and may call `next`."""
 
-    def __init__(self, view: View[C], positions: Positions, wake: Callable[[], None]) -> None:
+    def __init__(self, view: Subscribed[C], positions: Positions, wake: Callable[[], None]) -> None:
         self.view = view
         self.wake = wake
         self._positions = positions

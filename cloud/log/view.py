@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 from edgewake.cloud.log.block_slots import BlockSlots
 from edgewake.cloud.log.chunks import CHUNK_OVERHEAD_BYTES, Chunk, Chunks, Key
-from edgewake.cloud.log.cohort import Cohort, Lost
+from edgewake.cloud.log.cohort import Cohort, Lost, Member
 from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.reader import Batch, Reader
 from edgewake.cloud.log.replay import Replay
@@ -249,7 +249,7 @@ class View(Generic[C]):
             subscriber.deliver(item)
         self._wake(subscribers, live=cohort.is_live)
 
-    def _wake(self, subscribers: list[Subscriber[C]], *, live: bool) -> None:
+    def _wake(self, subscribers: list[Member], *, live: bool) -> None:
         def wake(is_time_up: IsTimeUp) -> bool:
             while subscribers:
                 subscribers.pop().wake()

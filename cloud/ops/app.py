@@ -8,22 +8,22 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse
 
 from edgewake.cloud import web, web_docs
-from edgewake.cloud.ops import (
-    ack_routes,
-    device_routes,
-    down_routes,
-    letter_routes,
-    login,
-    query_routes,
-    repair_routes,
-    request_routes,
-    sql_routes,
-    stream_routes,
-    summary_routes,
-    system_routes,
+from edgewake.cloud.ops.login import pages
+from edgewake.cloud.ops.login.auth import Guard
+from edgewake.cloud.ops.routes import (
+    acks,
+    dead_letters,
+    device_commands,
+    devices,
+    queries,
+    repairs,
+    requests,
+    sql,
+    streams,
+    summaries,
+    system,
 )
-from edgewake.cloud.ops.auth import Guard
-from edgewake.cloud.ops.routes import Services
+from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_app import application
 from edgewake.protocol.query import QUERY_CHARS_MAX
@@ -40,19 +40,19 @@ def make_app(services: Services) -> FastAPI:
     app.add_middleware(web.BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Guard, access=services.access)
     _add_health(app, services)
-    login.add(app, services.access)
+    pages.add(app, services.access)
     for routes in (
-        device_routes,
-        down_routes,
-        request_routes,
-        stream_routes,
-        query_routes,
-        repair_routes,
-        letter_routes,
-        ack_routes,
-        summary_routes,
-        sql_routes,
-        system_routes,
+        devices,
+        device_commands,
+        requests,
+        streams,
+        queries,
+        repairs,
+        dead_letters,
+        acks,
+        summaries,
+        sql,
+        system,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     return app

@@ -19,27 +19,27 @@ from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.app import make_app
-from edgewake.cloud.ops.auth import Access
-from edgewake.cloud.ops.catalogue_editor import CatalogueEditor
-from edgewake.cloud.ops.dead_letters import DeadLetterIndex
-from edgewake.cloud.ops.device_table import Event
-from edgewake.cloud.ops.down_desk import DownDesk
-from edgewake.cloud.ops.event_ring import EventRing
-from edgewake.cloud.ops.kafka_lookup import KafkaLookup
-from edgewake.cloud.ops.keys import Keys
-from edgewake.cloud.ops.letter_replayer import LetterReplayer
-from edgewake.cloud.ops.metrics import TablesCollector
-from edgewake.cloud.ops.previews import PreviewDesk
-from edgewake.cloud.ops.queries import Checked, NotThereYet, Registry
-from edgewake.cloud.ops.reader import Reader
-from edgewake.cloud.ops.repairs import RepairDesk
-from edgewake.cloud.ops.request_desk import RequestDesk
-from edgewake.cloud.ops.request_table import RequestTable
-from edgewake.cloud.ops.routes import Services
-from edgewake.cloud.ops.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
-from edgewake.cloud.ops.summary_reads import SummaryReads
-from edgewake.cloud.ops.table_writer import TableWriter
-from edgewake.cloud.ops.tables import Change, OpsTables, TopicOffsets
+from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.login.keys import Keys
+from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
+from edgewake.cloud.ops.services.previews import PreviewDesk
+from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
+from edgewake.cloud.ops.services.reader import Reader
+from edgewake.cloud.ops.services.repairs import RepairDesk
+from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.summary_reads import SummaryReads
+from edgewake.cloud.ops.tables.device_table import Event
+from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.metrics import TablesCollector
+from edgewake.cloud.ops.tables.requests import RequestTable
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config, log
@@ -171,8 +171,8 @@ async def run(settings: OpsConfig) -> None:
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
     # The SQL parser takes 30 MB, and most days nobody registers a query.
-    from edgewake.cloud.analysis.query_file import UnknownStream, check_query_file, parse
-    from edgewake.cloud.analysis.query_lanes import described
+    from edgewake.cloud.queries.explain import described
+    from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, parse
 
     try:
         return described(check_query_file(text, streams))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgewake.edge.downlink.config import DownlinkConfig
 from edgewake.edge.downlink.inbox import Done, Inbox
@@ -12,14 +12,23 @@ from edgewake.protocol.downlink import REPLIES, Answer, AnswerState, DownKind
 from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
-    from edgewake.edge.downlink.trial import Trial
-    from edgewake.protocol.down_message import AnyMessage
+    from edgewake.protocol.down_message import AnyMessage, Settings
+
+
+class TriesSettings(Protocol):
+    """Who takes settings on trial."""
+
+    def check(self, settings: Settings) -> Answer | None:
+        """An answer where they are not to be tried."""
+
+    async def apply(self, settings: Settings) -> Answer | None:
+        """Try them; an answer where they cannot be."""
 
 
 class Downlink:
     """Does what is in the inbox, one after another."""
 
-    def __init__(self, config: DownlinkConfig, inbox: Inbox, trial: Trial | None = None) -> None:
+    def __init__(self, config: DownlinkConfig, inbox: Inbox, trial: TriesSettings | None = None) -> None:
         """Without a trial no settings are taken."""
         self._config = config
         self._trial = trial

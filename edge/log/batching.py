@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 
 COMPANY: Final = 2.0
 """Readings to be expected within the wait, or it is not worth it."""

@@ -35,18 +35,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState, Missed, Passed, RawBatch, Received
 from edgewake.edge.log.state import LogBusyError
+from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import Commit
 from edgewake.edge.log.writer import LogWriter
 from edgewake.protocol.errors import LocalError
-
-if TYPE_CHECKING:
-    from edgewake.edge.log.event_log import EventLog
-    from edgewake.edge.log.store import LogStore
 
 READ_READINGS: Final = 10_000
 """Readings in a chunk, about."""
@@ -131,10 +128,17 @@ def _present(reading: Reading) -> Reading:
     return reading if None not in fields.values() else (t, {name: value for name, value in fields.items() if value is not None})
 
 
+class Commits(Protocol):
+    """Who tells of commits: the log."""
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that commits change. Raises LogClosedError."""
+
+
 class Consumer:
     """One consumer's way out of the log, made by `EventLog.consumer`."""
 
-    def __init__(self, events: EventLog, writer: LogWriter, found: ConsumerState) -> None:
+    def __init__(self, events: Commits, writer: LogWriter, found: ConsumerState) -> None:
         self.name = found.name
         self._events = events
         self._writer = writer

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.reserve import Reserve
 from edgewake.edge.log.salvage import LOG_ERRORS, is_damage, is_full
 from edgewake.edge.log.schema import CHECKPOINT_BYTES, sound_rows

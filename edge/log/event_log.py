@@ -27,20 +27,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.log.bundle import last_of
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import FrameBounds, LogConfig
 from edgewake.edge.log.consumer import Consumer
 from edgewake.edge.log.consumers import ConsumerState, Received
 from edgewake.edge.log.epoch import next_epoch
 from edgewake.edge.log.frames import UNSET_CLOCK
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import Commit, Failpoint, FrameKey, Limits, OutFrame, no_failpoint
 from edgewake.edge.log.writer import LogWriter
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
 
@@ -163,7 +163,7 @@ class EventLog:
         self,
         directory: Path,
         config: LogConfig,
-        uplink: UplinkConfig,
+        uplink: FrameBounds,
         *,
         clock: Clock,
         rng: random.Random,

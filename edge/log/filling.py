@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgewake.edge.log.batching import COMPANY, RATE_S
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 
 STREAMS_MAX: Final = 10_000
 """Streams whose rate is remembered; beyond that the frames of the one unheard for longest do not wait."""

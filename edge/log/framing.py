@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.filling import Filling
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.store import LogStore
-from edgewake.edge.uplink.lanes import Lane
 
 
 class Framing:

@@ -13,7 +13,7 @@ from typing import Final
 
 from edgewake.edge.log.bundle import Bundle, Pile, parts_of
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 
 READING_BYTES: Final = 250
 """Memory of a reading beside its fields: tuple, time, dictionary."""

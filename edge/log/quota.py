@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 
 FULL: Final = "quota"
 """Reason of what was given up for bytes."""

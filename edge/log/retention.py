@@ -15,12 +15,12 @@ from edgewake.edge.log.bundle import batches_of
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import LAGGED, ConsumerState, outside, passed_by_all
 from edgewake.edge.log.draft import Draft
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import FULL, TOO_OLD, AtQuota, Kept, Quotas, Thinning, in_lanes
 from edgewake.edge.log.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.streams import StreamState
 from edgewake.edge.log.tables import frame_ranges, write_consumer
 from edgewake.edge.log.work import Limits, Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.names import is_own
 
 ALL: Final = 1 << 62

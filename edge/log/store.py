@@ -22,6 +22,7 @@ from edgewake.edge.log.draft import Draft
 from edgewake.edge.log.epoch import COUNTED_ANEW, LogIdentity, LogLocation, location_of, new_epoch_reason
 from edgewake.edge.log.frames import UNSET_CLOCK, LogFrames
 from edgewake.edge.log.gaps import forget_unsound_gaps, given_up
+from edgewake.edge.log.lanes import RANK, Lane, Window
 from edgewake.edge.log.pages import has_lost_its_header
 from edgewake.edge.log.quota import FULL, AtQuota
 from edgewake.edge.log.repair import Repair
@@ -62,7 +63,6 @@ from edgewake.edge.log.tables import (
 )
 from edgewake.edge.log.wal import WriteAheadLog
 from edgewake.edge.log.work import Done, Failpoint, FrameKey, Limits, Work, no_failpoint
-from edgewake.edge.uplink.lanes import RANK, Lane, Window
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import is_own
 

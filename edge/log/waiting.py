@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
-from edgewake.edge.config import LogConfig
 from edgewake.edge.log.batching import Batching
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import Passed
 from edgewake.edge.log.filling import Filling
 from edgewake.edge.log.framing import Framing
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queue, Queues
 from edgewake.edge.log.state import LogBusyError, LogClosedError
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import Commit, FrameKey, Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import RejectReason
 
 FREE_LINGER_S: Final = 0.5

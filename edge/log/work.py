@@ -9,8 +9,8 @@ from typing import Any
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import ConsumerState, Passed
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import AtQuota, LaneQuota
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame_bytes import content_type_of, read
 

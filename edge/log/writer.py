@@ -22,17 +22,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgewake.edge.config import LogConfig
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import ConsumerState, Received
 from edgewake.edge.log.disk import RETRY_S, LogDisk, Question
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queue, size_of
 from edgewake.edge.log.salvage import LOG_ERRORS
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.waiting import FREE_LINGER_S, Waiting
 from edgewake.edge.log.work import Commit, FrameKey, OutFrame, Work, settle
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RejectReason
 

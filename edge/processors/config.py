@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.aggregates import AGGREGATES
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.names import FIELD_CHARS_MAX, is_field, is_stream
 from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 

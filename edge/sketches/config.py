@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.config import FieldName, StreamName, distinct
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.plain import Check, ConfigTable, Length, key
 from edgewake.protocol.sketch import SketchKind
 

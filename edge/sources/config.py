@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.config import StreamName
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import ConfigTable, checker, key
 from edgewake.protocol.record import Mode
@@ -44,13 +44,6 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "subscription": "edgewake.edge.sources.subscription:SubscriptionConfig",
 }
 """`type` → where its configuration is. No entry point of another package takes one of these names."""
-
-
-class Policy(StrEnum):
-    """What a source does when the queue is full."""
-
-    BLOCK = "block"  # wait: the sender feels it (a pipe, a file)
-    DROP_NEWEST = "drop_newest"  # a measurement that waits is worth less than the next one: drop it, count it
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from typing import Literal
 
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.protocol.clock import Clock

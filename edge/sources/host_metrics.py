@@ -16,7 +16,8 @@ import psutil
 
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake import Intake
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import key
 

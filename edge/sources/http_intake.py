@@ -20,8 +20,9 @@ import h11
 import orjson
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_keys import RecentKeys

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from edgewake.edge.intake import Intake
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.log.lanes import Lane
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.json_objects import readings_of_objects
 from edgewake.edge.sources.lines import LineSplitter
-from edgewake.edge.uplink.lanes import Lane
 
 log = logging.getLogger("edgewake.source")
 

@@ -12,8 +12,9 @@ from pymodbus.client import AsyncModbusTcpClient
 from pymodbus.exceptions import ModbusException
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.modbus import Block, NumberType, Point, Table, blocks, value_of, without_gaps
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frame import Scalar

@@ -15,9 +15,10 @@ import mqtt5
 import orjson
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.edge.sources.topic_template import TopicTemplate

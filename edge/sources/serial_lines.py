@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from edgewake.edge.intake import Intake
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import LineSplitter
 from edgewake.protocol.errors import LocalError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from edgewake.edge.intake import Intake
-from edgewake.edge.sources.config import Policy
+from edgewake.edge.intake_policy import Policy
 
 
 class Source(Protocol):

@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 from edgewake.edge.client.sse import Event, Parser
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.http_client import Answer, answer, not_as_wanted
 from edgewake.edge.sources.items import checked, found
 from edgewake.edge.sources.web import WebConfig

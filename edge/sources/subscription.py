@@ -15,8 +15,9 @@ from typing import Annotated, Any, Final, Literal
 
 from edgewake.edge.downlink.feeds import SUCCESS, Feeds
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.processors.config import StreamName
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import checked
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.feed import FILTER_CHARS_MAX, FeedAsk, FeedChunk

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.gpsd import WATCH
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import LineSplitter

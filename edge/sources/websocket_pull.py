@@ -29,9 +29,10 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.http_client import ANSWER_S, RETRY_AFTER_MAX_S, USER_AGENT, host_of, port_of, target_of
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebSocketAddress

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from edgewake.edge.config import UplinkConfig
 from edgewake.edge.sources.address import connected
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.schedule import Brokers
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import Clock

@@ -14,7 +14,6 @@ from typing import Final
 
 import mqtt5
 
-from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import Inbox
 from edgewake.edge.liveness import Outgoing
@@ -23,6 +22,7 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S, PACKET_BYTES_MIN, MqttLink, TooLarge, WillRefused, connect
 from edgewake.edge.uplink import puback
+from edgewake.edge.uplink.config import Sending
 from edgewake.edge.uplink.goodput import Goodput
 from edgewake.edge.uplink.one_way import OneWay
 from edgewake.edge.uplink.presence import Presence
@@ -59,7 +59,7 @@ class Uplink:
 
     def __init__(
         self,
-        config: AgentConfig,
+        config: Sending,
         events: EventLog,
         *,
         clock: Clock,

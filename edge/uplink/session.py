@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.puback import Puback, meaning
 from edgewake.protocol.ack import Ack, Later
 from edgewake.protocol.errors import LocalError, RejectReason, RemoteError

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.session import start_session
+from edgewake.cloud.analysis.spark.session import start_session
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.support import Analysis, Feed, unique

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.repair import Standing
-from edgewake.cloud.analysis.repairs import Repairs
-from edgewake.cloud.analysis.transaction import read_lane_record
+from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.repair.repair import Standing
+from edgewake.cloud.analysis.repair.repairs import Repairs
+from edgewake.cloud.analysis.results.transaction import read_lane_record
 from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.repair import Repair, RepairKind

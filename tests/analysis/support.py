@@ -17,18 +17,18 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from edgewake.cloud.analysis import emit
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.pipeline import jobs_of
-from edgewake.cloud.analysis.query_file import parse
-from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.state_rows import kept_rows
-from edgewake.cloud.analysis.summing import Summing
+from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of
+from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_lake import Lake
+from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.kafka import clients, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
+from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.sequencer.arrival import Arrival
 from edgewake.cloud.sequencer.bounds import Bounds
 from edgewake.cloud.sequencer.changes import Changes

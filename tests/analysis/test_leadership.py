@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.analysis import own_folder
+from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.leadership import Leadership, Role, after_answer, after_loss
 from edgewake.cloud.analysis.standby import Standby
@@ -52,15 +52,15 @@ def test_roles(happens: Sequence[bool | None], role: Role) -> None:
 
 def test_a_folder_has_one_user_and_a_copy_of_it_another_name(tmp_path: Path) -> None:
     folder, copy = tmp_path / "data", tmp_path / "copy"
-    held = own_folder.lock(folder)
+    held = data_dir_lock.lock(folder)
     assert held is not None
-    assert own_folder.lock(folder) is None
-    name = own_folder.name_of(folder)
-    assert own_folder.name_of(folder) == name
+    assert data_dir_lock.lock(folder) is None
+    name = data_dir_lock.name_of(folder)
+    assert data_dir_lock.name_of(folder) == name
     shutil.copytree(folder, copy)
-    assert len({name, own_folder.name_of(copy), own_folder.name_of(folder, "elsewhere")}) == 3
+    assert len({name, data_dir_lock.name_of(copy), data_dir_lock.name_of(folder, "elsewhere")}) == 3
     os.close(held)
-    again = own_folder.lock(folder)
+    again = data_dir_lock.lock(folder)
     assert again is not None, "its user is gone"
     os.close(again)
 
@@ -150,7 +150,7 @@ def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_
             _, said = process.communicate(timeout=PATIENCE_S)
             assert "another analysis leads now: this one ends" in said
             wait_until(lambda: found, "the other one begins")
-            assert own_folder.lock(shared) is None, "it has the folder now"
+            assert data_dir_lock.lock(shared) is None, "it has the folder now"
         finally:
             process.kill()
             stop.set()

@@ -13,11 +13,12 @@ import duckdb
 import psutil
 import pytest
 
-from edgewake.cloud.analysis.registry import built_in
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.queries.registry import built_in
 from edgewake.cloud.summaries.summary import DAY_MS, Step
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
+from tests.analysis.folds.test_patterns import episodes
 from tests.analysis.support import (
     T0,
     Feed,
@@ -34,7 +35,6 @@ from tests.analysis.support import (
     unique,
     windows,
 )
-from tests.analysis.test_patterns import episodes
 from tests.services import Process, free_ports, part, wait_until
 
 READY = '"event":"part.ready"'

@@ -13,8 +13,8 @@ from typing import Any, Final
 import duckdb
 import pytest
 
-from edgewake.cloud.analysis.query_lanes import kind_of
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.queries.explain import kind_of
+from edgewake.cloud.queries.query import Registered
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.recordings import RECORDINGS
 from tests.analysis.support import T0, Analysis, Feed, data_file, registered, results, unique
@@ -142,7 +142,7 @@ BUILT_IN: Final = {
     " (SELECT t // 60000 * 60000 AS window_start, street, count(*) AS n FROM r GROUP BY ALL) GROUP BY ALL",
     "fast_vehicles": tumbling("count(*) AS times, max(speed_kmh) AS fastest", 10_000, where="speed_kmh > 50"),
 }
-FILES: Final = (*sorted((HERE / "cloud/analysis/queries").glob("*.sql")), HERE / "deploy/examples/fast_vehicles.sql")
+FILES: Final = (*sorted((HERE / "cloud/queries/built_in").glob("*.sql")), HERE / "deploy/examples/fast_vehicles.sql")
 
 
 def test_no_built_in_query_is_left_out() -> None:

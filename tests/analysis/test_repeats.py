@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.analysis import sequenced, sequencer_watch, shed_policy
-from edgewake.cloud.analysis.event_progress import progress_in_silence
+from edgewake.cloud.analysis import sequencer_watch
+from edgewake.cloud.analysis.lanes import upstream_hold
+from edgewake.cloud.analysis.plan import shed_policy
+from edgewake.cloud.analysis.results.event_progress import progress_in_silence
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.protocol import frame, record, topics
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.record import PLACEMENT_HEADER, Discipline, Mode, Placement
+from tests.analysis.lanes.test_schedule import StandingClock
 from tests.analysis.support import (
     T0,
     Analysis,
@@ -33,7 +36,6 @@ from tests.analysis.support import (
     watermarks,
     windows,
 )
-from tests.analysis.test_pace import StandingClock
 from tests.services import part, wait_until
 
 FRAMES = 60
@@ -124,7 +126,7 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
 ) -> None:
     """To the analysis the stream falls silent, and without the watch the window would be final. The time of day stands still."""
     monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.1)
-    monkeypatch.setattr(sequenced, "STALLED_MS", -1)
+    monkeypatch.setattr(upstream_hold, "STALLED_MS", -1)
     topic_admin.ensure_topics(feed.config, [topics.UP])
     config = tmp_path / "sequencer.toml"
     config.write_text(f'name = "sequencer-away"\n[kafka]\nbootstrap = "{feed.config.bootstrap}"\n')

@@ -24,9 +24,9 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
 from tests.analysis.recordings import DAY_MS, HOUR_MS, RECORDINGS, Recorded, Recording
+from tests.analysis.repair.test_repairs import ask, history
 from tests.analysis.support import Feed, late_readings, results, sql, topic_ends, truth, unique
 from tests.analysis.test_process import NewFeed, declare, progress, register
-from tests.analysis.test_repairs import ask, history
 from tests.services import Process, part, wait_until
 
 MOST: Final = int(os.environ.get("EDGEWAKE_TRUTH") or 0)

@@ -21,16 +21,17 @@ import psutil
 from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.counters import Counters
-from edgewake.cloud.analysis.lake import Lake
-from edgewake.cloud.analysis.lane import Lane
-from edgewake.cloud.analysis.pipeline import Job, jobs_of
-from edgewake.cloud.analysis.query_file import parse
-from edgewake.cloud.analysis.query_plan import Registered
-from edgewake.cloud.analysis.session import jvm_pid, kill_jvm, start_session_of
-from edgewake.cloud.analysis.summary_record import StreamPlace
-from edgewake.cloud.analysis.summing import Summing
+from edgewake.cloud.analysis.configured_session import start_session_of
+from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of
+from edgewake.cloud.analysis.lanes.counters import Counters
+from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_lake import Lake
+from edgewake.cloud.analysis.minutes.summary_record import StreamPlace
+from edgewake.cloud.analysis.spark.session import jvm_pid, kill_jvm
 from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.stream import FieldInfo, Stream

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import process_time
 from typing import Final
 
-from edgewake.cloud.analysis.late import late_windows
-from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.analysis.plan.late import late_windows
+from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import frame, record
 from edgewake.protocol.field_type import FieldType
 from tests.bench.figures import Found, run

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import psutil
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, OutFrame, StreamLog
-from edgewake.edge.sources.config import Policy
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.bench.figures import Found, percentile, run
 from tests.services import part, run_mosquitto, wait_until

@@ -15,10 +15,11 @@ from typing import Final
 
 import psutil
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, FrameKey, OutFrame, StreamLog
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.state import LogBusyError
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.bench.bench_log import _readings
 from tests.bench.figures import Found, percentile, run

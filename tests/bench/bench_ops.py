@@ -20,11 +20,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from edgewake.cloud.ops.devices import Presence
-from edgewake.cloud.ops.metrics import TablesCollector
-from edgewake.cloud.ops.reader import BATCH_MAX
 from edgewake.cloud.ops.run import apply, settle
-from edgewake.cloud.ops.tables import Change, OpsTables
+from edgewake.cloud.ops.services.reader import BATCH_MAX
+from edgewake.cloud.ops.tables.devices import Presence
+from edgewake.cloud.ops.tables.metrics import TablesCollector
+from edgewake.cloud.ops.tables.tables import Change, OpsTables
 from edgewake.protocol import topics
 from edgewake.protocol.device import DeviceSeen, DeviceState, DeviceStatus
 from tests.bench.figures import Found, rss_mib, run

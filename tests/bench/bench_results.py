@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgewake.cloud.analysis import emit, finish
-from edgewake.cloud.analysis.query_file import parse
-from edgewake.cloud.analysis.query_plan import Registered
+from edgewake.cloud.analysis.results import emit, finish
+from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query_file import parse
 from tests.bench.figures import Found, run
 
 QUERY = (

@@ -12,8 +12,9 @@ from typing import cast
 
 import mqtt5
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, OutFrame
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol import topics
 from edgewake.protocol.ack import decode_joined
 from edgewake.protocol.clock import SystemClock

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
 
+from edgewake.cloud.commands.device_commands import command, config
+from edgewake.cloud.commands.requests import reply, requests
 from edgewake.cloud.kafka import clients
-from edgewake.cloud.ops.down_cli import command, config
-from edgewake.cloud.ops.request_cli import reply, requests
-from edgewake.edge.cli import agent as device_agent
+from edgewake.edge.commands.cli import agent as device_agent
 from edgewake.protocol import record, topics
 from edgewake.protocol.frame import Gap
 from tests.access.world import key_file, server

@@ -24,7 +24,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edgewake.deploy import cli, mosquitto
 from tests.services import Process, free_ports, port_is_open, wait_until
 
-DEPLOY = Path(cli.__file__).parent
+DEPLOY = Path(cli.__file__).resolve().parent
 DEBIAN = Path("/etc/mosquitto/mosquitto.conf")
 """The main file of Debian's package; ours is included by it."""
 CONNECT_V5 = bytes.fromhex("101200044d5154540502003c000005") + b"dev-a"

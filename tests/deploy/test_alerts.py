@@ -15,7 +15,7 @@ from edgewake.cloud.sequencer.metrics import SequencerMetrics
 from edgewake.deploy import cli
 from edgewake.protocol import topics
 
-DEPLOY = Path(cli.__file__).parent
+DEPLOY = Path(cli.__file__).resolve().parent
 RULES = yaml.safe_load((DEPLOY / "examples" / "alerts.yaml").read_text())["groups"][0]["rules"]
 
 

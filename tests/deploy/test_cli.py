@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import cast
@@ -76,7 +77,12 @@ def test_a_part_whose_libraries_are_missing_says_what_to_install(tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("value", "extra"),
-    [("edgewake.cloud.ops.cli:ops", "cloud"), ("edgewake.edge.cli:agent", "edge"), ("edgewake.edge.client.cli:tail", "client")],
+    [
+        ("edgewake.cloud.ops.cli:ops", "cloud"),
+        ("edgewake.cloud.commands.status:status", "client"),
+        ("edgewake.edge.commands.cli:agent", "edge"),
+        ("edgewake.edge.client.cli:tail", "client"),
+    ],
 )
 def test_the_extra_to_install_follows_from_the_package(value: str, extra: str) -> None:
     entry = EntryPoint("x", value, cli.GROUP)
@@ -103,21 +109,45 @@ def test_every_command_says_what_it_does() -> None:
         assert command.help, name
 
 
-def test_help_lists_what_is_installed_and_names_the_rest(tmp_path: Path) -> None:
-    """A device's libraries and no others: links to them in a folder, and Python without its site-packages."""
-    absent = {"confluent_kafka", "fastapi", "httpx", "pyspark", "rich", "starlette", "uvicorn", "aiomqtt"}
-    packages = Path(click.__file__).parents[1]
-    for entry in packages.iterdir():
+def _installed_without(absent: set[str], folder: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """`edgewake` where some libraries are missing: links to the others, and Python without its site-packages."""
+    for entry in Path(click.__file__).parents[1].iterdir():
         if entry.name.partition("-")[0] not in absent and not entry.name.endswith(".pth"):
-            (tmp_path / entry.name).symlink_to(entry)
-    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": os.environ["PATH"]}
+            (folder / entry.name).symlink_to(entry)
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-m", "edgewake.deploy.cli"]
-    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
-    listed = [line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.startswith("  ")]
-    assert {"agent", "login"} <= set(listed), shown.stdout + shown.stderr
-    assert {"up", "tail", "query", "bridge", "analysis", "access", "replay"} & set(listed) == set()
+    return lambda arguments: subprocess.run(
+        [*command, *arguments.split()], capture_output=True, text=True, timeout=PATIENCE_S, env=environment
+    )
+
+
+def _listed(shown: subprocess.CompletedProcess[str]) -> set[str]:
+    commands = shown.stdout.partition("Commands:")[2].splitlines()
+    return {line.split()[0] for line in commands if line.startswith("  ")}
+
+
+CLOUD_LIBRARIES = {"confluent_kafka", "fastapi", "pyspark", "starlette", "uvicorn", "duckdb"}
+
+
+def test_who_installs_the_client_is_offered_what_an_operator_types(tmp_path: Path) -> None:
+    run_here = _installed_without(CLOUD_LIBRARIES, tmp_path)
+    operators = {"status", "query", "devices", "dead-letters", "ack", "sql", "summary", "requests", "reply", "command", "config"}
+    assert operators <= _listed(run_here("--help"))
+    (tmp_path / "key").write_text("k" * 40)
+    asked = run_here(f"status --ops http://127.0.0.1:9 --key-file {tmp_path / 'key'}")
+    assert (asked.returncode, "127.0.0.1:9" in asked.stderr) == (1, True), asked.stderr
+    for command in sorted(operators):
+        assert run_here(f"{command} --help").returncode == 0, command
+
+
+def test_help_lists_what_is_installed_and_names_the_rest(tmp_path: Path) -> None:
+    run_here = _installed_without({*CLOUD_LIBRARIES, "httpx", "rich", "aiomqtt"}, tmp_path)
+    shown = run_here("--help")
+    listed = _listed(shown)
+    assert {"agent", "login"} <= listed, shown.stdout + shown.stderr
+    assert {"up", "tail", "query", "bridge", "analysis", "access", "replay"} & listed == set()
     assert "edgewake[cloud]" in shown.stdout
-    called = subprocess.run([*command, "tail", "s"], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    called = run_here("tail s")
     assert (called.returncode, "pip install 'edgewake[client]'" in called.stderr) == (1, True), called.stderr
 
 

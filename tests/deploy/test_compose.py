@@ -21,7 +21,7 @@ from edgewake.deploy import cli, kafka_node
 from edgewake.protocol.config import load
 from tests.deploy.production import certificates
 
-DEPLOY = Path(cli.__file__).parent
+DEPLOY = Path(cli.__file__).resolve().parent
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 PARTS = {name: service for name, service in SERVICES.items() if service["image"].startswith("edgewake")}

@@ -18,7 +18,7 @@ from edgewake.deploy import cli, secret_files
 from tests.deploy.test_signs_of_life import listening, received
 from tests.services import Kafka, Mosquitto, Process, free_ports, wait_until
 
-ENTRYPOINT = Path(cli.__file__).with_name("entrypoint.sh")
+ENTRYPOINT = Path(cli.__file__).resolve().with_name("entrypoint.sh")
 UID = 54_321
 """Of nobody; `getent passwd` does not know it."""
 READ_ALL = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search")

@@ -15,7 +15,7 @@ from edgewake.deploy import cli
 from edgewake.edge.config import AgentConfig
 from tests.deploy.production import certificates
 
-DEPLOY = Path(cli.__file__).parent
+DEPLOY = Path(cli.__file__).resolve().parent
 TEXT = (DEPLOY.parent / "docs" / "production.md").read_text()
 README = (DEPLOY.parent / "README.md").read_text()
 

@@ -13,7 +13,7 @@ import pytest
 from edgewake.deploy import cli
 from edgewake.protocol.heartbeat import INTERVAL_S
 
-UNITS = Path(cli.__file__).parent / "systemd"
+UNITS = Path(cli.__file__).resolve().parent / "systemd"
 
 
 def unit(name: str) -> ConfigParser:

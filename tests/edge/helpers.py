@@ -9,11 +9,12 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, OutFrame
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import no_failpoint
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.frame_bytes import read

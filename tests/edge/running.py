@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import SystemClock

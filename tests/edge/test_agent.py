@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgewake.edge.cli import agent as agent_command
+from edgewake.edge.commands.cli import agent as agent_command
 from edgewake.edge.log.schema import LOG_NAME, open_for_writing
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
@@ -247,8 +247,8 @@ RARELY = (
     "unicodedata",
     "edgewake.edge.actions.runner",
     "edgewake.edge.downlink.requests",
-    "edgewake.edge.downlink.settings",
-    "edgewake.edge.downlink.trial",
+    "edgewake.edge.settings.settings",
+    "edgewake.edge.settings.trial",
     "edgewake.edge.processors.processing",
     "edgewake.edge.processors.watching",
     "edgewake.edge.sketches.sketching",

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.intake import BUNDLE_MIN, Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.bundle import Bundle
-from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.items import ITEMS_MAX, checked
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.frame import STRING_CHARS_MAX, TIME_MS_MAX
+from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX
 from tests.edge.test_intake import NOW_MS, TEXTS, VALUES, Memory, intake
 
 ODD: tuple[Any, ...] = (

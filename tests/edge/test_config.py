@@ -57,7 +57,10 @@ def test_a_wrong_key_is_named_with_what_was_expected(tmp_path: Path, text: str, 
 
 def test_every_key_is_documented() -> None:
     """A docstring or a comment after each field but the self-evident."""
-    source = "".join(path.read_text("utf-8") for path in (Path("edge/config.py"), *Path("edge/sources").glob("*.py")))
+    source = "".join(
+        path.read_text("utf-8")
+        for path in (Path("edge/config.py"), Path("edge/log/config.py"), Path("edge/uplink/config.py"), *Path("edge/sources").glob("*.py"))
+    )
     for key in ("linger_ms", "quota_bytes", "wal_bytes_max", "ack_timeout_s", "inflight_frames_max", "drain_s", "poll_s", "interval_s"):
         assert '"""' in source.partition(f"    {key}:")[2].splitlines()[1], key
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
+from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.config import DownlinkConfig
-from edgewake.edge.downlink.settings import merged
+from edgewake.edge.log.config import LogConfig
+from edgewake.edge.settings.settings import merged
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import INTEGER_MAX, load, parse, values_of
 from edgewake.protocol.errors import ConfigError

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.intake import Intake, LossReason
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
-from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.frame import TIME_MS_MAX, from_plain, reading_of
+from edgewake.protocol.frame import READING_BYTES_MAX, TIME_MS_MAX, from_plain, reading_of
 
 NOW_MS = 1_790_000_000_000
 TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x00\ud800x"))

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.intake import BUNDLE_MIN, SAY_EVERY, SHAPES_MAX, Intake, OneWaySink
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
-from edgewake.edge.sources.config import Policy
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frame import FIELDS_MAX, STRING_CHARS_MAX
+from edgewake.protocol.frame import FIELDS_MAX, READING_BYTES_MAX, STRING_CHARS_MAX
 
 NOW_MS = 1_790_000_000_000
 ONE: Reading = (1, {"n": 1})

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from edgewake.edge.actions import progress
 from edgewake.edge.downlink import inbox, requests
-from edgewake.edge.downlink.settings import FILE_NAME, SettingsFile, SettingsState, Version
 from edgewake.edge.log import sidecar
 from edgewake.edge.processors import absence
 from edgewake.edge.processors.chain import decode_state
+from edgewake.edge.settings.settings import FILE_NAME, SettingsFile, SettingsState, Version
 from edgewake.edge.sketches import windows
 from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
 from edgewake.edge.sources.follower import FilePositions

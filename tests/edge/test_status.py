@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.status import STATUS_NAME, _figures, read, read_log, table, write

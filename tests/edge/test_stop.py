@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log.work import FrameKey, OutFrame
 from edgewake.edge.sources.http_client import Request, answer, parse_url
 from edgewake.edge.sources.modbus_tcp import ModbusTcp, ModbusTcpConfig
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.quarantine import Quarantine
 from edgewake.edge.uplink.refused import Refused
 from edgewake.edge.uplink.route import Route

@@ -9,8 +9,8 @@ import pytest
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.intake import Intake, OneWaySink
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock

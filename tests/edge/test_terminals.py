@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgewake.edge.cli import agent
-from edgewake.edge.command import exits
+from edgewake.edge.commands.cli import agent
+from edgewake.edge.commands.config_file import exits
 from edgewake.protocol.errors import ConfigError, LocalError, Rejected, RejectReason, Unavailable
 from tests.edge.helpers import opened, put
 

@@ -28,6 +28,11 @@ def modules(*folders: str) -> list[Path]:
     return [path for path in files() if path.suffix == ".py" and path.as_posix().startswith(within)]
 
 
+def module_name(path: Path) -> str:
+    """`edgewake.cloud.log.hub` of cloud/log/hub.py."""
+    return "edgewake." + path.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+
+
 def says_what_it_is_for(path: Path) -> bool:
     """Has a file a docstring, or nothing at all?"""
     return _read(path).is_explained

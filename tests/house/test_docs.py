@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from edgewake.cloud.analysis.query_file import parse
+from edgewake.cloud.queries.query_file import parse
 from edgewake.deploy.cli import HELP
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.mode import LogMode
@@ -131,7 +131,7 @@ def test_query_examples_are_queries(example: str):
     ],
 )
 def test_the_page_finds_the_columns_it_draws(query: str, columns: set[str]):
-    built_in = parse(_text(f"cloud/analysis/queries/{query}.sql"))
+    built_in = parse(_text(f"cloud/queries/built_in/{query}.sql"))
     assert columns <= set(built_in.columns)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.house.source import FLOORS, ROOT, forbidden, imports, modules
+from tests.house.source import FLOORS, ROOT, forbidden, imports, module_name, modules
 
 CLOUD_LIBRARIES = ("pyspark", "confluent_kafka", "fastapi", "starlette", "uvicorn", "sse_starlette", "sqlglot", "pyarrow")
 WEB_LIBRARIES = ("fastapi", "starlette", "uvicorn", "httptools", "httpx", "requests")
@@ -44,6 +46,46 @@ def test_parts_that_serve_stand_on_the_log_and_never_on_each_other(part: str):
     assert forbidden(found, *(f"edgewake.cloud.{other}" for other in sorted(others))) == []
 
 
+def _graph() -> dict[Path, set[Path]]:
+    """Module → modules of ours that it imports, also inside functions and for types only."""
+    found = {module_name(path): path for path in modules(*FLOORS)}
+    graph: dict[Path, set[Path]] = {}
+    for path in modules(*FLOORS):
+        targets = {found.get(name) or found.get(name.rpartition(".")[0]) for _, name in imports(path)}
+        graph[path] = {target for target in targets if target is not None} - {path}
+    return graph
+
+
+def _circles(graph: Mapping[Path, Collection[Path]]) -> list[str]:
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return [str(path) for path in error.args[1]]
+    return []
+
+
+def test_no_module_imports_itself_through_others():
+    assert _circles(_graph()) == []
+
+
+def test_no_folder_imports_itself_through_others_beside_it():
+    """A package's own modules count for themselves: `config.py` lies below its folders, `run.py` above them."""
+    parents = {path.parent.parent for path in modules(*FLOORS)}
+
+    def room(path: Path) -> Path:
+        return path if path.parent in parents else path.parent
+
+    rooms: dict[Path, set[Path]] = {}
+    for path, targets in _graph().items():
+        rooms.setdefault(room(path), set()).update(room(target) for target in targets if room(target) != room(path))
+    assert _circles(rooms) == []
+
+
+def test_a_circle_is_found():
+    a, b = Path("a.py"), Path("b.py")
+    assert _circles({a: {b}, b: {a}}) != []
+
+
 def test_nothing_imports_its_tests():
     assert forbidden(modules(*FLOORS), "tests") == []
 
@@ -58,7 +100,7 @@ def test_the_ledger_that_judges_us_knows_nothing_of_ours():
     assert forbidden([ledger], "edgewake") == []
 
 
-@pytest.mark.parametrize("path", [path for path in modules(*FLOORS) if path.name.endswith("cli.py")], ids=str)
+@pytest.mark.parametrize("path", [path for path in modules(*FLOORS) if path.name.endswith("cli.py") or "commands" in path.parts], ids=str)
 def test_a_command_imports_light_things_only_until_it_runs(path: Path):
     """So that `edgewake --help` is fast and works where a part's libraries are not installed."""
     heavy = {"pyspark", "confluent_kafka", "fastapi", "uvicorn", "sqlglot", "pyarrow", "aiomqtt", "paho", "jgo", "httpx", "rich"}
@@ -82,7 +124,7 @@ def test_only_the_clock_asks_the_machine_what_time_it_is():
 MAY_ASK_WHERE_A_TOPIC_ENDS = {
     "cloud/kafka/offsets.py",  # asks again while a new topic has no leader
     "cloud/sequencer/up_reader.py",  # asks what librdkafka already knows, not Kafka
-    "cloud/analysis/transaction.py",  # says None, and is asked again a second later
+    "cloud/analysis/results/transaction.py",  # says None, and is asked again a second later
     "tests/sequencer/test_sequencer.py",  # asks thousands of times, in a loop of its own
     "tests/house/test_imports.py",
 }

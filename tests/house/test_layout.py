@@ -25,8 +25,8 @@ def test_the_top_level_is_the_house_and_the_usual_files():
     assert (FOLDERS | USUAL) - top <= {".gitattributes", ".dockerignore"}
 
 
-def test_packages_are_one_level_deep():
-    assert [path for path in modules("protocol", "edge", "cloud", "simulators", "deploy") if len(path.parts) > 3] == []
+def test_packages_are_two_levels_deep_at_most():
+    assert [path for path in modules("protocol", "edge", "cloud", "simulators", "deploy") if len(path.parts) > 4] == []
 
 
 def test_folders_of_tests_with_fixtures_of_their_own_are_packages():

@@ -18,7 +18,7 @@ def test_what_is_named_is_there(name: str) -> None:
 
 
 def test_tests_that_share_a_spark_session_or_the_servers_of_their_folder_stay_together_and_other_files_are_bundles_of_their_own() -> None:
-    assert bundle("tests/analysis/test_late.py::test_one[a::b]") == bundle("tests/analysis/test_language.py::test_two") == SPARK
+    assert bundle("tests/analysis/plan/test_late.py::test_one[a::b]") == bundle("tests/analysis/jobs/test_language.py::test_two") == SPARK
     assert {bundle(f"{file}::test_three") for file in SECOND_SPARK} == {SECOND_SPARK[0]}
     assert bundle(f"{OWN_SPARK[0]}::test_three") == OWN_SPARK[0]
     assert {bundle(f"{file}::test_three") for file in PARSING} == {PARSING[0]}
@@ -34,9 +34,14 @@ def test_at_most_five_processes_start_the_session_s_kafka(request: pytest.Fixtur
 
 
 def test_the_longest_come_first_and_those_without_services_last() -> None:
-    files = ["tests/edge/test_config.py", "tests/edge/test_agent.py", "tests/story/test_story.py", "tests/analysis/test_late.py"]
+    files = ["tests/edge/test_config.py", "tests/edge/test_agent.py", "tests/story/test_story.py", "tests/analysis/plan/test_late.py"]
     ordered = sorted(files, key=lambda file: rank(file, {"tests/edge/test_agent.py"}))
-    assert ordered == ["tests/analysis/test_late.py", "tests/story/test_story.py", "tests/edge/test_agent.py", "tests/edge/test_config.py"]
+    assert ordered == [
+        "tests/analysis/plan/test_late.py",
+        "tests/story/test_story.py",
+        "tests/edge/test_agent.py",
+        "tests/edge/test_config.py",
+    ]
 
 
 @pytest.mark.services

@@ -21,7 +21,7 @@ def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]
 
 def test_every_answer_is_one_that_the_document_foresees(ops: Ops, tmp_path: Path) -> None:
     # A query file is not described by a schema alone, so a body that fits may be refused. Either of two headers lets one in, so the
-    # check that takes away one of them sees no refusal; tests/ops/test_auth.py has all combinations. An event stream has no end.
+    # check that takes away one of them sees no refusal; tests/ops/login/test_auth.py has all combinations. An event stream has no end.
     disabled = ("positive_data_acceptance", "ignored_auth")
     check(ops.url, tmp_path, "--header", f"X-API-Key: {KEY}", "--exclude-path", "/v1/live", disabled=disabled)
 

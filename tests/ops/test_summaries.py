@@ -14,10 +14,10 @@ from edgewake.protocol import sketch, topics
 from edgewake.protocol.frame import encode, from_plain
 from edgewake.protocol.record import Mode
 from edgewake.protocol.sketch import DeviceSketch, Numbers, SketchKind
+from tests.commands.test_status import printed, run
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running
 from tests.ops.test_app import eventually
-from tests.ops.test_commands import printed, run
 from tests.services import Kafka, wait_until
 from tests.summaries.made import minute, summary
 

@@ -16,7 +16,8 @@ import mqtt5
 import pytest
 
 from edgewake.edge.actions.runner import PREFIX, Actions
-from edgewake.edge.config import AgentConfig, LogConfig
+from edgewake.edge.config import AgentConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.mqtt_link import MqttLink, connect
 from edgewake.edge.workers import Workers
 from edgewake.protocol.broker import BrokerConfig

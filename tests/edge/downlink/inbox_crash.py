@@ -19,14 +19,15 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import CONSUMER, INBOX, Done, Inbox
 from edgewake.edge.downlink.kept import Kept
 from edgewake.edge.downlink.ledger import Ledger, Step
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import Received
 from edgewake.edge.log.event_log import EventLog
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.downlink import ANSWERS, REPLIES
 

@@ -16,13 +16,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.edge.config import AgentConfig, LogConfig, UplinkConfig
+from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.config import CommandConfig, DownlinkConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.inbox import BAD_PAYLOAD, INBOX, QUOTA_EXCEEDED, SUCCESS, WAITING_MAX, Inbox
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.work import Failpoint, no_failpoint
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.cli import agent
+from edgewake.edge.commands.cli import agent
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.requests import BYTES_MAX, CONSUMER, ENDED_MAX, WAITING_MAX, Book, Entry
 from edgewake.edge.log.consumer import STATE_BYTES_MAX

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, OutFrame
 from edgewake.edge.log.schema import LOG_NAME, PAGE_BYTES
 from edgewake.edge.log.work import no_failpoint
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.frame import Frame
 from tests.edge.helpers import Sent, frame_of, opened, reading
 from tests.services import PATIENCE_S, wait_until

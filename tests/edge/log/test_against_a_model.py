@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import Passed
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.log.work import Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, place, readings_after

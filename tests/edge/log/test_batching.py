@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.edge.log.batching import LONE_S, Batching
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 
 LINGER_S = {Lane.URGENT: 0.002, Lane.NORMAL: 0.2, Lane.BULK: 1.0}
 

@@ -9,11 +9,11 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import LogConfig
 from edgewake.edge.log.bundle import Bundle, Pile, batches_of
 from edgewake.edge.log.codec import Reading, readings_of
+from edgewake.edge.log.config import LogConfig
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queues
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.field_type import types_of
 from tests.edge.helpers import Sent, opened, reading
 from tests.edge.test_intake import intake

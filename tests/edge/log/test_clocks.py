@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.config import LaneConfig, LogConfig
 from edgewake.edge.log.clocks import OURS_MS, STEP_MS, Clocks, repaired
+from edgewake.edge.log.config import LaneConfig, LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from tests.edge.helpers import Sent, frame_of, opened

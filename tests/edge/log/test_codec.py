@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log.codec import Batch, FrameColumns, Reading, batches, checksum, columns_of, gap_payload
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol import frame as frames
 from edgewake.protocol.frame import FIELDS_MAX, Frame, Gap, Scalar
 from edgewake.protocol.frame_bytes import read

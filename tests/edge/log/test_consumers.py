@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumer import STATE_BYTES_MAX, TAIL_READINGS_MAX, Chunk, Consumer, LogRenewedError, Tail
 from edgewake.edge.log.consumers import ConsumerState, Missed, Received, outside, passed_by_all
 from edgewake.edge.log.event_log import Commit, EventLog

@@ -12,11 +12,11 @@ import pytest
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumers import Missed, RawBatch
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.edge.log.schema import LOG_NAME, LogDamagedError
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.work import FrameKey, Limits, OutFrame, Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame_bytes import read
 from tests.edge.helpers import reading

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LaneConfig, LogConfig, UplinkConfig
+from edgewake.edge.log.config import LaneConfig, LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError, LogClosedError
 from edgewake.edge.log.quota import AtQuota
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.log.state import LogState
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frame import Gap

@@ -7,9 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.filling import Filling
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
+from edgewake.edge.uplink.config import UplinkConfig
 from tests.edge.helpers import Sent, opened, put
 from tests.services import wait_until
 

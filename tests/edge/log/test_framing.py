@@ -11,8 +11,8 @@ from edgewake.edge.log import filling
 from edgewake.edge.log.batching import COMPANY
 from edgewake.edge.log.filling import Filling
 from edgewake.edge.log.framing import Framing
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import Work
-from edgewake.edge.uplink.lanes import Lane
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import LIMITS, BareLog
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
 from edgewake.edge.log.schema import CHECKPOINT_BYTES
 from edgewake.edge.log.state import LogState
+from edgewake.edge.uplink.config import UplinkConfig
 from tests.edge.helpers import Sent, opened, reading
 from tests.services import PATIENCE_S, wait_until
 

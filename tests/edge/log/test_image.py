@@ -10,9 +10,9 @@ import pytest
 from edgewake.cloud.sequencer.arrival import Arrival
 from edgewake.cloud.sequencer.bounds import Bounds
 from edgewake.cloud.sequencer.frame_order import FrameOrder
-from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log.event_log import OutFrame
 from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.record import Discipline, Placement
 from tests.edge.helpers import Sent, frame_of, opened, put
 from tests.services import wait_until

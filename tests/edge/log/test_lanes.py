@@ -8,9 +8,10 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.uplink.config import UplinkConfig
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S
 

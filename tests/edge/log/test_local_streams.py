@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import LAGGED
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.schema import LOG_NAME

@@ -13,13 +13,13 @@ from shutil import copytree
 import psutil
 import pytest
 
-from edgewake.edge.config import LogConfig
 from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queues
 from edgewake.edge.log.schema import LOG_NAME
-from edgewake.edge.sources.config import Policy
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, opened, put, reading

@@ -10,9 +10,9 @@ import pytest
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import Commit, EventLog
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queue, Queues, size_of
 from edgewake.edge.log.state import LogState
-from edgewake.edge.uplink.lanes import Lane
 from tests.edge.helpers import Sent, opened, put, reading
 from tests.services import PATIENCE_S, wait_until
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.edge.config import UplinkConfig
 from edgewake.edge.log import pages
 from edgewake.edge.log.consumer import STATE_BYTES_MAX
 from edgewake.edge.log.pages import RECORD_BYTES_MAX, DamagedError, Pages, Row, rows
+from edgewake.edge.uplink.config import UplinkConfig
 from tests.examples import examples
 
 PAGE = 1024

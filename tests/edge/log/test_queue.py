@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from edgewake.edge.columnwise import bundle_of
 from edgewake.edge.log.bundle import Pile
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.queue import Queues, size_of
-from edgewake.edge.uplink.lanes import Lane
 from tests.examples import examples
 
 STREAMS = {"urgent": Lane.URGENT, "fast": Lane.NORMAL, "slow": Lane.BULK}

@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import LaneConfig, LogConfig, UplinkConfig
+from edgewake.edge.log.config import LaneConfig, LogConfig
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import YIELDING, AtQuota, Kept, LaneQuota, Quotas, Thinning
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frame import Gap
 from tests.edge.helpers import Sent, frame_of, opened, put, reading

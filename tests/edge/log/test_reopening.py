@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig
 from edgewake.edge.log import disk
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.disk import DAMAGE_MAX, LogDisk
 from edgewake.edge.log.salvage import damaged_logs, is_damage, set_aside
 from edgewake.edge.log.schema import LOG_NAME

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from edgewake.edge.log import clocks, repair
 from edgewake.edge.log.clocks import OURS_MS, SPANS_MAX, STEP_MS, Clocks, Span, repaired
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import LaneQuota
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.log.work import Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, place
 from tests.examples import examples

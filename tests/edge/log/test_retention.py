@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.log.consumers import Passed
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import AtQuota, LaneQuota, Quotas
 from edgewake.edge.log.rows import ROW_BYTES
 from edgewake.edge.log.work import OutFrame, Work
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.names import SYSTEM_PREFIX
 from tests.edge.helpers import reading

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.rows import LogRows
 from edgewake.edge.log.schema import LOG_NAME
 from edgewake.edge.status import read_log

@@ -11,10 +11,11 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgewake.edge.config import LogConfig, UplinkConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.schema import CHECKPOINT_BYTES, LOG_NAME
 from edgewake.edge.log.state import LogState
+from edgewake.edge.uplink.config import UplinkConfig
 from tests.edge.helpers import Sent, opened, reading
 from tests.services import PATIENCE_S, wait_until
 

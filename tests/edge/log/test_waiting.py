@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import Passed
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.state import LogBusyError, LogClosedError
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.waiting import FREE_LINGER_S, LOSS_LINGER_S, Waiting
 from edgewake.edge.log.work import Commit, FrameKey, OutFrame, Work
-from edgewake.edge.uplink.lanes import Lane
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import BareLog
 

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.edge.config import LogConfig
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.processors.build import build
 from edgewake.edge.processors.config import ChainConfig

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgewake.edge.backoff import Backoff
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.work import no_failpoint
-from edgewake.edge.sources.config import Policy, SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import Supervisor
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, frame_of
 from tests.services import PATIENCE_S

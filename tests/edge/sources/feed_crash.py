@@ -18,14 +18,16 @@ from pathlib import Path
 
 import orjson
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.consumers import Missed, Received
 from edgewake.edge.log.event_log import EventLog
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.feed import FeedAsk, FeedChunk, decode
 

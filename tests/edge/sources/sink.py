@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.source import Source
 from edgewake.protocol.clock import Clock, FakeClock, SystemClock
 from tests.services import PATIENCE_S

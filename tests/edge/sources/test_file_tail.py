@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.config import LogConfig, UplinkConfig
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.sources import follower
 from edgewake.edge.sources.file_tail import FileTail, FileTailConfig
 from edgewake.edge.sources.follower import Follower
+from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent

@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from edgewake.edge.intake import Intake
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources import http_intake
-from edgewake.edge.sources.config import Policy, SourceContext
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.http_intake import HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys

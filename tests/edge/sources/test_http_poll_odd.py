@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from edgewake.edge.sources.config import Policy
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.http_poll import TAG_CHARS_MAX, HttpPoll, HttpPollConfig, usable_tag
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RemoteError, Unavailable

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources import http_intake
-from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.http_intake import HEAD_BYTES_MAX, Connection, HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import KEY_CHARS_MAX, Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys

@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.backoff import Backoff
-from edgewake.edge.config import AgentConfig, LogConfig
+from edgewake.edge.config import AgentConfig
 from edgewake.edge.intake import Intake, LogSink
+from edgewake.edge.intake_policy import Policy
+from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.sources import config as sources
-from edgewake.edge.sources.config import BUILT_IN, Policy, SourceContext, kind
+from edgewake.edge.sources.config import BUILT_IN, SourceContext, kind
 from edgewake.edge.status import read_log
 from edgewake.edge.supervisor import Supervisor
 from edgewake.protocol.clock import SystemClock

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.config import READING_BYTES_MAX
 from edgewake.edge.intake import BUNDLE_MIN
-from edgewake.edge.sources.config import Policy
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.gpsd import WATCH
 from edgewake.edge.sources.json_objects import readings_of_objects
 from edgewake.edge.sources.line_format import LineFormat, readings_of
 from edgewake.edge.sources.lines import Line, LineSplitter
 from edgewake.edge.sources.tcp_lines import TcpLines, TcpLinesConfig
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.frame import READING_BYTES_MAX
 from tests.edge.sources.cage import Handler, served
 from tests.edge.sources.sink import MemorySink, intake_of, running
 from tests.edge.sources.test_nmea import RMC, sentence

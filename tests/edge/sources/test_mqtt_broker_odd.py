@@ -7,8 +7,8 @@ import asyncio
 import mqtt5
 import pytest
 
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources import mqtt_subscribe
-from edgewake.edge.sources.config import Policy
 from edgewake.edge.sources.mqtt_subscribe import MqttSubscribe, MqttSubscribeConfig, bodies
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.errors import Rejected, RemoteError, Unavailable

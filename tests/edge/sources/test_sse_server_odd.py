@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from edgewake.edge.client.sse import EVENT_BYTES_MAX, SseError
-from edgewake.edge.sources.config import Policy
+from edgewake.edge.intake_policy import Policy
 from edgewake.edge.sources.sse_pull import IDLE_COMMIT_S, RETRY_MS, RETRY_MS_MAX, RETRY_MS_MIN, SsePull, SsePullConfig
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import RemoteError, Unavailable

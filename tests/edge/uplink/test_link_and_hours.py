@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from edgewake.edge.backoff import SETTLED_S
 from edgewake.edge.liveness import Outgoing
+from edgewake.edge.log.lanes import PART, SHARE, Lane, Window
 from edgewake.edge.mqtt_link import TooLarge
 from edgewake.edge.uplink.goodput import FRAME_BYTES_FIRST, FRAME_BYTES_MIN, GROWTH, KEEPALIVE_MAX_S, SAMPLE_S, Goodput
-from edgewake.edge.uplink.lanes import PART, SHARE, Lane, Window
 from edgewake.edge.uplink.one_way import OneWay
 from edgewake.edge.uplink.puback import REASONS, REJECT_REASONS, Puback, meaning, name
 from edgewake.edge.uplink.schedule import BURST_S, DAY_MS, MINUTE_MS, Brokers, Cap, Hours, closed_lanes

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.uplink.lanes import Lane
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.uplink.schedule import BURST_S, DAY_MS, MINUTE_MS, Brokers, Cap, Hours, closed_lanes
 
 

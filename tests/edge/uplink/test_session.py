@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.puback import Puback, meaning
 from edgewake.edge.uplink.session import LATER_MIN_S, TRANSITIONS, Freed, UplinkEvent, UplinkSession, UplinkState, key_of
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason

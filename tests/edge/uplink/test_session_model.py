@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import FrameKey, OutFrame
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.session import UplinkEvent, UplinkSession, UplinkState
 from edgewake.protocol.ack import Ack, AckToken, Later, LaterReason
 from edgewake.protocol.errors import RejectReason

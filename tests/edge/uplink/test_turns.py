@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.work import OutFrame
-from edgewake.edge.uplink.lanes import Lane
 from edgewake.edge.uplink.session import BULK_TURN, UplinkEvent, UplinkSession, UplinkState
 from edgewake.protocol.errors import RejectReason
 from tests.edge.uplink.test_session import KEPT, LATER, connect, out, send, send_unconfirmed, streaming

@@ -1,0 +1,122 @@
+"""What a lane's failure means, and what follows from it. Pure; run.py acts on it.
+
+A query is at fault only where its own computing fails, twice for the same readings, and fails again when it runs alone over them. Whatever
+else happens (a full disk, Kafka away, a lost worker) is waited for, and said with its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from edgewake.cloud.analysis.results.batch_commit import Offsets
+
+T = TypeVar("T")
+
+
+class Fault(StrEnum):
+    """Whose fault a failure is."""
+
+    SURROUNDINGS = "surroundings"
+    """A disk, Kafka or a worker: waited for, nobody is blamed."""
+    FENCED = "fenced"
+    """Another process computes this lane: this one must end."""
+    STATE_LOST = "state_lost"
+    """Files of the state are missing or torn: it can be built again from the stream."""
+    OVERTAKEN = "overtaken"
+    """Retention took readings before they were computed: what is left is computed, and its rows say that they may lack some."""
+    SUSPECT = "suspect"
+    """An exception while readings were computed: perhaps a query's."""
+
+
+class Step(StrEnum):
+    """What to do about a failure."""
+
+    RETRY = "retry"
+    END = "end"
+    REBUILD = "rebuild"
+    BISECT = "bisect"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a lane ended by itself."""
+
+    fault: Fault
+    cause: str
+    reached: Offsets | None = None
+    """Where the batch ends that failed; None where no batch had begun."""
+    batch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is known of a lane's failures since it last finished a batch."""
+
+    failures: int = 0
+    suspected: Offsets | None = None
+    """End of the batch that last failed with a suspicion."""
+    state_lost: bool = False
+    """Could the state not be loaded the last time?"""
+
+
+_SURROUNDINGS: Final = (
+    "java.io.",
+    "java.nio.",
+    "java.net.",
+    "java.util.concurrent.TimeoutException",
+    "java.util.concurrent.CancellationException",
+    "java.lang.OutOfMemoryError",
+    "org.apache.kafka.",
+    "org.apache.hadoop.",
+    "org.apache.spark.sql.execution.streaming.",
+    "org.apache.spark.shuffle.",
+    "org.apache.spark.storage.",
+)
+"""Beginnings of Java's names of exceptions that no query's text can cause."""
+_OVERTAKEN: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
+_STATE_LOST: Final = ("CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE_FILE", "STATE_STORE_CANNOT_READ")
+_NO_SPACE: Final = "No space left"
+_NO_ROOM: Final = ("OutOfMemory", "spark.driver.maxResultSize")
+"""The batch was too large: a smaller one is tried (unfinished.py)."""
+_LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "Python worker")
+
+
+def classify(causes: Sequence[str]) -> Fault:
+    """Judge an exception of Spark by its chain of causes, each as Java writes it: `class: message`."""
+    if any(word in cause for cause in causes for word in _OVERTAKEN):
+        return Fault.OVERTAKEN
+    if any(word in cause for cause in causes for word in _STATE_LOST) and not any(_NO_SPACE in cause for cause in causes):
+        return Fault.STATE_LOST
+    if any(cause.startswith(_SURROUNDINGS) for cause in causes) or any(
+        word in cause for cause in causes for word in (*_LOST_WORKER, *_NO_ROOM)
+    ):
+        return Fault.SURROUNDINGS
+    return Fault.SUSPECT
+
+
+def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
+    """What to do, and what to remember of it."""
+    lost = failure.fault is Fault.STATE_LOST
+    after = replace(trouble, failures=trouble.failures + 1, state_lost=lost)
+    if failure.fault is Fault.FENCED:
+        return after, Step.END
+    if failure.fault is Fault.OVERTAKEN or (lost and trouble.state_lost):
+        return after, Step.REBUILD
+    if failure.fault is not Fault.SUSPECT or failure.reached is None:
+        return after, Step.RETRY
+    if trouble.suspected == failure.reached:
+        return after, Step.BISECT
+    return replace(after, suspected=failure.reached), Step.RETRY
+
+
+def guilty(queries: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Those of the queries that fail alone, found by halving: about two runs for each doubling of their number, for each guilty one."""
+    if not queries or not fails(queries):
+        return []
+    if len(queries) == 1:
+        return list(queries)
+    middle = len(queries) // 2
+    return [*guilty(queries[:middle], fails), *guilty(queries[middle:], fails)]

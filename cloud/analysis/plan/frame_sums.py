@@ -1,0 +1,127 @@
+"""Frames that are summed up before their readings become rows: where all of a frame is in one window of a query, one row stands for it.
+
+A reading that is a row of its own is one again for each query that it is in; the numbers of a frame are summed up once for all of them. A
+frame that reaches into a second window becomes rows as ever, and so does one in which a field is null here and there. Which tags take sums:
+Tag.shape (tags.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.plan import frame_code
+from edgewake.cloud.analysis.plan.clock_correction import corrected
+from edgewake.cloud.analysis.plan.window_columns import start
+from edgewake.cloud.queries.windows import Window
+from edgewake.protocol.field_type import FieldType
+
+HLL_LOG2_BUCKETS: Final = 14
+"""2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""
+SUMS: Final = ("count", "sum", "least", "most")
+"""What is made of each field of a frame: bigint, then doubles, which are null where there is no number."""
+
+_READINGS: Final = "$readings"
+
+
+class Shape(NamedTuple):
+    """What a tag takes of a frame."""
+
+    window: Window
+    fields: tuple[str, ...]
+    """Those that it counts, in its order."""
+    item: tuple[str, FieldType] | None = None
+    """Whose different values it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What the frames of a lane are summed up for."""
+
+    shapes: tuple[Shape, ...]
+    has_rows: bool
+    """Does the lane need each reading as a row as well?"""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All that are summed up."""
+        return tuple(dict.fromkeys(field for shape in self.shapes for field in shape.fields))
+
+    @property
+    def items(self) -> tuple[tuple[str, FieldType], ...]:
+        """All whose different values are sketched."""
+        return tuple(dict.fromkeys(shape.item for shape in self.shapes if shape.item is not None))
+
+    @property
+    def columns(self) -> list[str]:
+        """What `summed_up` adds to a frame."""
+        values = [self._value(what, field) for field in self.fields for what in SUMS]
+        return [_READINGS, *map(self._whole, self.shapes), *values, *(f"$items_{i}" for i in range(len(self.items)))]
+
+    @property
+    def readings(self) -> Column:
+        """How many a frame has, bigint."""
+        return F.col(_READINGS)
+
+    @property
+    def is_one_enough(self) -> Column:
+        """Does one row stand for all of a frame?"""
+        return F.lit(False) if self.has_rows else self.is_whole_for_all
+
+    @property
+    def is_whole_for_all(self) -> Column:
+        """Do the sums of a frame stand for it in all shapes?"""
+        return reduce(and_, map(self.is_whole, self.shapes))
+
+    def is_whole(self, shape: Shape) -> Column:
+        """Do the sums of a frame stand for it: is all of it in the same windows, and no field null in a part of it?"""
+        return F.col(self._whole(shape))
+
+    def value(self, what: str, field: str) -> Column:
+        """One of SUMS of a frame's field."""
+        return F.col(self._value(what, field))
+
+    def sketch(self, item: tuple[str, FieldType]) -> Column:
+        """Of the different values of a frame's field, binary."""
+        return F.col(f"$items_{self.items.index(item)}")
+
+    def _whole(self, shape: Shape) -> str:
+        return f"$whole_{self.shapes.index(shape)}"
+
+    def _value(self, what: str, field: str) -> str:
+        return f"${what}_{self.fields.index(field)}"
+
+
+def summed_up(frames: DataFrame, sums: Sums) -> DataFrame:
+    """Frames with `sums.columns`. In: shift, received_at, t, fields."""
+    made = {_figures(field): frame_code.sums(frames.sparkSession, F.col(f"fields.`{field}`")) for field in sums.fields}
+    frames = frames.withColumns(made) if made else frames
+    first, last = corrected(F.array_min("t")), corrected(F.array_max("t"))
+    whole = [reduce(and_, map(_is_full, shape.fields), _is_one(shape.window, first, last)) for shape in sums.shapes]
+    figures = [F.col(f"`{_figures(field)}`.{what}") for field in sums.fields for what in SUMS]
+    sketches = [_sketch(frames.sparkSession, *item) for item in sums.items]
+    columns = [F.size("t").cast("bigint"), *whole, *figures, *sketches]
+    return frames.withColumns(dict(zip(sums.columns, columns, strict=True))).drop(*made)
+
+
+def _sketch(session: SparkSession, field: str, kind: FieldType) -> Column:
+    return frame_code.different(session, F.col(f"fields.`{field}`"), HLL_LOG2_BUCKETS, are_texts=kind is FieldType.STRING)
+
+
+def _figures(field: str) -> str:
+    return f"$figures {field}"
+
+
+def _is_one(window: Window, first: Column, last: Column) -> Column:
+    """All readings of a frame were received at once, and all times are in the window that is never over."""
+    return F.lit(True) if window.is_all or window.time != "t" else start(window, first) == start(window, last)
+
+
+def _is_full(field: str) -> Column:
+    """Has the field a number in all readings of a frame, or in none?"""
+    return F.col(f"`{_figures(field)}`.is_full")

@@ -1,0 +1,228 @@
+"""A lane's state replaced while the lane stands still: the first step of `query rebuild` (the windows that are closed follow as a repair).
+
+Sums and sketches  The checkpoint goes, and Spark fills a new one from the log's beginning, telling nothing that was told. What of the
+                   windows that are open differs from what was told last is found by a batch over the log, up to the very offsets that the
+                   lane has reached.
+Sessions, windows  The driver keeps their states on `ew.windows`. The whole log is folded anew (refold.py), and rows and states take the
+by count,          places of the old ones.
+patterns, JOIN with
+tables, look-backs
+JOIN of streams    The same, of the part of the logs that what is open needs.
+
+Everything is one Kafka transaction under the lane's own id, with the lane's record and the repairs' own: it happens once or not at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
+from edgewake.cloud.analysis.lanes import state_parts
+from edgewake.cloud.analysis.lanes.batch_range import records
+from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
+from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.repair.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
+from edgewake.cloud.analysis.repair.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.batch_commit import Offsets
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.queries.explain import streams_of
+from edgewake.cloud.queries.lane_kind import LaneKind
+from edgewake.cloud.queries.query import Query, Registered
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.repair import Repair, RepairState
+
+_OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR, LaneKind.TABLE)
+"""Lanes whose state is on `ew.windows`, and nothing of it in Spark's checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is known before anything is replaced."""
+
+    record: LaneRecord
+    topics: tuple[str, ...]
+    """Of the streams that the lane reads, those of FROM first."""
+    of_from: int
+    """How many of them FROM has."""
+    kept_from: int | None
+    """Event time, ms, from which on these logs, and those of tables, have all; None where retention took nothing."""
+
+    @property
+    def end(self) -> Offsets:
+        """Up to where the lane has computed the streams of FROM."""
+        return {topic: self.record.offsets.get(topic, {}) for topic in self.topics[: self.of_from]}
+
+    def complete_from(self, query: Query) -> int | None:
+        """Windows that begin then (event time, ms) or later have all that they need in the logs; None: all that there ever were."""
+        return None if self.kept_from is None else self.kept_from - reads_from(query, 0)
+
+
+def check(plan: Plan, repair: Repair, standing: Standing) -> None:
+    """May the state be removed? Raises Impossible where that would lose what the log has no more."""
+    if plan.kept_from is None or repair.lossy:
+        return
+    query = standing.registered.query
+    took = f"retention took readings of before {iso(plan.kept_from)}"
+    if needs_all(query):
+        raise Impossible(f"{took}, and what is open or remembered may have begun then; --lossy begins with what is left")
+    beside = (standing.registered,) if query.is_paired else standing.beside  # where Spark has the state, it goes for the whole lane
+    losing = [one.query.name for one in beside if reads_from(one.query, first_open(one.query, plan.record)) < plan.kept_from]
+    if losing:
+        raise Impossible(f"{took} that are in open windows of {', '.join(losing)}; --lossy computes them from what is left")
+
+
+class Rebuilder:
+    """Replaces states; for the thread that does repairs."""
+
+    def __init__(self, session: SparkSession, kafka: KafkaConfig, clock: Clock, checkpoints: Path) -> None:
+        """`checkpoints`: <stream>/<kind> of each lane."""
+        self._session, self._kafka, self._clock, self._checkpoints = session, kafka, clock, checkpoints
+
+    def replace(self, asked: Sequence[tuple[Repair, Standing]]) -> list[Repair]:
+        """Do the first step of rebuilds of one lane, which stands still. Returns the repairs as they were written.
+
+        Raises KafkaException, Unavailable, or what Spark says.
+        """
+        stream, kind = asked[0][1].lane
+        transactions = Transactions(self._kafka, f"{stream}-{kind}")
+        try:
+            new = LaneRecord(stream=stream, lane=kind)
+            record = read_lane_record(self._kafka, new.key) or new
+            found: list[Repair] = []
+            outputs: list[emit.Output] = []
+            done: dict[str, int | None] = {}
+            for repair, standing in asked:
+                plan = self._plan(record, standing.registered.query)
+                after, news = self._one(plan, repair, standing)
+                found.append(after)
+                outputs += news
+                if after.state is not RepairState.REFUSED:
+                    done[standing.registered.label] = plan.complete_from(standing.registered.query)
+            outputs.append(_record_after(record, done))
+            if done and LaneKind(kind) not in _OF_THE_DRIVER:
+                shutil.rmtree(self._checkpoints / stream / kind, ignore_errors=True)
+            now_ms = self._clock.now_ms()
+            outputs += [emit.Output(topics.REPAIRS, one.id.encode(), one.model_dump_json().encode()) for one in found]
+            transactions.write(emit.bounded(output, now_ms=now_ms) for output in outputs)
+            return found
+        finally:
+            transactions.close()
+
+    def _plan(self, record: LaneRecord, query: Query) -> Plan:
+        """Raises Unavailable."""
+        read = tuple(map(topics.stream_topic, streams_of(query)))
+        table = () if query.join is None or query.is_paired else (query.join.topic,)
+        kept = [kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)]
+        return Plan(record, read, 1 + len(query.others), max((at for at in kept if at is not None), default=None))
+
+    def _one(self, plan: Plan, repair: Repair, standing: Standing) -> tuple[Repair, list[emit.Output]]:
+        query = standing.registered.query
+        now_ms = self._clock.now_ms()
+        update: dict[str, Any] = {"revision": repair.revision + 1, "updated_at": now_ms, "kept_from": plan.kept_from}
+        try:
+            check(plan, repair, standing)
+            is_folded = query.window.is_sequence or query.is_completed
+            news, states = self._folded(plan, standing) if is_folded else (self._open(plan, standing), [])
+        except Impossible as error:
+            return repair.model_copy(update=update | {"state": RepairState.REFUSED, "detail": str(error)}), []
+        update |= {"added": news.added, "changed": news.changed, "withdrawn": news.withdrawn, "unchanged": news.unchanged}
+        update |= {"unknown": news.unknown, "removed_at": now_ms, "detail": "", "state": RepairState.DONE}
+        if query.window.ends and not needs_all(query):
+            end = first_open(query, plan.record)
+            update |= {"state": RepairState.WAITING, "end": end, "done_to": min(end, self._begin(plan, repair, query))}
+        return repair.model_copy(update=update), [*news.outputs, *states]
+
+    def _begin(self, plan: Plan, repair: Repair, query: Query) -> int:
+        """The first closed window to compute: the first that the log has whole, or may have a reading of."""
+        oldest = self._oldest(plan)
+        asked = first_begin(query.window, repair.begin) if repair.begin else 0
+        first = FOREVER_MS if oldest is None else max(asked, first_begin(query.window, oldest))
+        complete_from = plan.complete_from(query)
+        return first if complete_from is None else max(first, first_from(query.window, complete_from))
+
+    def _oldest(self, plan: Plan) -> int | None:
+        """Event time, ms, of the oldest reading of FROM that the log has."""
+        first = self._starts(plan.end, 0)
+        return oldest(self._records(first, plan.end)) if first else None
+
+    def _starts(self, end: Offsets, begin: int) -> dict[str, dict[int, int]]:
+        """See `starts`; without topics that have none."""
+        found = {topic: starts(self._kafka, topic, begin, of_one) for topic, of_one in end.items()}
+        return {topic: start for topic, start in found.items() if start}
+
+    def _records(self, start: Offsets, end: Offsets) -> DataFrame:
+        ends = {topic: {partition: end[topic][partition] for partition in of_one} for topic, of_one in start.items()}
+        return records(self._session, self._kafka, start, ends)
+
+    def _open(self, plan: Plan, standing: Standing) -> Changes:
+        """What of a query's open windows differs from what was told."""
+        registered, query = standing.registered, standing.registered.query
+        first = first_open(query, plan.record)
+        if plan.kept_from is not None:
+            first = max(first, 0 if query.window.is_all else first_from(query.window, plan.kept_from))
+        start = self._starts(plan.end, first)
+        if not start:
+            return Changes()
+        (job,) = jobs_of([registered], standing.types).values()
+        assert isinstance(job, QueryJob)
+        frames = self._records(start, plan.end)
+        partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
+        rows = job.graph(frames, partitions).where(F.col("window_start") >= first).limit(ROWS_MAX + 1).toArrow()
+        if rows.num_rows > ROWS_MAX:
+            raise Impossible(f"its open windows have more than {ROWS_MAX} rows")
+        batch = emit.Batch(revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top)
+        computed = _results(registered, partial(job.outputs, rows, batch))
+        before = told(self._kafka, registered.topic, first, FOREVER_MS)
+        return changes(registered, before, computed, {}, revision=batch.revision, is_whole=plan.kept_from is None)
+
+    def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
+        """What of a query's rows differs that the driver makes, and the states that take the places of the old ones."""
+        registered, query = standing.registered, standing.registered.query
+        begin = 0 if needs_all(query) else first_open(query, plan.record)
+        offsets = plan.record.offsets
+        found = {topic: starts(self._kafka, topic, reads_from(query, begin), offsets.get(topic, {})) for topic in plan.topics}
+        ends = {topic: {partition: offsets[topic][partition] for partition in start} for topic, start in found.items()}
+        complete_from = plan.complete_from(query)
+        if complete_from is not None:
+            begin = max(begin, complete_from if needs_all(query) or query.window.is_all else first_from(query.window, complete_from))
+        span = Span(start=found, end=ends, first=begin)
+        made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
+        news = Changes()
+        if complete_from is None or query.is_paired or not query.is_completed:  # else what was known then is known no more
+            before = told(self._kafka, registered.topic, begin, FOREVER_MS)
+            is_whole = complete_from is None or query.is_paired
+            news = changes(registered, before, made.rows.values(), {}, revision=plan.record.revision + 1, is_whole=is_whole)
+        parts = state_parts.Parts({})
+        rows = {key: value for whole, state in made.states.items() for key, value in parts.cut(whole.encode(), state)}
+        kept = [key.encode() for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label]
+        rows |= {key: None for key in kept if key not in rows}
+        return news, [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
+
+
+def _results(registered: Registered, outputs: Callable[[emit.Broken], Iterator[emit.Output | emit.Outputs]]) -> list[emit.Output]:
+    broken: emit.Broken = {}
+    found = list(emit.results_of(registered, outputs(broken)))
+    for why in broken.values():
+        raise ValueError(why)
+    return found
+
+
+def _record_after(record: LaneRecord, done: Mapping[str, int | None]) -> emit.Output:
+    """The lane's record: these queries (label) were computed from all that the logs have, whole from these times (ms) on."""
+    complete_from = {label: at for label, at in record.complete_from.items() if label not in done}
+    complete_from |= {label: at for label, at in done.items() if at is not None}
+    asked_from = record.asked_from | {label: {} for label in done if label in record.asked_from}
+    after = record.model_copy(update={"revision": record.revision + 1, "complete_from": complete_from, "asked_from": asked_from})
+    return emit.Output(topics.LANES, after.key, after.model_dump_json().encode())

@@ -1,0 +1,235 @@
+"""What a query tells of its streams' logs when the driver reads them once more: sessions, windows by count, patterns, joins, look-backs.
+
+    logs ─ ranges of offsets ─ the lane's plan ─→ the lane's own folds ─→ rows, and states to go on from
+
+Nothing is late: what was, is in its rows now. Of two joined streams event time goes on with the log all the same, before the oldest reading
+that is still to come; so what waits for a partner, and windows that are open, are forgotten as soon as nothing in the log needs them. Where
+a device sent what is much older than what came around it, more is kept meanwhile, as much as a lane keeps (stream_join.py); beyond it is
+Impossible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from edgewake.cloud.analysis.folds import sequences
+from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX
+from edgewake.cloud.analysis.jobs.aggregate_job import jobs_of, sources_of
+from edgewake.cloud.analysis.jobs.driven import DrivenJob, new_states, place_of
+from edgewake.cloud.analysis.jobs.sequence_job import States
+from edgewake.cloud.analysis.jobs.stream_join_job import KEPT, PairJob, PairStates
+from edgewake.cloud.analysis.jobs.table_job import TableJob, TableStates, caught_up
+from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
+from edgewake.cloud.analysis.lanes.batch_range import ranges, records
+from edgewake.cloud.analysis.plan.clock_correction import corrected
+from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.decode import decode
+from edgewake.cloud.analysis.repair.repair import reads_from, reads_to
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.batch_commit import Offsets
+from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.analysis.results.meter import Meter
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.queries.query import Query, Registered
+from edgewake.protocol import result, topics
+from edgewake.protocol.field_type import FieldType
+
+FRAMES_AT_ONCE: Final = 20_000
+"""Records that are folded at once: as many as a micro-batch has."""
+ROWS_MAX: Final = 50_000
+"""Rows of a query that are compared, some 50 MB."""
+TABLE_ROWS_MAX: Final = 200_000
+"""Rows of a joined table that are read once more, some 300 bytes each. A lane keeps fewer of a key: it needs those of now."""
+FOREVER_MS: Final = 1 << 62
+
+
+class Impossible(ValueError):
+    """It cannot be done; the text says why, and what can."""
+
+
+class TooMany(Impossible):
+    """It would be more than ROWS_MAX rows."""
+
+
+@dataclass
+class Refolded:
+    """What a query would tell, and where it would stand."""
+
+    place: str
+    """Begins the keys of `states`."""
+    rows: dict[bytes, emit.Output]
+    """By key, as each is in the end; what was withdrawn is left out."""
+    states: dict[str, bytes]
+    """Rows of `ew.windows`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What is read of the logs, and which rows are wanted."""
+
+    start: Offsets
+    end: Offsets
+    first: int = 0
+    stop: int = FOREVER_MS
+    """Rows of windows that begin in [first, stop), ms."""
+
+
+class Refold:
+    """One query, from the oldest of its readings to the latest. Pure but for the states of its job."""
+
+    def __init__(self, job: DrivenJob, states: States, record: LaneRecord, first: int, stop: int) -> None:
+        (self._registered,) = job.queries
+        self._job, self._states, self._record, self._first, self._stop = job, states, record, first, stop
+        self._top: int | None = None
+        self._told: dict[str, Told] = {}
+        self._none: pa.Table | None = None
+        self._rows: dict[bytes, emit.Output] = {}
+
+    def add(self, rows: pa.Table, top: int | None) -> None:
+        """The next range; after it event time is at `top` (tops). Raises Impossible, ValueError where a row cannot be made."""
+        self._none = rows.slice(0, 0)
+        revision = self._record.revision + 1
+        batch = emit.Batch(revision=revision, top_before=self._top, top=top, told=self._told, states=self._states)
+        broken: emit.Broken = {}
+        for output in emit.each(self._job.outputs(rows, batch, broken)):
+            self._take(output)
+        for why in broken.values():
+            raise ValueError(why)
+        self._top = top
+
+    def end(self) -> Refolded:
+        """With event time where the lane's is."""
+        if self._none is not None:
+            self.add(self._none, self._record.top)
+        query = self._registered.query
+        passed = emit.watermark(query, self._record.top)
+        rows = {key: final(one, passed) for key, one in self._rows.items() if b'"withdrawn":true' not in (one.value or b"")}
+        place = place_of(self._job)
+        prefix = f"{place}|{self._registered.label}|"
+        return Refolded(place, rows, {f"{prefix}{key}": value for key, value in self._kept().items()})
+
+    def _take(self, output: emit.Output) -> None:
+        if output.topic == topics.LATE:
+            raise Impossible(
+                "more of its readings wait for a partner at once than can be kept, because some came much later than others of their time;"
+                " `query repair --from … --to …` computes a part"
+            )
+        is_result = output.topic == self._registered.topic and not result.is_watermark(output.key)
+        if not is_result or not self._first <= orjson.loads(output.key)[0] < self._stop:
+            return
+        self._rows[output.key] = output
+        if len(self._rows) > ROWS_MAX:
+            raise TooMany(f"it has more than {ROWS_MAX} rows")
+
+    def _kept(self) -> dict[str, bytes]:
+        label, states = self._registered.label, self._states
+        found = {key: orjson.dumps(sequences.dump(state)) for key, state in states.of[label].items()}
+        if isinstance(states, PairStates):
+            found |= {f"{KEPT}{name}": value for name, value in states.partners[label].whole(self._record.revision + 1).items()}
+        if isinstance(states, JoinStates):
+            histories, table = states.histories[label], states.tables.get(label)
+            histories.changed.update(histories.of)
+            dumped = histories.dump()
+            if table is not None:
+                table.versions.cut(VERSIONS_MAX)
+                dumped |= table.dump()
+            found |= {key: value for key, value in dumped.items() if value is not None}
+        if isinstance(states, TableStates):
+            found |= states.views[label].whole()
+        return found
+
+
+def final(output: emit.Output, passed: int | None) -> emit.Output:
+    """The row of a window that event time has `passed`."""
+    value = orjson.loads(output.value or b"{}")
+    if passed is None or value["window_end"] > passed or value["final"]:
+        return output
+    return output._replace(value=orjson.dumps(value | {"final": True}))
+
+
+def tops(query: Query, oldest: Sequence[int | None], last: int | None) -> list[int | None]:
+    """Event time after each range, so that nothing of those to come is late. `oldest`: the earliest one in each; `last`: of the lane."""
+    if query.window.is_sequence or last is None:
+        return [None] * len(oldest)
+    found: list[int | None] = []
+    to_come = last + 1
+    for earliest in reversed(oldest):
+        found.append(min(last, to_come - 1 + query.waits_ms))
+        to_come = to_come if earliest is None else min(to_come, earliest)
+    return found[::-1]
+
+
+def refolded(
+    session: SparkSession,
+    kafka: KafkaConfig,
+    registered: Registered,
+    types: Mapping[str, Mapping[str, FieldType]],
+    record: LaneRecord,
+    span: Span,
+) -> Refolded:
+    """Fold the logs once more. `types`: see jobs_of; `record`: where the lane stands.
+
+    Raises Impossible, Unavailable, ValueError where a row cannot be made, or what Spark says.
+    """
+    query = registered.query
+    (job,) = jobs_of([registered], types).values()
+    assert isinstance(job, DrivenJob)
+    states = new_states(job)
+    if isinstance(states, JoinStates) and states.tables:
+        _read_tables(kafka, states)
+    sources = Sources(tuple(map(topics.stream_topic, sources_of(job))))
+    fold = Refold(job, states, record, span.first, span.stop)
+    if isinstance(job, TableJob):
+        assert isinstance(states, TableStates)
+        with closing(states.follower(kafka)) as follower:
+            caught_up(states, follower, Meter(), lambda: False)
+        fold.add(pa.table({}), None)
+        return fold.end()
+
+    def frames() -> Iterator[DataFrame]:
+        for start, end in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE):
+            read = records(session, kafka, sources.by_topic(start), sources.by_topic(end))
+            yield _around(read, query, span) if isinstance(job, PairJob) else read
+
+    steps = sum(1 for _ in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE))
+    earliest = [oldest(one) for one in frames()] if steps > 1 and not query.window.is_sequence else [None] * steps
+    for one, top in zip(frames(), tops(query, earliest, record.top), strict=True):
+        fold.add(job.graph(one, len(sources.flat(span.end))).toArrow(), top)
+    return fold.end()
+
+
+def _read_tables(kafka: KafkaConfig, states: JoinStates) -> None:
+    """All rows that the tables' streams keep. Raises Impossible, Unavailable."""
+    for table in states.tables.values():
+        table.versions.most = TABLE_ROWS_MAX
+    with closing(states.follower(kafka)) as follower:
+        for count, record in enumerate(follower.read()):
+            if count >= TABLE_ROWS_MAX:
+                raise Impossible(f"its table has more than {TABLE_ROWS_MAX} rows")
+            for table in states.tables.values():
+                table.put(record, None)
+        for (_, partition), position in follower.positions.items():
+            for table in states.tables.values():
+                table.read_to[partition] = position
+
+
+def _around(read: DataFrame, query: Query, span: Span) -> DataFrame:
+    """Only frames that may have readings of the windows that are wanted, or partners of such."""
+    t, first = F.col("t"), reads_from(query, span.first)
+    is_near = (corrected(F.array_max(t)) >= first) & (corrected(F.array_min(t)) < reads_to(query, span.stop))
+    return decode(read, {}, ("topic", "value")).where(is_near).select("topic", "partition", "offset", "value")
+
+
+def oldest(read: DataFrame) -> int | None:
+    """The earliest event time (ms) of frames as Kafka's records."""
+    (row,) = decode(read, {}).agg(F.min(corrected(F.array_min("t"))).alias("oldest")).collect()
+    return None if row["oldest"] is None else int(row["oldest"])

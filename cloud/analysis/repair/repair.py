@@ -1,0 +1,261 @@
+"""Which windows of a query are computed again next, and what of it is news. Pure; repairs.py acts on it.
+
+Only closed windows are computed again: they take nothing any more, so nobody else writes their rows. What the log gives for them is
+compared with what was told last, and only what differs is told, with a higher revision: a repair that is repeated, or done again after a
+crash, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from edgewake.cloud.analysis.lanes.log_reader import READINGS_HEADER, Row
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.query import Query, Registered
+from edgewake.cloud.queries.windows import Window
+from edgewake.protocol import topics
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.repair import Repair, RepairKind
+
+_NO_VALUES: Final = ("revision", "final", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A query that runs, and where its lane stands."""
+
+    registered: Registered
+    record: LaneRecord
+    types: Mapping[str, Mapping[str, FieldType]]
+    """Stream → its fields, of the whole catalogue."""
+    beside: tuple[Registered, ...] = ()
+    """All queries of its lane."""
+
+    @property
+    def lane(self) -> tuple[str, str]:
+        """Stream and kind of its lane."""
+        return self.record.stream, self.record.lane
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is nothing to do yet."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It cannot be done at all."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Windows that begin in [start, stop) are computed; `end`: where the whole repair ends."""
+
+    start: int
+    stop: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """The lane's state is replaced by one that is computed anew, while the lane stands still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do."""
+
+    detail: str = ""
+
+
+Step: TypeAlias = Wait | Refuse | Replace | Compute | Done
+
+
+def step(repair: Repair, registered_at: int | None, standing: Standing | None) -> Step:
+    """What to do about a repair. `registered_at`: of the query, None where it is none; `standing`: None where it does not run."""
+    if registered_at != repair.registered_at:
+        return Refuse(f"query {repair.query!r} was {'removed' if registered_at is None else 'replaced'} after the repair was asked for")
+    if standing is None or standing.record.top is None:
+        return Wait("waits until the query runs")
+    query, record = standing.registered.query, standing.record
+    if repair.kind is RepairKind.REBUILD and query.is_rows and not query.is_completed:
+        return Done("a query without aggregates keeps no state")
+    if (why := _refusal(repair.kind, query)) is not None:
+        return Refuse(why)
+    if repair.kind is RepairKind.REBUILD and repair.removed_at is None:
+        return Replace()
+    if query.window.is_all or (needs_all(query) and repair.kind is RepairKind.REBUILD):
+        return Done()
+    bound = first_open(query, record)
+    if (end := _end(repair, record, standing.registered.label, bound)) is None:
+        return Done("the query was asked for everything that the stream keeps")
+    start = first_begin(query.window, repair.begin) if repair.done_to is None else repair.done_to
+    if start >= end:
+        return Done()
+    stop = min(end, bound)
+    if stop <= start or (repair.done_to is not None and stop < end):
+        return Wait(f"windows that begin before {start} are done; the rest follows when those that begin before {end} are closed")
+    return Compute(start, stop, end)
+
+
+def _refusal(kind: RepairKind, query: Query) -> str | None:
+    if query.is_table:
+        all_counts = "of each key of a table the latest reading counts, however late it comes, so there is nothing to repair"
+        return None if kind is RepairKind.REBUILD else all_counts
+    if query.is_rows and not query.is_completed:
+        return "a query without aggregates tells each reading at once, whatever its time; read its stream from an earlier time instead"
+    if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
+        return (
+            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so what it said before is not known any more."
+            " The header `reopen` keeps windows open for what comes late, with the rows of its time; a table that is a stream keeps all"
+            " rows, and can be computed again; or remove the query and add it under a new name to begin with what is known now"
+        )
+    if kind is RepairKind.REBUILD:
+        return None
+    if query.window.is_sequence:
+        return "sessions and windows by count depend on what came before them: `query rebuild` computes all of them again"
+    if query.window.is_all:
+        if query.is_completed:
+            return "a query without a window has one that is never closed: `query rebuild` computes it again"
+        return "a query without a window takes each reading, however late it comes, so there is nothing to repair"
+    return None
+
+
+def needs_all(query: Query) -> bool:
+    """Can its rows be computed only from the first reading on: does one depend on those before it, or on a table's?"""
+    return query.window.is_sequence or (query.is_completed and not query.is_paired)
+
+
+def first_open(query: Query, record: LaneRecord) -> int:
+    """Windows that begin before it (ms) are closed. Those of completed readings without GROUP BY are the millisecond of the reading."""
+    if query.is_completed and query.is_rows and record.top is not None:
+        return begin_of_the_next(query.window, query.window.over(record.top - query.kept_ms))
+    closed = emit.closed(query, record.top)
+    return 0 if closed is None else begin_of_the_next(query.window, closed)
+
+
+def reads_from(query: Query, begin_ms: int) -> int:
+    """The earliest event time of a reading that its windows need which begin then or later: a partner may be earlier."""
+    within = None if query.join is None else query.join.within
+    return begin_ms if within is None else begin_ms + min(0, within.earliest_ms)
+
+
+def reads_to(query: Query, stop_ms: int) -> int:
+    """Windows that begin before `stop_ms` need no reading of this event time or later."""
+    within = None if query.join is None else query.join.within
+    return stop_ms + query.window.size_ms + (0 if within is None else max(0, within.latest_ms))
+
+
+def _end(repair: Repair, record: LaneRecord, label: str, bound: int) -> int | None:
+    if repair.end is not None:
+        return min(repair.end, bound) if repair.kind is RepairKind.REPAIR else repair.end
+    return bound if repair.kind is RepairKind.REPAIR else record.complete_from.get(label)
+
+
+def first_begin(window: Window, time_ms: int) -> int:
+    """No window that `time_ms` lies in begins before it."""
+    return window.latest(time_ms)[0] - (window.hops - 1) * (window.slide_ms if window.unit is None else 0)
+
+
+def first_from(window: Window, time_ms: int) -> int:
+    """The first window that begins at `time_ms` or later."""
+    start, end = window.latest(time_ms)
+    if start == time_ms:
+        return start
+    return end if window.unit is not None else start + window.slide_ms
+
+
+def begin_of_the_next(window: Window, closed: int) -> int:
+    """Windows that begin before it end at `closed` or earlier. `closed`: where a window ends."""
+    return closed if window.unit is not None else closed - window.size_ms + 1
+
+
+@dataclass
+class Changes:
+    """Records to write, and what they are."""
+
+    outputs: list[emit.Output] = field(default_factory=list)
+    added: int = 0
+    changed: int = 0
+    withdrawn: int = 0
+    unchanged: int = 0
+    unknown: int = 0
+
+
+def changes(
+    registered: Registered,
+    told: Mapping[bytes, Row],
+    computed: Iterable[emit.Output],
+    readings: Mapping[bytes, int],
+    *,
+    revision: int,
+    is_whole: bool = False,
+) -> Changes:
+    """What of the computed rows is news.
+
+    `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`: the least one of a row that is told,
+    higher than all that the lane told of closed windows; `is_whole`: the log has all that there ever was, so a row that was told and does
+    not come is none.
+    """
+    found = Changes()
+    seen: set[bytes] = set()
+    for output in computed:
+        seen.add(output.key)
+        before = told.get(output.key)
+        assert output.value is not None  # a result
+        value = orjson.loads(output.value)
+        if before is not None and _is_same(before, value, readings.get(output.key)):
+            found.unchanged += 1
+            continue
+        found.outputs.append(_told(output, value, before, readings.get(output.key), revision))
+        if before is None:
+            found.added += 1
+        else:
+            found.changed += 1
+    for output in _withdrawn(registered, told, seen, found, revision, is_whole=is_whole):
+        found.outputs.append(output)
+        found.withdrawn += 1
+    return found
+
+
+def _is_same(before: Row, value: Mapping[str, Any], readings: int | None) -> bool:
+    if before.readings is not None and not before.value.get("withdrawn"):
+        return before.readings == readings
+    return before.value.get("complete", True) is True and _values(before.value) == _values(value)
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _NO_VALUES}
+
+
+def _told(output: emit.Output, value: dict[str, Any], before: Row | None, readings: int | None, revision: int) -> emit.Output:
+    value["revision"] = revision if before is None else max(revision, int(before.value["revision"]) + 1)
+    headers = {} if readings is None else {READINGS_HEADER: str(readings).encode()}
+    return emit.Output(output.topic, output.key, orjson.dumps(value), headers)
+
+
+def _withdrawn(
+    registered: Registered, told: Mapping[bytes, Row], seen: set[bytes], found: Changes, revision: int, *, is_whole: bool
+) -> Iterator[emit.Output]:
+    """Rows that were told and do not come any more. Without HAVING and LIMIT a window never loses a row, so they are left as they are."""
+    query = registered.query
+    for key, before in told.items():
+        if key in seen or before.value.get("withdrawn"):
+            continue
+        if query.having is None and query.limit is None and not is_whole:
+            found.unknown += 1
+            continue
+        names = ("query", "window_start", "window_end", *query.key_names, "window_number")
+        kept = {name: before.value[name] for name in names if name in before.value}
+        told_at = max(revision, int(before.value["revision"]) + 1)
+        value = kept | {"withdrawn": True, "revision": told_at, "final": True}
+        yield emit.Output(registered.topic, key, orjson.dumps(value))

@@ -1,0 +1,374 @@
+"""From partials to results: columns of Arrow become JSON texts, a slice at a time. Pure: no Kafka, no Spark, no clock.
+
+A result's text is made by one template for each query, filled from lists of values, so that no dictionary stands for a row. What a batch
+needs beside its Arrow table is SLICE_ROWS rows, however many it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edgewake.cloud.analysis.results.emit import Batch, Broken, Output, Outputs, closed, watermark
+from edgewake.cloud.analysis.results.emitted_rows import Place, Ranked, Told
+from edgewake.cloud.analysis.results.result_texts import KEY, TEXT, head_of, name_of, plain_aggregates
+from edgewake.cloud.analysis.results.shed_marks import marks
+from edgewake.cloud.queries.evaluate import Evaluated, Row, evaluated
+from edgewake.cloud.queries.expressions import Field
+from edgewake.cloud.queries.functions import TIME, Kind
+from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
+from edgewake.protocol import result
+from edgewake.protocol.field_type import FieldType
+
+SLICE_ROWS: Final = 10_000
+NUMBER_DIGITS: Final = 15
+"""Digits of a sum or mean that is no whole number: partials are added in any order, which changes the 16th."""
+WHOLE_MAX: Final = 2.0**53
+"""Whole numbers below it are exact in a double, so their sums do not depend on the order of adding."""
+ROUNDED_MAX: Final = 1.79769313486231e308
+"""Above it a double of fewer digits may be more than readers take for a number."""
+_INCOMPLETE: Final = ',"complete":false'
+_PLACE: Final = ("window_start", "window_end", "key")
+
+
+def results(
+    rows: pa.Table, queries: Sequence[Registered], ranks: Sequence[float], batch: Batch, broken: Broken
+) -> Iterator[Output | Outputs]:
+    """A result for each (query, window, key) that changed and was not final before.
+
+    `rows`: partials.estimate, perhaps with texts (result_texts). A query whose results cannot be made is put into `broken`, gets no more of
+    them, and harms no other.
+    """
+    for registered in queries:
+        try:
+            yield from _results_of(registered, rows.filter(pc.equal(rows["query"], registered.id)), ranks, batch)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            broken[registered.label] = f"{type(error).__name__}: {error}"
+
+
+def _results_of(registered: Registered, rows: pa.Table, ranks: Sequence[float], batch: Batch) -> Iterator[Output | Outputs]:
+    query = registered.query
+    before = closed(query, batch.top_before)
+    aggregates = plain_aggregates(query)
+    if query.shed is not None:  # the rows of what was left out are no results (shed_report)
+        rows = rows.filter(pc.greater_equal(rows["part"], 0))
+    if before is not None:
+        rows = rows.filter(pc.greater(rows["window_end"], before))
+    if TEXT in rows.column_names and not rows[TEXT].null_count:
+        yield from _with_ends(registered, rows, batch)
+        return
+    parts = _parts(rows, query)
+    told = None
+    if query.having is not None or query.limit is not None:
+        told = batch.told.setdefault(registered.label, Told(batch.unknown_to.get(registered.label)))
+        told.forget(before)
+    tell = _Teller(registered, batch, told)
+    changed: set[tuple[int, int]] = set()
+    for at in range(0, parts[0].num_rows, SLICE_ROWS):
+        slices = [part.slice(at, SLICE_ROWS) for part in parts]
+        if aggregates is not None:
+            yield tell.all(slices, [_column(aggregate, slices, ranks) for aggregate in aggregates], _marks(query, slices))
+            continue
+        for row in _rows(query, slices, ranks):
+            if query.limit is None:
+                yield from tell.row(row)
+            else:
+                tell.put(row)
+                changed.add((row.start, row.end))
+    for window in sorted(changed):
+        yield from tell.window(window)
+
+
+def _with_ends(registered: Registered, rows: pa.Table, batch: Batch) -> Iterator[Outputs]:
+    """The records of rows whose keys and texts Spark made (result_texts)."""
+    ends = _ends(batch, complete_from=batch.complete_from.get(registered.label), final_to=watermark(registered.query, batch.top))
+    for at in range(0, rows.num_rows, SLICE_ROWS):
+        some = rows.slice(at, SLICE_ROWS)
+        texts = pc.binary_join_element_wise(some[TEXT], *ends.columns(some["window_start"], some["window_end"]), b"}", b"")
+        yield Outputs(registered.topic, _bytes(some[KEY]), _bytes(texts))
+
+
+def _bytes(column: pa.ChunkedArray) -> list[bytes]:
+    found: list[bytes] = column.to_numpy().tolist()
+    return found
+
+
+class _Row(NamedTuple):
+    """A row before it is told."""
+
+    start: int
+    end: int
+    key: str
+    passes: bool
+    rank: tuple[Any, ...]
+    values: Sequence[Any]
+    """Of the outputs, as `%s` makes JSON of them."""
+    mark: str
+    """What it says of readings that were left out of it."""
+
+
+def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> Iterator[_Row]:
+    by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
+    direct = [by_name.get(output.expression.name) if isinstance(output.expression, Field) else None for output in query.outputs]
+    columns = [None if aggregate is None else _column(aggregate, slices, ranks) for aggregate in direct]
+    places = [slices[0][name].to_pylist() for name in _PLACE]
+    names = ("window_start", "window_end", *(key.name for key in query.keys), *by_name)
+    at = {name: i for i, name in enumerate(names)}
+    made = [
+        _computed(evaluated(output.expression, at)) if column is None else _shown(column)
+        for output, column in zip(query.outputs, columns, strict=True)
+    ]
+    having = None if query.having is None else evaluated(query.having, at)
+    order = [(evaluated(one.expression, at), one.descending) for one in query.order]
+    raw = [_raw(aggregate, slices, ranks) for aggregate in query.aggregates]
+    row_marks = _marks(query, slices)
+    for i, (start, end, key) in enumerate(zip(*places, strict=True)):
+        group = orjson.loads(key)
+        row = (start, end, *(group[one.name] for one in query.keys), *(column[i] for column in raw))
+        values = [make(i, row) for make in made]
+        rank = tuple(part for compute, descending in order for part in _rank(compute(row), descending=descending))
+        yield _Row(start, end, key, having is None or having(row) is True, rank, values, row_marks[i])
+
+
+def _marks(query: Query, slices: Sequence[pa.Table]) -> Sequence[str]:
+    return [""] * slices[0].num_rows if query.shed is None else marks(query, slices)
+
+
+def _computed(compute: Evaluated) -> Callable[[int, Row], Any]:
+    return lambda _, row: as_json(compute(row))
+
+
+def _shown(column: Sequence[Any]) -> Callable[[int, Row], Any]:
+    return lambda i, _: column[i]
+
+
+def _rank(value: Any, *, descending: bool) -> tuple[bool, Any]:
+    """Sorts as SQL does, but for nulls, which come last in both directions."""
+    if value is None:
+        return True, 0
+    if isinstance(value, str):
+        return False, _Backwards(value) if descending else value
+    return False, -value if descending else value
+
+
+class _Backwards(str):
+    """A text that sorts the other way round."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+class _Teller:
+    """Makes the records of rows, and of rows that are none any more."""
+
+    def __init__(self, registered: Registered, batch: Batch, told: Told | None) -> None:
+        query = registered.query
+        self._query, self._topic, self._told, self._revision = query, registered.topic, told, batch.revision
+        self._complete_from = batch.complete_from.get(registered.label)
+        self._ends = _ends(batch, complete_from=self._complete_from, final_to=watermark(query, batch.top))
+        self._values = "".join(f"{name_of(output.name)}%s" for output in query.outputs)
+
+    def all(self, slices: Sequence[pa.Table], columns: Sequence[Sequence[Any]], row_marks: Sequence[str]) -> Outputs:
+        """The records of a slice whose rows are told as they are."""
+        text, place = self._values, None
+        starts, ends, keys = (_listed(slices[0][name]) for name in _PLACE)
+        head = key_head = tail = ""
+        made_keys, made = [], []
+        values = zip(*columns, strict=True) if columns else repeat((), len(keys))
+        for start, end, key, shown, mark in zip(starts, ends, keys, values, row_marks, strict=True):
+            if place != (start, end):  # most rows of a batch are of few windows
+                place = start, end
+                head, key_head, tail = self._head(start, end), result.key_head(start, end), f"{self._ends(start, end)}}}"
+            group = f",{key[1:-1]}" if len(key) > 2 else ""
+            made_keys.append(f"{key_head}{key}]".encode())
+            made.append(f"{head}{group}{text % shown}{mark}{tail}".encode())
+        return Outputs(self._topic, made_keys, made)
+
+    def row(self, row: _Row) -> Iterator[Output]:
+        """The record of a row that changed; none where HAVING lets nothing through and nothing was told."""
+        place = row.start, row.end, row.key
+        if row.passes:
+            if self._told is not None:
+                self._told.tell(place, "told", self._revision)
+            yield self._output(place, self._body(row), self._ends(row.start, row.end))
+        elif self._told is not None and not self._told.stands(place, "", self._revision):
+            yield self._withdrawn(place)
+
+    def put(self, row: _Row) -> None:
+        """Keep a row of a window with LIMIT."""
+        assert self._told is not None
+        self._told.put((row.start, row.end, row.key), Ranked(row.rank, self._body(row)) if row.passes else None)
+
+    def window(self, window: tuple[int, int]) -> Iterator[Output]:
+        """What changed among the first rows of a window with LIMIT."""
+        told, limit = self._told, self._query.limit
+        assert told is not None
+        assert limit is not None
+        first = dict(told.first(window, limit))
+        end = self._ends(*window)
+        if told.is_unknown(window[0]) and _INCOMPLETE not in end:
+            end += _INCOMPLETE
+        for group in told.told_of(window):
+            place = (*window, group)
+            if group not in first and not told.stands(place, "", self._revision):
+                yield self._withdrawn(place)
+        for group, text in first.items():
+            place = (*window, group)
+            if not told.stands(place, text, self._revision):
+                told.tell(place, text, self._revision)
+                yield self._output(place, text, end)
+
+    def _head(self, start: int, end: int) -> str:
+        return f'{head_of(self._query)},"window_start":{start},"window_end":{end}'
+
+    def _body(self, row: _Row) -> str:
+        group = f",{row.key[1:-1]}" if len(row.key) > 2 else ""
+        return f"{self._head(row.start, row.end)}{group}{self._values % tuple(row.values)}{row.mark}"
+
+    def _withdrawn(self, place: Place) -> Output:
+        assert self._told is not None
+        self._told.tell(place, "", self._revision)
+        start, end, key = place
+        group = f",{key[1:-1]}" if len(key) > 2 else ""
+        return self._output(place, f'{self._head(start, end)}{group},"withdrawn":true', self._ends(start, end))
+
+    def _output(self, place: Place, body: str, end: str) -> Output:
+        return Output(self._topic, result.result_key(*place), f"{body}{end}}}".encode())
+
+
+def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
+    """The rows of each part of the tag, in the same order."""
+    if query.parts == 1:
+        return [rows]
+    parts = [rows.filter(pc.equal(rows["part"], part)).sort_by([(name, "ascending") for name in _PLACE]) for part in range(query.parts)]
+    for part in parts[1:]:
+        if part.select(_PLACE) != parts[0].select(_PLACE):
+            raise ValueError("the parts of its state do not belong together")
+    return parts
+
+
+class _ends:  # noqa: N801  (a function with its constants made once for each query)
+    """The end of a row's text: revision, finality, and whether it may lack readings."""
+
+    def __init__(self, batch: Batch, *, complete_from: int | None, final_to: int | None) -> None:
+        self._complete_from, self._final_to = complete_from, final_to
+        self._open = f',"revision":{batch.revision},"final":false'
+        self._final = f',"revision":{batch.revision},"final":true'
+
+    def __call__(self, start: int, end: int) -> str:
+        text = self._final if self._final_to is not None and end <= self._final_to else self._open
+        return text + _INCOMPLETE if self._complete_from is not None and start < self._complete_from else text
+
+    def columns(self, starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Any]:
+        """The same of many rows, in two pieces each, as bytes."""
+        one, other = self._open.encode(), self._final.encode()
+        made = [one if self._final_to is None else pc.if_else(pc.less_equal(ends, self._final_to), other, one)]
+        if self._complete_from is not None:
+            made.append(pc.if_else(pc.less(starts, self._complete_from), _INCOMPLETE.encode(), b""))
+        return made
+
+
+def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
+    """The aggregate's values as `%s` makes JSON of them."""
+    function = aggregate.function
+    if function == "count_all":
+        return _texts(parts[0]["readings"])
+    if function in _OF_A_PART:
+        return _part_column(aggregate, parts[aggregate.slot], ranks)
+    part, i = divmod(aggregate.slot, NUMBERS_PER_TAG)
+    rows = parts[part]
+    if function == "avg":
+        counts = rows[f"count_{i}"]
+        return _sums(pc.divide(rows[f"sum_{i}"], pc.if_else(pc.equal(counts, 0), None, counts)))
+    column = rows[f"{function}_{i}"]
+    return _sums(column) if function == "sum" else _texts(column)
+
+
+_OF_A_PART: Final = ("distinct", "quantile", "quantiles", "top_k", "variance", "most", "least")
+"""Those of which a part has one."""
+
+
+def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -> list[Any]:
+    function = aggregate.function
+    if function == "distinct":
+        return _texts(rows["distinct"])
+    if function == "variance":
+        return _sums(rows["variance"])
+    if function in ("most", "least"):
+        return [as_json(_extreme(value, aggregate.kind)) for value in rows[function].to_pylist()]
+    if function in ("quantile", "quantiles"):
+        at = [ranks.index(rank) for rank in aggregate.parameters]
+        found = [[None] * len(at) if each is None else [each[i] for i in at] for each in rows["quantiles"].to_pylist()]
+        return [as_json(each[0] if function == "quantile" else each) for each in found]
+    k = int(aggregate.parameters[0])
+    return [orjson.dumps(top_items(items, k, aggregate.kind)).decode() for items in rows["top"].to_pylist()]
+
+
+def _extreme(value: dict[str, Any] | None, kind: Kind) -> str | float | bool | None:
+    if value is None:
+        return None
+    if kind is FieldType.BOOLEAN:
+        return bool(value["text"] == "true")
+    found: str | float = value["text"] if kind is FieldType.STRING else int(value["number"]) if kind is TIME else value["number"]
+    return found
+
+
+def _raw(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
+    """The aggregate's values as an expression takes them: those that a result would show."""
+    return [None if text == "null" else orjson.loads(text) if isinstance(text, str) else text for text in _column(aggregate, parts, ranks)]
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON. A number computed from sums has their digits."""
+    if isinstance(value, float):
+        return rounded(value) if isfinite(value) else "null"
+    return orjson.dumps(value).decode()
+
+
+def _texts(values: pa.ChunkedArray) -> list[Any]:
+    found = _listed(_finite(values))
+    return ["null" if number is None else number for number in found] if None in found else found
+
+
+def _sums(values: pa.ChunkedArray) -> list[str]:
+    return ["null" if number is None else rounded(number) for number in _listed(_finite(values))]
+
+
+def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """JSON has no NaN and no infinity."""
+    return pc.if_else(pc.is_finite(values), values, None) if pa.types.is_floating(values.type) else values
+
+
+def _listed(values: pa.ChunkedArray) -> list[Any]:
+    """The column in Python, several times as fast where it is of numbers only."""
+    is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+    found: list[Any] = values.to_numpy().tolist() if is_number and not values.null_count else values.to_pylist()
+    return found
+
+
+def rounded(number: float) -> str:
+    """A sum as text, without the digits that depend on the order of adding; a whole number keeps all of its own."""
+    size = abs(number)
+    keeps_all = number.is_integer() if size < WHOLE_MAX else size > ROUNDED_MAX
+    return repr(number) if keeps_all else f"{number:.{NUMBER_DIGITS}g}"
+
+
+def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[str, Any]]:
+    """The k most frequent items, [{"item":…,"count":…}], most frequent first; equal ones by their text."""
+    known = sorted((item for item in items if item["item"] is not None), key=lambda item: (-item["count"], item["item"]))
+    return [{"item": _item(item["item"], kind), "count": item["count"]} for item in known[:k]]
+
+
+def _item(text: str, kind: Kind) -> str | float | bool:
+    if kind is FieldType.NUMBER:
+        number: float = orjson.loads(text)
+        return number
+    return text == "true" if kind is FieldType.BOOLEAN else text

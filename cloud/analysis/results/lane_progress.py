@@ -1,0 +1,63 @@
+"""What is said of a lane's queries on `ew.progress`: how far each has come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from edgewake.cloud.analysis.plan.shed_policy import Shedding
+from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results.lane_record import LaneRecord
+from edgewake.cloud.queries.explain import streams_of
+from edgewake.cloud.queries.query import Registered
+from edgewake.protocol import topics
+from edgewake.protocol.query import Progress, QueryState, Reached
+
+_NONE: Final[Mapping[str, str]] = {}
+
+
+def outputs(
+    queries: Sequence[Registered],
+    record: LaneRecord,
+    *,
+    rate: float | None,
+    left: Mapping[int, int] | None,
+    now_ms: int,
+    remarks: Mapping[str, str] = _NONE,
+) -> list[emit.Output]:
+    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people."""
+    return [
+        progress_output(
+            Progress(
+                query=registered.query.name,
+                stream=registered.query.stream,
+                registered_at=registered.registered_at,
+                state=QueryState.RUNNING,
+                keys=registered.query.key_names,
+                batch=record.revision,
+                watermark=emit.watermark(registered.query, record.top),
+                reached={
+                    stream: Reached(
+                        offsets=record.offsets.get(topics.stream_topic(stream), {}),
+                        asked_from=record.asked_from.get(registered.label, {}).get(topics.stream_topic(stream), {}),
+                    )
+                    for stream in streams_of(registered.query)
+                },
+                lag=None if left is None else sum(left.values()),
+                readings_per_s=rate,
+                late=record.late.get(registered.label, 0),
+                detail="; ".join(filter(None, (record.apart, shedding.detail, remarks.get(registered.label)))),
+                apart=bool(record.apart),
+                kept=shedding.kept,
+                shed=shedding.total,
+                updated_at=now_ms,
+            )
+        )
+        for registered in queries
+        for shedding in (record.shedding.get(registered.label, Shedding()),)
+    ]
+
+
+def progress_output(progress: Progress) -> emit.Output:
+    """A query's progress as a record."""
+    return emit.Output(topics.PROGRESS, progress.query.encode(), progress.model_dump_json().encode())

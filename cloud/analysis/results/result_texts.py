@@ -1,0 +1,79 @@
+"""What jvm/Results.java is told, so that Spark's tasks make the keys and texts of results. Pure.
+
+Of most queries: those of which a result is a row, and its values aggregates as they are. The driver makes the others (finish.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from edgewake.cloud.queries.expressions import Field
+from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
+
+KEY: Final = "result_key"
+TEXT: Final = "result_text"
+"""Without its end: revision, finality, and the brace."""
+KEPT: Final = ("query", "window_start", "window_end")
+"""What else the driver needs of such a row."""
+_WHOLE, _SUM, _DOUBLE, _MEAN = range(4)
+_KINDS: Final = {"count": _WHOLE, "sum": _SUM, "min": _DOUBLE, "max": _DOUBLE}
+
+
+def plain_aggregates(query: Query) -> list[Aggregate] | None:
+    """The aggregates that the outputs are, where they are nothing more and every row is told."""
+    by_name = {aggregate.name: aggregate for aggregate in query.aggregates}
+    found = [by_name.get(output.expression.name) for output in query.outputs if isinstance(output.expression, Field)]
+    known = [aggregate for aggregate in found if aggregate is not None]
+    is_plain = query.having is None and query.limit is None and len(known) == len(query.outputs)
+    return known if is_plain else None
+
+
+def head_of(query: Query) -> str:
+    """What all results of a query begin with."""
+    return f'{{"query":"{query.name}"'
+
+
+def name_of(output: str) -> str:
+    """What stands before a value."""
+    return f',"{output}":'
+
+
+def columns(queries: Sequence[Registered], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of a row with texts, whose names are these without: few where all queries have texts."""
+    return (*(names if any(_values(one.query, names) is None for one in queries) else KEPT), KEY, TEXT)
+
+
+def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
+    """For Results.java, of rows (partials.estimate) with columns of these names; None where no query has texts."""
+    made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
+    if not made:
+        return None
+    places = {column: names.index(column) for column in (*KEPT, "key")}
+    each = [{"id": one.id, "head": head_of(one.query), "values": values} for one, values in made]
+    return orjson.dumps({**places, "is_whole": len(made) < len(queries), "queries": each}).decode()
+
+
+def _values(query: Query, names: Sequence[str]) -> list[dict[str, Any]] | None:
+    aggregates = plain_aggregates(query)
+    if aggregates is None or query.parts > 1 or query.shed is not None:
+        return None
+    found = [_value(aggregate, names) for aggregate in aggregates]
+    known = [value for value in found if value is not None]
+    named = [{"name": name_of(output.name), **value} for output, value in zip(query.outputs, known, strict=False)]
+    return named if len(known) == len(found) else None
+
+
+def _value(aggregate: Aggregate, names: Sequence[str]) -> dict[str, int] | None:
+    """Which column it is made of, and as what."""
+    function, i = aggregate.function, aggregate.slot % NUMBERS_PER_TAG
+    count = names.index(f"count_{i}")
+    if function in ("distinct", "variance"):
+        return {"kind": _SUM if function == "variance" else _WHOLE, "column": names.index(function), "count": count}
+    if function == "count_all":
+        return {"kind": _WHOLE, "column": names.index("readings"), "count": count}
+    if function == "avg":
+        return {"kind": _MEAN, "column": names.index(f"sum_{i}"), "count": count}
+    return {"kind": _KINDS[function], "column": names.index(f"{function}_{i}"), "count": count} if function in _KINDS else None

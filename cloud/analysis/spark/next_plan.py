@@ -1,0 +1,18 @@
+"""How Spark is to plan the next batch of a lane: as it would have suited the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from edgewake.cloud.analysis.spark import code_generation, grouping
+
+
+def turned(batch: DataFrame, groups: int, readings: int, *, before: Mapping[str, str]) -> Mapping[str, str]:
+    """Set it for the batches after `batch`, which has so many; the settings. `before`: those that were set so far, {} for Spark's own."""
+    after = grouping.settings(groups, readings) | code_generation.settings(readings)
+    for name, value in after.items():
+        if before.get(name) != value:
+            batch.sparkSession.conf.set(name, value)
+    return after

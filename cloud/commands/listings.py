@@ -1,0 +1,163 @@
+"""What the operations API lists, from a terminal: `edgewake devices`, `streams`, `leases`, `dead-letters`, `ack`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
+from edgewake.cloud.commands.output import print_item, print_items
+
+DEVICE_COLUMNS: Final = ("device", "state", "last_seen", "backlog_readings", "lost_readings", "streams")
+STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
+LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
+LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
+REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")
+LETTERS_PAGE: Final = 100
+ROWS_DEFAULT: Final = 100
+
+_limit = click.option("--limit", type=click.IntRange(1, 1_000_000), default=ROWS_DEFAULT, show_default=True, help="Show at most so many.")
+
+
+def _name(_context: click.Context, argument: click.Parameter, value: str) -> str:
+    from edgewake.protocol.names import is_device, is_stream
+
+    if not (is_device(value) if argument.name == "device" else is_stream(value)):
+        raise click.BadParameter(f"{value!r} is not the name of a {argument.name}")
+    return value
+
+
+@click.group()
+@api_options
+@click.pass_context
+def devices(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
+    """Look at devices, and forget them."""
+    context.obj = make_api
+
+
+@devices.command("list")
+@click.option("--state", type=click.Choice(["online", "offline", "silent"]), help="Only those.")
+@_limit
+@shows
+def list_devices(api: OpsApi, state: str | None, limit: int) -> None:
+    """Show devices by name."""
+    found = api.items("/v1/devices", {"state": state} if state else None)
+    print_items(list(islice(found, limit)), DEVICE_COLUMNS, as_json=api.as_json)
+
+
+@devices.command("show")
+@click.argument("device", callback=_name)
+@shows
+def show_device(api: OpsApi, device: str) -> None:
+    """Show all that is known of one device."""
+    print_item(api.ask("GET", f"/v1/devices/{device}").json(), as_json=api.as_json)
+
+
+@devices.command("remove")
+@click.argument("device", callback=_name)
+@shows
+def remove_device(api: OpsApi, device: str) -> None:
+    """Forget a device. Its readings stay, and it is listed again when it sends again."""
+    api.ask("DELETE", f"/v1/devices/{device}")
+    click.echo(f"{device}: forgotten", err=True)
+
+
+@click.group()
+@api_options
+@click.pass_context
+def streams(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
+    """Look at streams and their fields."""
+    context.obj = make_api
+
+
+@streams.command("list")
+@_limit
+@shows
+def list_streams(api: OpsApi, limit: int) -> None:
+    """Show streams by name, with their rates."""
+    print_items(list(islice(api.items("/v1/streams"), limit)), STREAM_COLUMNS, as_json=api.as_json)
+
+
+@streams.command("show")
+@click.argument("stream", callback=_name)
+@shows
+def show_stream(api: OpsApi, stream: str) -> None:
+    """Show one stream and the types and units of its fields."""
+    found = api.ask("GET", f"/v1/streams/{stream}").json()
+    if not api.as_json:
+        found["fields"] = [f"{name} ({' '.join(filter(None, [info['type'], info.get('unit')]))})" for name, info in found["fields"].items()]
+        found["partitions"] = len(found["partitions"])
+    print_item(found, as_json=api.as_json)
+
+
+@click.command()
+@_limit
+@api_options
+def leases(make_api: Callable[[], OpsApi], limit: int) -> None:
+    """List the leases of sleeping clients."""
+    api = make_api()
+    print_items(list(islice(api.items("/v1/leases"), limit)), LEASE_COLUMNS, as_json=api.as_json)
+
+
+@click.group("dead-letters")
+@api_options
+@click.pass_context
+def dead_letters(context: click.Context, make_api: Callable[[], OpsApi]) -> None:
+    """Look at messages that were refused, and give them back."""
+    context.obj = make_api
+
+
+@dead_letters.command("list")
+@click.option("--device", callback=lambda context, option, value: value and _name(context, option, value), help="Only of this device.")
+@click.option("--reason", help="Only those with this reason, e.g. field_type.")
+@_limit
+@shows
+def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int) -> None:
+    """Show refused messages, newest first."""
+    wanted = {name: value for name, value in (("device", device), ("reason", reason)) if value}
+    found: list[dict[str, Any]] = []
+    before: dict[str, int] = {}
+    while len(found) < limit:  # a page may be empty and lead on: only so many letters are looked at for each
+        page = api.ask("GET", "/v1/dead-letters", params={"limit": min(LETTERS_PAGE, limit - len(found)), **wanted, **before}).json()
+        found += page["items"]
+        if page["next"] is None or page["next"] >= before.get("before", page["next"] + 1):
+            break
+        before = {"before": page["next"]}
+    print_items(found, LETTER_COLUMNS, as_json=api.as_json)
+
+
+@dead_letters.command("show")
+@click.argument("offset", type=click.IntRange(min=0))
+@shows
+def show_letter(api: OpsApi, offset: int) -> None:
+    """Write the payload of one refused message to standard output, byte for byte."""
+    sys.stdout.buffer.write(api.ask("GET", f"/v1/dead-letters/{offset}").content)
+
+
+@dead_letters.command("replay")
+@click.argument("offset", type=click.IntRange(min=0), nargs=-1, required=True)
+@shows
+def replay_letters(api: OpsApi, offset: tuple[int, ...]) -> None:
+    """Give refused messages back to their streams, once the cause is mended; a second time changes nothing."""
+    done = [api.ask("POST", f"/v1/dead-letters/{one}/replay", about=f"dead letter {one}: ").json() for one in offset]
+    print_items(done, REPLAY_COLUMNS, as_json=api.as_json)
+
+
+@click.command()
+@click.argument("token")
+@api_options
+def ack(make_api: Callable[[], OpsApi], token: str) -> None:
+    """Show how far the frame came that was acknowledged with TOKEN."""
+    import re
+
+    from edgewake.protocol.ack import TOKEN_PATTERN
+
+    if not re.fullmatch(TOKEN_PATTERN, token):
+        raise click.BadParameter(f"{token[:40]!r} is not an ack token", param_hint="TOKEN")
+    api = make_api()
+    found = api.ask("GET", f"/v1/acks/{token}").json()
+    print_item(found, as_json=api.as_json)

@@ -1,0 +1,65 @@
+"""`edgewake query repair`, `backfill` and `repairs`: windows computed again from the log."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from edgewake.cloud.commands.api_client import OpsApi, fail, shows
+from edgewake.cloud.commands.arguments import query_name
+from edgewake.cloud.commands.output import print_item, print_items
+from edgewake.cloud.commands.times import TIME, time_ms
+
+WAIT_S: Final = 600
+LOOK_EVERY_S: Final = 0.5
+COLUMNS: Final = ("id", "state", "kind", "asked_by", "begin", "end", "added", "changed", "withdrawn", "unchanged", "unknown", "detail")
+_wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), default=WAIT_S, show_default=True, help="Seconds to wait for it.")
+
+
+@click.command()
+@click.argument("name", callback=query_name)
+@click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
+@click.option("--to", "end", callback=time_ms, help="Windows that begin here or later are left out; default: those that are open now.")
+@_wait
+@shows
+def repair(api: OpsApi, name: str, begin: int, end: int | None, wait_s: int) -> None:
+    """Compute closed windows of a query again from the log, so that readings that came too late are in them.
+
+    Rows that differ are told once more with a higher revision; the same range asked again changes nothing.
+    """
+    ask(api, name, {"kind": "repair", "begin": begin, "end": end}, wait_s)
+
+
+@click.command()
+@click.argument("name", callback=query_name)
+@click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
+@_wait
+@shows
+def backfill(api: OpsApi, name: str, begin: int, wait_s: int) -> None:
+    """Compute a query's windows of before it was registered from the log."""
+    ask(api, name, {"kind": "backfill", "begin": begin}, wait_s)
+
+
+@click.command()
+@click.argument("name", callback=query_name)
+@shows
+def repairs(api: OpsApi, name: str) -> None:
+    """List the repairs of a query: who asked for them, and what they changed."""
+    print_items(list(api.items(f"/v1/queries/{name}/repairs")), COLUMNS, as_json=api.as_json)
+
+
+def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
+    """Ask for a repair, wait for its end and show it; ends the command where it was refused or takes longer."""
+    import time
+
+    found = api.ask("POST", f"/v1/queries/{name}/repairs", body=wanted).json()
+    deadline = time.monotonic() + wait_s
+    while found["state"] in ("waiting", "running") and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+        found = next((one for one in api.items(f"/v1/queries/{name}/repairs") if one["id"] == found["id"]), found)
+    print_item(found, as_json=api.as_json)
+    if found["state"] == "refused":
+        fail(f"{name}: {found['detail']}")
+    if found["state"] != "done":
+        fail(f"{name}: {found['state']}: {found['detail'] or 'it goes on'}; `edgewake query repairs {name}` shows how far it is")

@@ -1,0 +1,128 @@
+"""Who may use the operations API: decided before anything of a request's body is read.
+
+A program sends its key (`Authorization: Bearer KEY` or `X-API-Key: KEY`); a browser has the cookie of a session (see pages.py). A cookie
+comes along with whatever page makes the browser ask, so a request that changes something must then come from a page of our own: `Origin`
+is ours, and `Sec-Fetch-Site` says same-origin where the browser sends it. Every change is logged with the name of the key's holder.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from edgewake.cloud.ops.login.keys import Holder, Keys, Role
+from edgewake.cloud.ops.login.sessions import Passes
+from edgewake.cloud.web import Problem
+
+log = logging.getLogger("edgewake.ops")
+
+LOGIN_PATH: Final = "/in"
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH})
+PAGES: Final = frozenset({"/", "/docs"})
+"""What people open: without a session they are led to the login."""
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session", "/v1/sql"})
+"""Questions, and changes that concern nobody but who asks; the role `read` suffices."""
+LOGGED_CHARS_MAX: Final = 200
+"""Characters of a path in the audit log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Keys, and the tickets and sessions that were given to their holders."""
+
+    keys: Keys
+    tickets: Passes
+    sessions: Passes
+
+
+class Guard:
+    """ASGI: see the module. Routes find the Holder in `scope["state"]["holder"]`."""
+
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            return await self._app(scope, receive, send)
+        headers = dict(scope["headers"])
+        by_key = self._by_key(headers)
+        holder = by_key or self._by_cookie(scope, headers)
+        if holder is None:
+            if scope["method"] == "GET" and scope["path"] in PAGES:
+                return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
+            return await _unknown().response()(scope, receive, send)
+        scope.setdefault("state", {})["holder"] = holder
+        if scope["method"] in SAFE_METHODS:
+            return await self._app(scope, receive, send)
+        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None)
+        if refused is not None:
+            _audit(scope, holder, refused.status)
+            return await refused.response()(scope, receive, send)
+        return await self._app(scope, receive, _audited(scope, holder, send))
+
+    def _by_key(self, headers: dict[bytes, bytes]) -> Holder | None:
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            given = headers.get(b"x-api-key", b"")
+        return self._access.keys.find(given.strip()) if given else None
+
+    def _by_cookie(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
+        try:
+            cookies: SimpleCookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            return None
+        cookie = cookies.get(cookie_name(scope))
+        holder = None if cookie is None else self._access.sessions.find(cookie.value)
+        return holder if holder is not None and self._access.keys.is_valid(holder) else None
+
+
+def cookie_name(scope: Scope) -> str:
+    """With the port in it: cookies are shared by all ports of a host, and two systems may run on one machine."""
+    server = scope.get("server")
+    return f"edgewake_ops_{server[1] if server else 0}"
+
+
+def is_from_own_page(headers: dict[bytes, bytes]) -> bool:
+    """Does a page of ours make the request?"""
+    try:
+        origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))
+    except ValueError:  # half an IPv6 address
+        return False
+    is_ours = origin.scheme in ("http", "https") and origin.netloc.encode("latin-1") == headers.get(b"host")
+    return is_ours and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
+
+
+def _unknown() -> Problem:
+    text = "expected Authorization: Bearer KEY or X-API-Key: KEY with a key of the key file, or the cookie of a session"
+    return Problem(401, "key_missing", text, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _refusal(scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by_cookie: bool) -> Problem | None:
+    if is_by_cookie and not is_from_own_page(headers):
+        return Problem(403, "foreign_page", "a session's cookie changes things only from pages of this server: Origin is another one")
+    if holder.role is not Role.OPERATE and scope["path"] not in OWN_AFFAIRS:
+        return Problem(403, "role", f"the key {holder.name!r} has the role read; this needs the role operate")
+    return None
+
+
+def _audited(scope: Scope, holder: Holder, send: Send) -> Send:
+    async def audited(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _audit(scope, holder, message["status"])
+        await send(message)
+
+    return audited
+
+
+def _audit(scope: Scope, holder: Holder, status: int) -> None:
+    path = scope["path"][:LOGGED_CHARS_MAX]
+    facts: dict[str, Any] = {"event": "ops.audit", "holder": holder.name, "method": scope["method"], "path": path, "status": status}
+    log.info("%s %s by %s: %d", scope["method"], path, holder.name, status, extra=facts)

@@ -1,0 +1,105 @@
+"""Routes of the dead letters: list, read, give back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
+
+from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, NotNow
+from edgewake.cloud.ops.routes.shared import OFFSET_MAX, Offset, Services
+from edgewake.cloud.ops.services import dead_letters, letter_replay
+from edgewake.cloud.ops.services.dead_letters import DeadLetterPage, Filter
+from edgewake.cloud.ops.services.kafka_lookup import OutOfRange
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.dead_letter import known_reason
+from edgewake.protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.topics import parse_up
+
+
+class ReplayView(BaseModel):
+    """A letter that was given back, and where its readings are."""
+
+    letter: int
+    """Offset of the letter; of another one where that holds a copy of the same message."""
+    received_at: int
+    """When the message came to the bridge that refused it, ms since 1970 UTC."""
+    device: str
+    stream: str
+    partition: int
+    offset: int
+    """Of the record on the stream's topic."""
+    replayed_at: int
+    holder: str
+    """Name of the key by which it was asked for."""
+    was_replayed: bool
+    """True: it was there before, and nothing was done."""
+
+
+class Payload(Response):
+    """Bytes as they came."""
+
+    media_type = "application/octet-stream"
+
+
+def router(services: Services) -> APIRouter:
+    """List and read dead letters, and give them back."""
+    routes = APIRouter(tags=["dead letters"])
+
+    @routes.get("/v1/dead-letters")
+    async def letters(
+        limit: Annotated[int, Query(ge=1, le=100)] = 50,
+        before: Annotated[int | None, Query(ge=0, le=OFFSET_MAX)] = None,
+        reason: RejectReason | None = None,
+        device: Annotated[str | None, Query(max_length=64)] = None,
+    ) -> DeadLetterPage:
+        """Refused messages, newest first. A filter looks at 5000 letters; `next` goes on from there."""
+        wanted = Filter(reason, device)
+        return await services.lookup.run(
+            lambda session: dead_letters.page(session, services.letters, before=before, limit=limit, wanted=wanted)
+        )
+
+    @routes.get("/v1/dead-letters/{offset}", response_class=Payload, responses=problems(404))
+    async def letter(offset: Offset) -> Response:
+        """The payload exactly as it came."""
+        try:
+            value, view = await services.lookup.run(lambda session: dead_letters.payload(session, offset))
+        except OutOfRange as error:
+            raise _unknown(error) from error
+        # It is somebody's wrong bytes: never to be shown by a browser as what it claims to be.
+        headers = {
+            "Content-Disposition": f'attachment; filename="dead-letter-{offset}"',
+            "X-Content-Type-Options": "nosniff",
+            "X-Edgewake-Reason": known_reason(view.reason),
+        }
+        return Payload(value, headers=headers)
+
+    @routes.post("/v1/dead-letters/{offset}/replay", responses=problems(404, 409, 422))
+    async def replay(offset: Offset, request: Request) -> ReplayView:
+        """Give a letter back to its stream, once its cause is mended. Asked again it says where the readings are, and changes nothing."""
+        try:
+            origin, value, letter = await services.lookup.run(lambda session: dead_letters.for_replay(session, offset))
+            row = services.tables.names.get(parse_up(origin.topic).stream)
+            prepared = letter_replay.prepare(origin, value, row, now_ms=services.clock.now_ms())
+            found, was_replayed = await services.replayer.replay(prepared, letter, holder=request.state.holder.name)
+        except OutOfRange as error:
+            raise _unknown(error) from error
+        except (RemoteError, AwaitsCatalogueError) as error:
+            raise _refused(error) from error
+        return ReplayView(**found.model_dump(exclude={"same", "letter_at"}), was_replayed=was_replayed)
+
+    return routes
+
+
+def _unknown(error: OutOfRange) -> Problem:
+    return Problem(404, "no_such_dead_letter", str(error), low=error.low, high=error.high)
+
+
+def _refused(error: RemoteError | AwaitsCatalogueError) -> Problem:
+    """Why the bridges would not accept a letter now."""
+    if isinstance(error, AwaitsCatalogueError):
+        text = f"stream {error.stream!r}, or a field of it, is not in the catalogue: expected a device to send it before"
+        return Problem(409, "not_in_catalogue", text)
+    return Problem(409, "not_yet", str(error)) if isinstance(error, NotNow) else Problem(422, "still_refused", str(error))

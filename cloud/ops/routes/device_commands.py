@@ -1,0 +1,144 @@
+"""Routes about what devices are asked to do: commands and settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.down_message import Arg, Command, Settings
+from edgewake.protocol.down_row import DownRow
+from edgewake.protocol.downlink import ARGS_MAX, EXPIRES_S_MAX, ID_PATTERN, MESSAGE_BYTES_MAX, Answer, DownKind
+from edgewake.protocol.frame import COUNTER_MAX
+from edgewake.protocol.names import FIELD_PATTERN
+
+WAITING, UNANSWERED = "waiting", "unanswered"
+MessageId = Annotated[str, Path(pattern=ID_PATTERN)]
+Args = Annotated[
+    tuple[Annotated[Arg, Field(json_schema_extra={"pattern": r"^[^\x00]*$"})], ...], Field(max_length=ARGS_MAX)
+]  # fmt: skip
+Life = Annotated[int, Field(ge=1, le=EXPIRES_S_MAX)]
+
+
+class CommandRequest(BaseModel):
+    """A command of the device's own allow-list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
+    args: Args = ()
+    expires_s: Life = 3600
+    """Seconds after which a device that did not begin it does nothing."""
+    id: Annotated[str, Field(pattern=ID_PATTERN)] | None = None
+    """Yours, so that asking again asks for nothing new; null: one is chosen."""
+
+
+class SettingsRequest(BaseModel):
+    """The tables of the agent's configuration that may be set from afar."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(max_length=MESSAGE_BYTES_MAX)]
+    """TOML. It replaces what was set before; what it does not name is as the device's own file says."""
+    version: Annotated[int, Field(ge=1, le=COUNTER_MAX)] | None = None
+    """Greater than all before; null: the next one."""
+    expires_s: Life = 7 * 86_400
+
+
+class DownView(BaseModel):
+    """What a device was asked, and how it ended."""
+
+    id: str
+    device: str
+    state: str
+    """waiting; unanswered: it is over for the cloud, the device may yet say how it ended; else the answer's."""
+    asked_at: int
+    asked_by: str
+    expires_at: int
+    answered_at: int | None
+    answer: Answer | None
+
+
+class CommandView(DownView):
+    """A command."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+class SettingsView(DownView):
+    """Settings."""
+
+    version: int
+    text: str
+
+
+def _view(row: DownRow, now_ms: int) -> CommandView | SettingsView:
+    waiting = WAITING if row.waits_at(now_ms) else UNANSWERED
+    facts = row.model_dump(include={"device", "asked_at", "asked_by", "expires_at", "answered_at"})
+    facts |= {"state": row.answer.state.value if row.answer else waiting, "answer": row.answer}
+    message = row.message
+    if isinstance(message, Command):
+        return CommandView(**facts, **asdict(message))
+    assert isinstance(message, Settings)
+    return SettingsView(**facts, **asdict(message))
+
+
+def router(services: Services) -> APIRouter:
+    """Ask devices, and see what became of it."""
+    routes = APIRouter(tags=["devices"])
+    table, desk, clock = services.tables.down, services.down, services.clock
+
+    def view(row: DownRow) -> CommandView:
+        found = _view(row, clock.now_ms())
+        assert isinstance(found, CommandView)
+        return found
+
+    @routes.post("/v1/devices/{device}/commands", status_code=202, responses=problems(409))
+    async def command(device: DeviceName, body: CommandRequest, request: Request) -> CommandView:
+        """Ask a device for a command. It is done once, also by a device that sleeps now and wakes before it expires."""
+        by = request.state.holder.name
+        return view(await desk.command(device, body.id, body.name, body.args, body.expires_s, by=by))
+
+    @routes.get("/v1/devices/{device}/commands")
+    async def commands(device: DeviceName) -> Page[CommandView]:
+        """Commands of a device, the latest first: all that wait, and the last twenty that ended."""
+        found = [view(row) for _, row in table.of(device, DownKind.COMMAND)]
+        return Page(items=found, next=None, total=len(found))
+
+    @routes.get("/v1/devices/{device}/commands/{command_id}", responses=problems(404))
+    async def one(device: DeviceName, command_id: MessageId) -> CommandView:
+        """One command, and the device's answer."""
+        row = table.get(device, command_id)
+        if row is None or row.kind is not DownKind.COMMAND:
+            raise Problem(404, "no_such_command", f"no command {command_id!r} of {device!r} is kept")
+        return view(row)
+
+    _add_settings(routes, services)
+    return routes
+
+
+def _add_settings(routes: APIRouter, services: Services) -> None:
+    def view(row: DownRow) -> SettingsView:
+        found = _view(row, services.clock.now_ms())
+        assert isinstance(found, SettingsView)
+        return found
+
+    @routes.put("/v1/devices/{device}/config", status_code=202, responses=problems(409))
+    async def set_config(device: DeviceName, body: SettingsRequest, request: Request) -> SettingsView:
+        """Set a device's configuration. The device refuses what it may not change, and goes back to the last good one where it fails."""
+        by = request.state.holder.name
+        return view(await services.down.settings(device, body.text, body.version, body.expires_s, by=by))
+
+    @routes.get("/v1/devices/{device}/config", responses=problems(404))
+    async def get_config(device: DeviceName) -> SettingsView:
+        """What the device was set to last, and what it said of it."""
+        found = services.tables.down.of(device, DownKind.SETTINGS)
+        if not found:
+            raise Problem(404, "no_config", f"nothing was set on device {device!r}")
+        return view(found[0][1])

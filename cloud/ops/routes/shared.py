@@ -1,0 +1,90 @@
+"""What the routes of the operations API share: what they stand on, pages of a list, path parameters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Final, Generic, TypeVar
+
+from fastapi import Path, Query
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+
+from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.services.letter_replayer import LetterReplayer
+from edgewake.cloud.ops.services.previews import PreviewDesk
+from edgewake.cloud.ops.services.queries import Registry
+from edgewake.cloud.ops.services.repairs import RepairDesk
+from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.summary_reads import SummaryReads
+from edgewake.cloud.ops.tables.event_ring import EventRing
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
+
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 500
+"""Items of a list in one answer."""
+OFFSET_MAX: Final = 2**62
+"""Kafka's offsets are signed 64-bit; what is larger is refused before Kafka is asked."""
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list, in order of name."""
+
+    items: list[T]
+    next: str | None
+    """`after` of the next page; null at the end."""
+    total: int
+
+
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+After = Annotated[str | None, Query(max_length=64)]
+QueryName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
+DeviceName = Annotated[str, Path(pattern=f"^{DEVICE_PATTERN.pattern}$")]
+Offset = Annotated[int, Path(ge=0, le=OFFSET_MAX)]
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the API stands on."""
+
+    tables: OpsTables
+    registry: Registry
+    repairs: RepairDesk
+    previews: PreviewDesk
+    down: DownDesk
+    requests: RequestDesk
+    editor: CatalogueEditor
+    writer: TableWriter
+    lookup: KafkaLookup
+    letters: DeadLetterIndex
+    replayer: LetterReplayer
+    ring: EventRing
+    access: Access
+    clock: Clock
+    metrics: CollectorRegistry
+    ready: asyncio.Event
+    summaries: SummaryReads
+    asking: Asking
+
+
+def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
+    """A page of a list: `names` in order, behind the page before. Only what is shown is made."""
+    chosen = list(islice(names, limit + 1))
+    return Page(items=[make(name) for name in chosen[:limit]], next=chosen[limit - 1] if len(chosen) > limit else None, total=total)
+
+
+def names_after(names: Iterable[str], after: str | None) -> list[str]:
+    """Names behind `after`, in order; for tables of a thousand rows at most."""
+    return sorted(name for name in names if after is None or name > after)

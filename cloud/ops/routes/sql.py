@@ -1,0 +1,75 @@
+"""The route of questions in SQL, over what the lake keeps and what Kafka has after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from edgewake.cloud.lake.question import Question, is_question
+from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.errors import LocalError, QueryError, QueryFault
+
+
+class SqlColumn(BaseModel):
+    """A column of the answer."""
+
+    name: str
+    type: str
+    """DuckDB's."""
+
+
+class SqlPast(BaseModel):
+    """What was read of the lake."""
+
+    files: int
+    rows: int
+    lost_records: int
+    """Records that Kafka deleted before the lake had them, ever."""
+
+
+class SqlPresent(BaseModel):
+    """What was read of Kafka."""
+
+    rows: int
+    records_left: int
+    """Records that were not read, at the bounds: the answer lacks them. The lake's writer is behind, or does not run."""
+
+
+class SqlAnswer(BaseModel):
+    """Rows, and what they stand on."""
+
+    columns: list[SqlColumn]
+    rows: list[list[Any]]
+    is_cut: bool
+    """There are more."""
+    past: SqlPast
+    present: SqlPresent
+    seconds: float
+
+
+def router(services: Services) -> APIRouter:
+    """Answer a SELECT."""
+    routes = APIRouter(tags=["sql"])
+
+    @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
+    async def sql(body: Question) -> Response:
+        """One SELECT of DuckDB's SQL over streams, queries and summaries, past and present, each row once. 422 says line and column."""
+        if not is_question(body.sql):
+            raise _refused(QueryFault("expected one SELECT", 1, 1))
+        try:
+            return Response(await services.asking.ask(body.model_dump()), media_type="application/json")
+        except QueryError as error:
+            raise _refused(error.faults[0]) from error
+        except LocalError as error:
+            raise Problem(501, "no_sql", str(error)) from error
+
+    return routes
+
+
+def _refused(fault: QueryFault) -> Problem:
+    where = {"line": fault.line, "column": fault.column}
+    return Problem(422, "sql", str(fault), errors=[{"detail": fault.detail, **where}])

@@ -1,0 +1,79 @@
+"""Routes about streams."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, QueryName, Services, names_after, page_of
+from edgewake.cloud.ops.services.catalogue_editor import StreamChange
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol import topics
+from edgewake.protocol.stream import FieldInfo, Stream
+
+
+class PartitionView(BaseModel):
+    """Offsets of one partition. They count records and about one marker a transaction."""
+
+    partition: int
+    first: int
+    """First offset kept."""
+    next: int
+    """Offset of the next record."""
+
+
+class StreamView(BaseModel):
+    """A stream."""
+
+    name: str
+    description: str
+    fields: dict[str, FieldInfo]
+    topic: str
+    partitions: list[PartitionView]
+    records_per_s: float | None
+    """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one or many readings."""
+    events_path: str
+
+
+def _view(tables: OpsTables, stream: Stream) -> StreamView:
+    topic = topics.stream_topic(stream.name)
+    found = tables.offsets.get(topic)
+    offsets = zip(found.first, found.next, strict=True) if found else ()
+    return StreamView(
+        name=stream.name,
+        description=stream.description,
+        fields=stream.fields,
+        topic=topic,
+        partitions=[PartitionView(partition=p, first=first, next=end) for p, (first, end) in enumerate(offsets)],
+        records_per_s=tables.rates.per_s(stream.name),
+        events_path=f"/v1/streams/{stream.name}/events",
+    )
+
+
+def router(services: Services) -> APIRouter:
+    """List, show and change streams."""
+    routes = APIRouter(tags=["streams"])
+    tables = services.tables
+
+    @routes.get("/v1/streams")
+    async def streams(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[StreamView]:
+        """Streams by name."""
+        names = names_after(tables.streams, after)
+        return page_of(names, lambda name: _view(tables, tables.streams[name]), limit=limit, total=len(tables.streams))
+
+    @routes.get("/v1/streams/{name}", responses=problems(404))
+    async def stream(name: QueryName) -> StreamView:
+        """One stream."""
+        found = tables.streams.get(name)
+        if found is None:
+            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        return _view(tables, found)
+
+    @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
+    async def change(name: QueryName, body: StreamChange) -> StreamView:
+        """Decide a field's type or unit, or describe the stream. After it, another type than the decided one is refused for good."""
+        return _view(tables, await services.editor.change(name, body))
+
+    return routes

@@ -1,0 +1,204 @@
+"""Routes about summaries: what a field of a stream held, exactly where that is kept and else with bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final, TypeVar
+
+import orjson
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, Limit, QueryName, Services
+from edgewake.cloud.summaries import answers, gather, plain_minutes
+from edgewake.cloud.summaries.answers import Estimate, Operation
+from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
+from edgewake.cloud.summaries.store import TooMuch, View
+from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step, Summary
+from edgewake.cloud.web import Problem
+from edgewake.cloud.web_openapi import problems
+from edgewake.protocol.frame import TIME_MS_MAX
+from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
+
+ROWS_MAX: Final = 11_000
+"""Steps in one answer: a week of minutes and some."""
+ROWS_WITH_SKETCHES_MAX: Final = 1000
+"""The same where sketches are asked: each row costs a merge and its answers."""
+ASKED_MAX: Final = 20
+"""Ranks or texts in one question."""
+TEXT_CHARS_MAX: Final = 256
+
+T = TypeVar("T")
+
+
+class SeriesView(BaseModel):
+    """What is summed up."""
+
+    stream: str
+    field: str
+    devices: str
+    """A declared set of devices, or `@DEVICE`; empty: all."""
+
+
+class SummaryView(BaseModel):
+    """The answer."""
+
+    stream: str
+    field: str
+    devices: str
+    step: str
+    """minute, hour, day, or all: one row of the whole time."""
+    rows: list[Row]
+    """By time; steps without readings are left out."""
+
+
+class Comparison(BaseModel):
+    """Two series, or two times of one. Null where one of them has no such sketch."""
+
+    union: Estimate | None
+    """Different values in either."""
+    intersection: Estimate | None
+    """Different values in both."""
+    difference: Estimate | None
+    """Different values in the first that the second has not."""
+    inner_product: Estimate | None
+    """Sum over values of how often here times how often there: rows of a join on the value."""
+
+
+FieldName = Annotated[str, Path(pattern=f"^{FIELD_PATTERN.pattern}$", max_length=64)]
+OtherField = Annotated[str | None, Query(pattern=f"^{FIELD_PATTERN.pattern}$", max_length=64)]
+OtherStream = Annotated[str | None, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
+Time = Annotated[int, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
+MaybeTime = Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
+Devices = Annotated[str, Query(max_length=65, description="A declared set of devices, or `@DEVICE`: its sketches; empty: all.")]
+Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
+Texts = Annotated[list[Text] | None, Query(max_length=ASKED_MAX)]
+Rank = Annotated[float, Query(ge=0, le=1)]
+
+
+def router(services: Services) -> APIRouter:
+    """List series, ask one, compare two."""
+    routes = APIRouter(tags=["summaries"])
+    clock, reads = services.clock, services.summaries
+
+    async def ask(question: Callable[[View], T]) -> T:
+        try:
+            return await reads.run(question)
+        except TooMuch as error:
+            raise Problem(422, "too_much", str(error)) from error
+
+    @routes.get("/v1/summaries")
+    async def series(
+        limit: Limit = PAGE_DEFAULT, stream: OtherStream = None, after: Annotated[str, Query(max_length=200)] = ""
+    ) -> list[SeriesView]:
+        """What is summed up, by stream, field and set of devices; `after`: the last one shown, as STREAM|FIELD|DEVICES."""
+        found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
+        return [SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found]
+
+    @routes.get("/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView)
+    async def summary(
+        stream: QueryName,
+        field: FieldName,
+        since: Annotated[
+            int | None, Query(alias="from", ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; an hour before `to`")
+        ] = None,
+        to: Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; now")] = None,
+        step: Annotated[Step | None, Query(description="A row for each; without it one row of the whole time.")] = None,
+        devices: Devices = "",
+        distinct: bool = False,
+        quantile: Annotated[list[Rank] | None, Query(max_length=ASKED_MAX)] = None,
+        low: float | None = None,
+        high: float | None = None,
+        frequent: Annotated[int, Query(ge=0, le=100)] = 0,
+        count_of: Texts = None,
+        contains: Texts = None,
+        sample: Annotated[int, Query(ge=0, le=64)] = 0,
+    ) -> SummaryView | Response:
+        """What a field held, in whole minutes: exact figures, and where asked by sketches, with bounds and confidence.
+
+        `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings between them; `frequent`: the most
+        frequent values; `count_of`: how often a value occurred; `contains`: whether it did; `sample`: some readings.
+        """
+        end = clock.now_ms() if to is None else to
+        span = Span.of(max(0, end - HOUR_MS) if since is None else since, end, step)
+        between = None if low is None and high is None else (-1e308 if low is None else low, 1e308 if high is None else high)
+        asked = Asked(
+            distinct=distinct,
+            ranks=tuple(quantile or ()),
+            between=between,
+            frequent=frequent,
+            counted=tuple(count_of or ()),
+            contained=tuple(contains or ()),
+            sample=sample,
+        )
+        _check_size(span, step, asked)
+        one = Series(stream, field, devices)
+
+        return await ask(lambda view: _answer(view, one, step, span, asked))
+
+    @routes.get("/v1/summaries/{stream}/{field}/compare", responses=problems(404))
+    async def compare(
+        stream: QueryName,
+        field: FieldName,
+        since: Annotated[int, Query(alias="from", ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")],
+        to: Time,
+        devices: Devices = "",
+        with_stream: OtherStream = None,
+        with_field: OtherField = None,
+        with_from: MaybeTime = None,
+        with_to: MaybeTime = None,
+        with_devices: Devices = "",
+    ) -> Comparison:
+        """Values that two series, or two times of one, have in common. What is not said of the second is as with the first."""
+        first = Series(stream, field, devices)
+        second = Series(with_stream or stream, with_field or field, with_devices)
+        spans = (
+            Span.of(since, to, None),
+            Span.of(since if with_from is None else with_from, to if with_to is None else with_to, None),
+        )
+
+        def question(view: View) -> tuple[Summary, Summary]:
+            for one in (first, second):
+                _check_known(view, one)
+            sides = [
+                gather.over(view, one, span.start_ms, span.end_ms, TO_COMPARE) for one, span in zip((first, second), spans, strict=True)
+            ]
+            return sides[0], sides[1]
+
+        def compared(view: View) -> Comparison:
+            one, two = question(view)
+            return Comparison(
+                union=answers.set_operation(Operation.UNION, one, two),
+                intersection=answers.set_operation(Operation.INTERSECTION, one, two),
+                difference=answers.set_operation(Operation.DIFFERENCE, one, two),
+                inner_product=answers.inner_product(one, two),
+            )
+
+        return await ask(compared)
+
+    return routes
+
+
+def _answer(view: View, one: Series, step: Step | None, span: Span, asked: Asked) -> SummaryView | Response:
+    _check_known(view, one)
+    about = {"stream": one.stream, "field": one.field, "devices": one.devices, "step": step or "all"}
+    if step is Step.MINUTE and not asked.kinds and (plain := plain_minutes.rows(view, one, span.start_ms, span.end_ms)) is not None:
+        return Response(orjson.dumps({**about, "rows": plain}), media_type="application/json")
+    if step is None:
+        rows = [answered(span.start_ms, span.end_ms, gather.over(view, one, span.start_ms, span.end_ms, asked.kinds), asked)]
+    else:
+        steps = gather.by_step(view, one, step, span.start_ms, span.end_ms, asked.kinds)
+        rows = [answered(start, start + step.ms, found, asked) for start, found in steps.items()]
+    return SummaryView(**about, rows=rows)
+
+
+def _check_known(view: View, one: Series) -> None:
+    if one not in view:
+        of = f" of the devices {one.devices!r}" if one.devices else ""
+        raise Problem(404, "no_such_summary", f"nothing of {one.stream}.{one.field}{of} is summed up yet")
+
+
+def _check_size(span: Span, step: Step | None, asked: Asked) -> None:
+    most = ROWS_WITH_SKETCHES_MAX if asked.kinds else ROWS_MAX
+    if span.steps(step) > most:
+        raise Problem(422, "too_much", f"{span.steps(step)} rows: expected at most {most}; take a longer step or less time")

@@ -1,0 +1,81 @@
+"""Routes about the system itself: leases, parts, and changes as they happen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+from pydantic import BaseModel
+from sse_starlette import EventSourceResponse
+
+from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
+from edgewake.cloud.ops.login.pages import Ticket
+from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, Limit, Page, Services, names_after, page_of
+from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.lease_record import Lease, LeaseState
+
+
+class LeaseView(BaseModel):
+    """A lease, without what would let one wake or read in its name."""
+
+    id: str
+    streams: list[str]
+    where: str | None
+    endpoint: str
+    """Host of the endpoint; its path may be a secret."""
+    created_at: int
+    expires_at: int
+    state: LeaseState
+    count: int
+    """Events after its client's cursor, as of its last wake-up."""
+    wakes: int
+    last_wake_at: int | None
+    unanswered: int
+    """Wake-ups since its client last resumed."""
+    failures: int
+    due_at: int | None
+    """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
+    disabled: str | None
+
+
+def _lease_view(lease: Lease) -> LeaseView:
+    values = {name: getattr(lease, name) for name in LeaseView.model_fields if name not in ("streams", "endpoint")}
+    return LeaseView(**values, streams=list(lease.streams), endpoint=lease.endpoint_host)
+
+
+def router(services: Services) -> APIRouter:
+    """List leases and parts; follow changes."""
+    routes = APIRouter()
+    tables = services.tables
+
+    @routes.get("/v1/leases", tags=["leases"])
+    async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
+        """Leases of sleeping clients by id, without their secrets."""
+        ids = tables.lease_ids.after(after)
+        return page_of(ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases))
+
+    @routes.get("/v1/parts", tags=["parts"])
+    async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
+        """The parts of the system as the supervisor last saw them."""
+        return page_of(names_after(tables.parts, after), lambda name: tables.parts[name], limit=limit, total=len(tables.parts))
+
+    @routes.post("/v1/tickets", status_code=201, tags=["session"])
+    async def ticket(request: Request) -> Ticket:
+        """A link that logs a browser in, once, within ten minutes, with the name and role of your key."""
+        return Ticket(path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}")
+
+    @routes.delete("/v1/session", status_code=204, tags=["session"])
+    async def log_out(request: Request, response: Response) -> None:
+        """End the session whose cookie comes with the request, if there is one."""
+        name = cookie_name(request.scope)
+        services.access.sessions.use_up(request.cookies.get(name, ""))
+        response.delete_cookie(name)
+
+    @routes.get("/v1/live", tags=["live"], response_class=EventSourceResponse)
+    async def live(
+        last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+    ) -> EventSourceResponse:
+        """Changes of devices, requests, queries, parts and dead letters as they happen (Server-Sent Events)."""
+        return services.ring.response(last_event_id)
+
+    return routes

@@ -1,0 +1,92 @@
+"""An operator's changes of the stream catalogue: the type and unit of a field, the description of a stream.
+
+A change raises the row's or the field's `revision`, which beats whatever the bridges learnt (`protocol.stream.merge`). After it the
+other type is refused for good; devices that were told `later` are accepted when they send again. What is in Kafka stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.names import FIELD_PATTERN, is_field
+from edgewake.protocol.stream import FieldInfo, Stream
+
+FIELDS_CHANGED_MAX = 100
+"""Fields of one request."""
+UNIT_CHARS_MAX = 32
+"""Characters of a unit; the longest in use have about 20."""
+DESCRIPTION_CHARS_MAX = 500
+"""Characters of a description: some sentences."""
+
+
+class FieldChange(BaseModel):
+    """What of a field is decided; what is left out stays. A type is needed for a field that nobody has sent yet."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: FieldType | None = None
+    unit: Annotated[str, StringConstraints(max_length=UNIT_CHARS_MAX)] | None = None
+    """UCUM symbol."""
+
+
+class StreamChange(BaseModel):
+    """What of a stream is changed; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    description: Annotated[str, StringConstraints(max_length=DESCRIPTION_CHARS_MAX)] | None = None
+    fields: dict[Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldChange] = Field(
+        default_factory=dict, max_length=FIELDS_CHANGED_MAX
+    )
+
+
+def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
+    """The row after the change. Raises Problem(422)."""
+    fields = dict(stream.fields)
+    for name, decided in change.fields.items():
+        before = fields.get(name)
+        kind = decided.type or (before and before.type)
+        if kind is None or not is_field(name):
+            raise Problem(422, "field_type", f"stream {stream.name!r} has no field {name!r}: expected its type, or the name of a field")
+        fields[name] = FieldInfo(
+            type=kind,
+            unit=decided.unit if decided.unit is not None else (before.unit if before else ""),
+            revision=(before.revision if before else 0) + 1,
+            first_device=before.first_device if before else "",
+            changed_at=now,
+        )
+    described = {} if change.description is None else {"description": change.description, "revision": stream.revision + 1}
+    return stream.model_copy(update={"fields": fields, **described})
+
+
+class CatalogueEditor:
+    """Writes to `ew.streams`, one change at a time."""
+
+    def __init__(self, writer: TableWriter, tables: OpsTables, clock: Clock) -> None:
+        self._writer = writer
+        self._tables = tables
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    async def change(self, name: str, change: StreamChange) -> Stream:
+        """Apply a change; the stream as it is then. Raises Problem(404 | 409 | 422) or Unavailable."""
+        async with self._turn:
+            stream = self._tables.streams.get(name)
+            if stream is None:
+                raise Problem(404, "no_such_stream", f"no stream {name[:80]!r} is in the catalogue")
+            wanted = changed(stream, change, now=self._clock.now_ms())
+            await self._writer.write(topics.STREAMS, name, wanted)
+            found = self._tables.streams.get(name)
+            is_ours = found is not None and all(found.fields.get(field) == wanted.fields[field] for field in change.fields)
+            if found is None or not is_ours:
+                raise Problem(409, "changed_meanwhile", f"stream {name!r} was changed by somebody else at the same time; look again")
+            return found

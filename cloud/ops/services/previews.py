@@ -1,0 +1,72 @@
+"""Previews: what a query file gives over what its stream received lately, computed by the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.preview import WAIT_MS, Preview
+
+AT_ONCE_MAX: Final = 4
+"""Previews that wait; the analysis computes one at a time."""
+LOOK_EVERY_S: Final = 0.05
+
+
+class PreviewRows(BaseModel):
+    """What a query gives."""
+
+    rows: list[dict[str, Any]]
+    """Results; a window that may have had readings before says `"complete": false`."""
+    is_cut: bool
+    """There are more."""
+
+
+class PreviewDesk:
+    """Writes what is asked to `ew.previews` and waits for the answer."""
+
+    def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]) -> None:
+        """`new_id` gives text that no other process gives."""
+        self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
+        self._waiting = 0
+
+    async def ask(self, text: str, *, minutes: int, rows_max: int) -> PreviewRows:
+        """The answer. Raises Problem or Unavailable."""
+        if self._waiting >= AT_ONCE_MAX:
+            raise Problem(429, "too_many_previews", f"{AT_ONCE_MAX} previews are waited for, no more; ask again when one has come")
+        self._waiting += 1
+        now_ms = self._clock.now_ms()
+        asked = Preview(id=f"{now_ms}-{self._new_id()}", text=text, since=now_ms - minutes * 60_000, rows_max=rows_max, asked_at=now_ms)
+        try:
+            for old in forgotten(self._tables.previews, now_ms):
+                await self._writer.write(topics.PREVIEWS, old, None)
+            await self._writer.write(topics.PREVIEWS, asked.id, asked)
+            answer = await self._answer(asked)
+            await self._writer.write(topics.PREVIEWS, asked.id, None)
+        finally:
+            self._waiting -= 1
+        if answer.error:
+            raise Problem(409, "preview_failed", answer.error)
+        return PreviewRows(rows=[orjson.loads(row) for row in answer.rows or ()], is_cut=answer.is_cut)
+
+    async def _answer(self, asked: Preview) -> Preview:
+        deadline_s = self._clock.monotonic_s() + WAIT_MS / 1000
+        while self._clock.monotonic_s() < deadline_s:
+            found = self._tables.previews.get(asked.id)
+            if found is not None and found.is_answered:
+                return found
+            await self._clock.sleep(LOOK_EVERY_S)
+        raise Unavailable(f"the analysis gave no answer within {WAIT_MS // 1000} s; does it run? `edgewake status` tells")
+
+
+def forgotten(previews: Mapping[str, Preview], now_ms: int) -> list[str]:
+    """Ids of those that nobody waits for any more: who asked has ended, or gave up."""
+    return [preview.id for preview in previews.values() if preview.asked_at < now_ms - 2 * WAIT_MS]

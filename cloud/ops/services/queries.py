@@ -1,0 +1,307 @@
+"""Queries: what is registered joined with how far it has come, and registering, pausing, resuming and removing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final, Protocol
+
+from pydantic import BaseModel
+
+from edgewake.cloud.kafka import clients, metadata, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.tables.retired_queries import RetiredQueries, is_dead
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import QueryError
+from edgewake.protocol.names import is_reserved
+from edgewake.protocol.query import Progress, QueryState, Registration, claim_of
+from edgewake.protocol.stream import NameKind, Stream
+
+log = logging.getLogger("edgewake.ops")
+
+QUERIES_MAX: Final = 200
+"""Registered queries; each has a topic and costs the analysis."""
+
+
+class QueryView(BaseModel):
+    """A query."""
+
+    name: str
+    state: QueryState
+    """starting until the analysis has said something about it."""
+    detail: str = ""
+    stream: str | None = None
+    """Of FROM."""
+    streams: list[str] = []
+    """All that it reads, but for tables that each reading is joined with; none until it runs."""
+    paused: bool = False
+    registered_at: int | None = None
+    batch: int | None = None
+    watermark: int | None = None
+    """Event time in ms up to which every window is final."""
+    lag: int | None = None
+    """Kafka offsets of its streams not yet computed: records, and about one marker a transaction."""
+    readings_per_s: float | None = None
+    late: int = 0
+    kept: float = 1.0
+    """The share of readings that it takes now: less than 1 only where its header says `shed`, and it lags."""
+    shed: int = 0
+    """Readings left out so far, one for each window that it belongs to."""
+    apart: bool = False
+    """Others waited for it, so it has a lane of its own; `detail` says why."""
+    updated_at: int | None = None
+    topic: str
+    events_path: str
+    """Of its results on an access server."""
+    events_urls: list[str]
+    """The same with each access server that this API's configuration names."""
+    text: str | None = None
+    """The .sql file; only where one query is asked for."""
+
+
+class CheckedQuery(BaseModel):
+    """What a query file says."""
+
+    name: str
+    stream: str
+    """Of FROM."""
+    streams: list[str]
+    """All that it reads, but for joined tables."""
+    columns: list[str]
+    """Of its results, beside revision and final."""
+    execution: str
+    """shared: Spark computes it together with others; dedicated: the driver makes its rows."""
+    why: str
+    """Why it is computed so."""
+    plan: list[str]
+    """What is done with a reading, step by step."""
+
+
+def view(registration: Registration, progress: Progress | None, access_urls: Sequence[str], *, with_text: bool = False) -> QueryView:
+    """The joined view. Progress from before the registration is an earlier query's of the same name."""
+    if progress is not None and progress.updated_at < registration.registered_at:
+        progress = None
+    path = f"/v1/streams/{registration.name}/events"
+    facts: dict[str, object] = {"state": QueryState.PAUSED if registration.paused else QueryState.STARTING}
+    if progress is not None:
+        facts |= progress.model_dump(exclude={"query", "reached", "quarantined"}) | {
+            "state": _state(registration, progress.state),
+            "streams": list(progress.reached) or [progress.stream],
+        }
+    return QueryView.model_validate(
+        facts
+        | {
+            "name": registration.name,
+            "paused": registration.paused,
+            "registered_at": registration.registered_at,
+            "topic": registration.topic,
+            "events_path": path,
+            "events_urls": [url.rstrip("/") + path for url in access_urls],
+            "text": registration.text if with_text else None,
+        }
+    )
+
+
+def _state(registration: Registration, reported: QueryState) -> QueryState:
+    """What was asked for counts at once: the analysis reports a pause only after its batch, and a resumed query as paused until then."""
+    if registration.paused and reported in (QueryState.RUNNING, QueryState.STARTING, QueryState.RETRYING):
+        return QueryState.PAUSED
+    return QueryState.STARTING if reported is QueryState.PAUSED and not registration.paused else reported
+
+
+class Checked(Protocol):
+    """What a check finds in a query file."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def stream(self) -> str: ...
+    @property
+    def streams(self) -> tuple[str, ...]: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def execution(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def plan(self) -> tuple[str, ...]: ...
+
+
+class NotThereYet(QueryError):
+    """Of a query file only a stream is missing: it can be registered, and runs when the stream is there and fits."""
+
+    def __init__(self, found: Checked, error: QueryError) -> None:
+        """`found`: what it says, if all names that it reads are believed."""
+        super().__init__(*error.faults)
+        self.found = found
+
+
+Check = Callable[[str, Mapping[str, Stream]], Checked]
+"""Reads a query file against the catalogue; raises QueryError, NotThereYet where that is all."""
+
+
+class Registry:
+    """Writes to `ew.queries`. A query has its name once its claim on `ew.streams` came first there: so no stream has it, and of two
+    processes that register one name at once only one succeeds.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        writer: TableWriter,
+        tables: OpsTables,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        check: Check,
+        access_urls: Sequence[str],
+    ) -> None:
+        """`new_id` gives text that no other process gives."""
+        self._new_id = new_id
+        self._config = config
+        self._writer = writer
+        self._tables = tables
+        self._clock = clock
+        self._check = check
+        self._access_urls = access_urls
+        self._admin = clients.admin(config)
+        self._retired = RetiredQueries()
+        self._turn = asyncio.Lock()
+
+    def check(self, text: str) -> CheckedQuery:
+        """Read a query file; raises Problem with every fault of it."""
+        try:
+            return _described(self._check(text, self._tables.streams))
+        except QueryError as error:
+            raise _refused(error) from error
+
+    def _registrable(self, text: str) -> CheckedQuery:
+        """The same, but that a stream may be missing: the analysis waits for it."""
+        try:
+            return _described(self._check(text, self._tables.streams))
+        except NotThereYet as error:
+            return _described(error.found)
+        except QueryError as error:
+            raise _refused(error) from error
+
+    async def add(self, text: str) -> tuple[QueryView, bool]:
+        """Register a query file; (view, was it new?). The same text again is no error. Raises Problem or Unavailable."""
+        async with self._turn:
+            name = self._registrable(text).name
+            existing = self._tables.queries.get(name)
+            if existing is not None and existing.text == text:
+                return self.view(existing, with_text=True), False
+            if existing is not None:
+                raise Problem(409, "name_taken", f"query {name!r} is registered with another text; remove it first, or use another name")
+            if len(self._tables.queries) >= QUERIES_MAX:
+                raise Problem(409, "too_many_queries", f"{QUERIES_MAX} queries are registered, no more; remove one first")
+            now_ms = self._clock.now_ms()
+            registration = Registration(name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, self._new_id()))
+            await self._claim(registration)
+            await self._writer.blocking(
+                lambda: topic_admin.ensure_topics(self._config, [topics.QUERIES, registration.topic], client=self._admin)
+            )
+            await self._writer.write(topics.QUERIES, name, registration)
+            return self.view(registration, with_text=True), True
+
+    async def replace(self, name: str, text: str) -> tuple[QueryView, bool]:
+        """Put another text in a registered query's place; (view, was it another?). The new one has a topic and state of its own and
+        begins as a new registration does; the results of the old one can be read for another hour. Raises Problem or Unavailable.
+        """
+        async with self._turn:
+            existing = self.get(name)
+            if (found := self._registrable(text).name) != name:
+                raise Problem(
+                    422, "query_refused", f"the query file's name is {found!r}, not {name!r}; a new name needs a new registration"
+                )
+            if existing.text == text:
+                return self.view(existing, with_text=True), False
+            now_ms = max(self._clock.now_ms(), existing.registered_at + 1)
+            registration = existing.model_copy(update={"text": text, "registered_at": now_ms})
+            await self._writer.blocking(lambda: topic_admin.ensure_topics(self._config, [registration.topic], client=self._admin))
+            await self._writer.write(topics.QUERIES, name, registration)
+            return self.view(registration, with_text=True), True
+
+    async def _claim(self, registration: Registration) -> None:
+        """Take the name, or raise Problem(409)."""
+        name, now_ms = registration.name, self._clock.now_ms()
+        row = self._tables.names.get(name)
+        if is_reserved(name):
+            raise Problem(409, "name_taken", f"{name!r} is reserved for the system; a query needs a name of its own")
+        if row is not None and row.kind is NameKind.STREAM:
+            raise Problem(409, "name_taken", f"{name!r} is a stream; a query needs a name of its own")
+        if row is not None and not is_dead(row, self._tables.queries, now_ms):
+            raise Problem(409, "name_taken", f"a query {name!r} is being registered by somebody else; look again in some seconds")
+        revision = 0 if row is None else row.revision + 1
+        await self._writer.write(topics.STREAMS, name, Stream(name=name, kind=NameKind.QUERY, claim=registration.claim, revision=revision))
+        row = self._tables.names.get(name)
+        if row is None or row.claim != registration.claim:
+            raise Problem(409, "name_taken", f"{name!r} was taken by somebody else at the same time; use another name")
+
+    async def set_paused(self, name: str, paused: bool) -> QueryView:
+        """Pause or resume. Raises Problem(404) or Unavailable."""
+        async with self._turn:
+            registration = self.get(name)
+            if registration.paused != paused:
+                registration = registration.model_copy(update={"paused": paused})
+                await self._writer.write(topics.QUERIES, name, registration)
+            return self.view(registration, with_text=True)
+
+    async def remove(self, name: str) -> None:
+        """Remove it; its results can be read for another hour. Raises Problem(404) or Unavailable."""
+        async with self._turn:
+            self.get(name)
+            await self._writer.write(topics.QUERIES, name, None)
+            await self._release(name)
+
+    async def _release(self, name: str) -> None:
+        row = self._tables.names.get(name)
+        if row is not None and row.kind is NameKind.QUERY:
+            await self._writer.write(topics.STREAMS, name, None)
+
+    async def clean_up(self) -> None:
+        """Delete topics of queries that were removed long ago, and release names that were claimed for nothing. Raises Unavailable."""
+        async with self._turn:
+            names = await self._writer.blocking(lambda: metadata.partition_counts(self._admin))
+            gone = self._retired.deletable(names, self._tables.queries, self._clock.monotonic_s())
+            if gone:
+                await self._writer.blocking(lambda: topic_admin.delete_topics(self._admin, gone))
+                log.info("deleted the results of %d removed queries", len(gone), extra={"event": "queries.deleted", "topics": gone})
+            for row in list(self._tables.names.values()):
+                if is_dead(row, self._tables.queries, self._clock.now_ms()):
+                    await self._release(row.name)
+
+    def get(self, name: str) -> Registration:
+        """A registration. Raises Problem(404)."""
+        found = self._tables.queries.get(name)
+        if found is None:
+            raise Problem(404, "no_such_query", f"no query {name[:80]!r} is registered")
+        return found
+
+    def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
+        """The query as it stands."""
+        return view(registration, self._tables.progress.get(registration.name), self._access_urls, with_text=with_text)
+
+
+def _described(found: Checked) -> CheckedQuery:
+    return CheckedQuery(
+        name=found.name,
+        stream=found.stream,
+        streams=list(found.streams),
+        columns=list(found.columns),
+        execution=found.execution,
+        why=found.why,
+        plan=list(found.plan),
+    )
+
+
+def _refused(error: QueryError) -> Problem:
+    faults = [asdict(fault) for fault in error.faults]
+    return Problem(422, "query_refused", str(error), line=error.faults[0].line, faults=faults)

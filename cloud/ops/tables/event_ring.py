@@ -1,0 +1,110 @@
+"""The live tail of operations: a bounded ring of events that clients read at their own pace; nothing is queued for a client.
+
+Event ids are `<boot>-<number>`: with another boot, or when the ring has gone over what a client missed, it is told by a `gap` event and
+reads the lists anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+import orjson
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from edgewake.cloud.ops.tables.device_table import Event
+from edgewake.cloud.web import Problem
+
+RING_EVENTS: Final = 2000
+"""Events kept for clients that are behind or come back."""
+CLIENTS_MAX: Final = 100
+BATCH: Final = 200
+SEND_TIMEOUT_S: Final = 20.0
+"""A client that takes nothing for so long is cut off."""
+PING_S: Final = 15
+
+
+class EventRing:
+    """The ring."""
+
+    def __init__(self, boot: str) -> None:
+        self._boot = boot
+        self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING_EVENTS)
+        self._next = 1
+        self._news = asyncio.Event()
+        self._clients = 0
+        self._closed = False
+
+    def publish(self, events: Iterable[Event]) -> None:
+        """Add events."""
+        for event in events:
+            self._ring.append((self._next, orjson.dumps(event)))
+            self._next += 1
+        self._notify()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._notify()
+
+    def _notify(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def response(self, last_event_id: str | None) -> EventSourceResponse:
+        """Stream to one client; raises Problem when there are too many."""
+        if self._clients >= CLIENTS_MAX:
+            raise Problem(503, "too_many_clients", f"{CLIENTS_MAX} live streams, no more", headers={"Retry-After": "10"})
+        return EventSourceResponse(
+            self._stream(last_event_id),
+            ping=PING_S,
+            ping_message_factory=lambda: ServerSentEvent(comment=""),
+            send_timeout=SEND_TIMEOUT_S,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+            sep="\n",
+        )
+
+    async def _stream(self, last_event_id: str | None) -> AsyncIterator[ServerSentEvent]:
+        self._clients += 1
+        try:
+            at, known = self._start(last_event_id)
+            if not known:
+                yield self._gap(at)
+            yield ServerSentEvent(comment="live", id=self._id(at - 1))
+            while not self._closed:
+                news = self._news
+                if at < self._first():
+                    at = self._first()
+                    yield self._gap(at)
+                batch = self._from(at)
+                for number, data in batch:
+                    yield ServerSentEvent(data=data.decode(), id=self._id(number))
+                    at = number + 1
+                if not batch:
+                    await news.wait()
+        finally:
+            self._clients -= 1
+
+    def _start(self, last_event_id: str | None) -> tuple[int, bool]:
+        """(first event to send, was the id one that can be resumed?)."""
+        if last_event_id is None:
+            return self._next, True
+        boot, _, number = last_event_id.partition("-")
+        if boot == self._boot and number.isascii() and number.isdigit() and self._first() <= int(number) + 1 <= self._next:
+            return int(number) + 1, True
+        return self._next, False
+
+    def _first(self) -> int:
+        return self._next - len(self._ring)
+
+    def _from(self, at: int) -> list[tuple[int, bytes]]:
+        skip = at - self._first()
+        return [self._ring[i] for i in range(skip, min(len(self._ring), skip + BATCH))]
+
+    def _gap(self, at: int) -> ServerSentEvent:
+        return ServerSentEvent(event="gap", data='{"reason":"behind","advice":"read the lists anew"}', id=self._id(at - 1))
+
+    def _id(self, number: int) -> str:
+        return f"{self._boot}-{number}"

@@ -1,0 +1,69 @@
+"""What Prometheus reads: made from the tables at the moment of the scrape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from edgewake.cloud.ops.tables.devices import Presence
+from edgewake.cloud.ops.tables.tables import OpsTables
+
+PART_STATES: Final = frozenset({"starting", "ready", "restarting", "stopped", "failed", "unknown"})
+
+
+class TablesCollector(Collector):
+    """The tables as metrics."""
+
+    def __init__(self, tables: OpsTables) -> None:
+        self._tables = tables
+
+    def collect(self) -> Iterator[Metric]:
+        tables = self._tables
+        yield _by("edgewake_devices", "Devices by presence", "state", {one.value: tables.devices.presences[one] for one in Presence})
+        yield _by("edgewake_parts", "Parts by state", "state", Counter(_state(part.state) for part in tables.parts.values()))
+        yield GaugeMetricFamily("edgewake_leases", "Leases of sleeping clients", len(tables.leases))
+        yield GaugeMetricFamily("edgewake_streams", "Streams in the catalogue", len(tables.streams))
+        progress = {name: p for name, p in tables.progress.items() if name in tables.queries}
+        yield _by(
+            "edgewake_query_lag_offsets",
+            "Offsets not yet computed",
+            "query",
+            {n: p.lag for n, p in progress.items()},
+        )
+        yield _by(
+            "edgewake_query_readings_per_s", "Readings computed a second", "query", {n: p.readings_per_s for n, p in progress.items()}
+        )
+        yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
+        yield _by("edgewake_query_shed_readings", "Readings left out because it lagged", "query", {n: p.shed for n, p in progress.items()})
+        yield _by("edgewake_query_kept", "Share of readings that is taken now", "query", {n: p.kept for n, p in progress.items()})
+        yield _by(
+            "edgewake_query_apart", "1 where it has a lane of its own: it is slow", "query", {n: p.apart for n, p in progress.items()}
+        )
+        # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
+        rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
+        yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)
+        yield CounterMetricFamily("edgewake_ops_dropped_devices", "Devices dropped from the full table", tables.devices.dropped)
+        left_out = tables.requests.left_out
+        yield CounterMetricFamily("edgewake_ops_left_out_requests", "Requests of devices that asked for too much at once", left_out)
+        dead = CounterMetricFamily("edgewake_dead_letters", "Dead letters since this process started", labels=["reason"])
+        for reason, count in tables.dead.items():
+            dead.add_metric([reason], count)
+        yield dead
+        yield CounterMetricFamily("edgewake_ops_unreadable_records", "Records of our own topics that could not be read", tables.unreadable)
+
+
+def _state(state: str) -> str:
+    return state if state in PART_STATES else "other"
+
+
+def _by(name: str, text: str, label: str, values: Mapping[str, float | None]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric([key], value)
+    return family

@@ -1,0 +1,192 @@
+"""What devices ask for: the rows of `ew.requests`, joined with what is read of the devices' requests and with their replies. No I/O.
+
+    read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─ forgotten
+
+`due` says what is to be written next; each step is decided from what is durable, so it is the same whoever was killed before. A row says
+where its request stands on the stream's topic: what stands before the last of them was taken, and is not taken again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.protocol import topics
+from edgewake.protocol.down_message import Reply, ReplyState
+from edgewake.protocol.down_row import DownRow, key_of
+from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
+from edgewake.protocol.plain_json import Misshapen
+from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, Request, request_of
+from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
+
+FRESH_MAX: Final = 2 * OPEN_MAX
+"""Requests of one device that were read and are in no row yet. Of a device that asks for more at once, more are not taken: nobody answers
+them, and they are over on the device in their time."""
+NOWHERE: Final = (-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A row to be written; None: removed."""
+
+    topic: str
+    key: str
+    row: BaseModel | None
+
+
+@dataclass
+class RequestTable:
+    """All rows."""
+
+    served: Collection[str] | None = None
+    """Names that somebody answers; others are refused at once. None: every one waits for its answer."""
+    _rows: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
+    """By device and id."""
+    _live: dict[str, RequestRow] = field(default_factory=dict)
+    """By key, those of which something is still to be done."""
+    _fresh: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
+    """By device and id: read, and in no row yet."""
+    _crowded: set[str] = field(default_factory=set)
+    """Devices that may have more rows than are kept."""
+    _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Position by partition: what stands up to there has its row, or had it."""
+    left_out: int = 0
+    """Requests that were not taken, since the start."""
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """A record of `ew.requests`. Raises ValueError."""
+        device, _, request_id = key.rpartition("|")
+        if value is None:
+            self._live.pop(key, None)
+            _remove(self._rows, device, request_id)
+            return
+        row = RequestRow.model_validate_json(value)
+        self._taken[row.partition] = max(row.position, self._taken.get(row.partition, NOWHERE))
+        self._rows.setdefault(device, {})[request_id] = row
+        _remove(self._fresh, device, request_id)
+        self._crowded.add(device)
+        if row.delivered_at is None:
+            self._live[key] = row
+        else:
+            self._live.pop(key, None)
+
+    def on_request(self, reading: Mapping[str, Any], partition: int, offset: int, place: int) -> None:
+        """A reading of the stream of requests, with the device that the bridge saw, and where it stands. Raises ValueError, KeyError."""
+        device = reading["device"]
+        if (offset, place) <= self._taken.get(partition, NOWHERE):
+            return
+        where = {"device": device, "received_at": reading["received_at"], "partition": partition, "offset": offset, "place": place}
+        row = _row(reading, where)
+        if self.get(device, row.id) is not None or row.id in self._fresh.get(device, {}):
+            return  # the same request again
+        if len(self._fresh.get(device, {})) >= FRESH_MAX:
+            self.left_out += 1
+            return
+        self._fresh.setdefault(device, {})[row.id] = row
+
+    def get(self, device: str, request_id: str) -> RequestRow | None:
+        """One row."""
+        return self._rows.get(device, {}).get(request_id)
+
+    def of(self, device: str) -> Iterable[RequestRow]:
+        """Those of one device."""
+        return self._rows.get(device, {}).values()
+
+    def all(self) -> Iterator[RequestRow]:
+        """Every row."""
+        for rows in self._rows.values():
+            yield from rows.values()
+
+    def due(self, down: DownTable, now_ms: int) -> list[Write]:
+        """What is to be written next, in this order. When it is, this is asked again."""
+        taken = [self._take(row, now_ms) for row in self._in_order()]
+        return taken + [write for row in self._live.values() for write in _next(row, down, now_ms)] + self._forgotten(now_ms)
+
+    def _in_order(self) -> list[RequestRow]:
+        """Fresh ones as they stand on the topic: a row that is written says that all before it were."""
+        fresh = [row for rows in self._fresh.values() for row in rows.values()]
+        return sorted(fresh, key=lambda row: (row.partition, row.position))
+
+    def _take(self, row: RequestRow, now_ms: int) -> Write:
+        why = self._refusal(row)
+        if why is not None and row.reply is None:
+            row = replied(row, ReplyState.REFUSED, detail=why, now_ms=now_ms)
+        return Write(topics.REQUESTS, key_of(row.device, row.id), row)
+
+    def _refusal(self, row: RequestRow) -> str | None:
+        if self.served is not None and row.name not in self.served:
+            return f"nobody serves {row.name!r}; served: {', '.join(sorted(self.served)) or 'nothing'}"
+        fresh = [one for one in self._fresh.get(row.device, {}).values() if one.position < row.position]
+        waiting = sum(one.is_open for one in (*self._rows.get(row.device, {}).values(), *fresh))
+        return f"{OPEN_MAX} requests of this device wait, no more" if waiting >= OPEN_MAX else None
+
+    def _forgotten(self, now_ms: int) -> list[Write]:
+        found: list[Write] = []
+        for device in self._crowded:
+            ended = [row for row in self._rows.get(device, {}).values() if not row.is_open]
+            ended.sort(key=lambda row: (not row.is_settled_at(now_ms), row.position))
+            for row in ended[: max(0, len(ended) - ENDED_MAX)]:
+                found.append(Write(topics.REQUESTS, key_of(device, row.id), None))
+                found.append(Write(topics.DOWN, key_of(device, REPLY_PREFIX + row.id), None))
+        self._crowded.clear()
+        return found
+
+
+def replied(
+    row: RequestRow, state: ReplyState, *, now_ms: int, body: str = "", detail: str = "", by: str = ""
+) -> RequestRow:  # fmt: skip
+    """A request with its reply."""
+    reply = Reply(id=REPLY_PREFIX + row.id, state=state, body=body, detail=detail)
+    return row.model_copy(update={"reply": reply, "replied_at": now_ms, "replied_by": by})
+
+
+def _next(row: RequestRow, down: DownTable, now_ms: int) -> Iterator[Write]:
+    key = key_of(row.device, row.id)
+    if row.reply is None:
+        if now_ms >= row.expires_at:
+            yield Write(topics.REQUESTS, key, replied(row, ReplyState.EXPIRED, detail="nobody answered in time", now_ms=now_ms))
+        return
+    assert row.replied_at is not None
+    sent = down.get(row.device, row.reply.id)
+    if sent is not None and sent.answer is not None:
+        yield Write(topics.REQUESTS, key, row.model_copy(update={"delivered_at": sent.answered_at}))
+    elif sent is None and not row.is_settled_at(now_ms):
+        yield Write(topics.DOWN, key_of(row.device, row.reply.id), _down_row(row, row.reply, row.replied_at))
+
+
+def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
+    return DownRow(
+        device=row.device,
+        kind=DownKind.REPLY,
+        payload=reply.to_json().decode(),
+        asked_at=replied_at,
+        expires_at=replied_at + REPLY_LIFE_MS,
+        asked_by=row.replied_by,
+    )
+
+
+def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
+    """A request as it came; what is wrong in it is its reply. Raises ValueError, KeyError where it has no id to reply to."""
+    at = where["received_at"]
+    try:
+        request = request_of(reading)
+    except Misshapen as error:
+        wrong = RequestRow(id=reading["id"], name=str(reading.get("name") or "")[:64], body="", expires_at=at, **where)
+        return replied(wrong, ReplyState.REFUSED, detail=str(error)[:500], now_ms=at)
+    return _of(request, where)
+
+
+def _of(request: Request, where: Mapping[str, Any]) -> RequestRow:
+    expires_at = where["received_at"] + 1000 * request.expires_s
+    return RequestRow(id=request.id, name=request.name, body=request.body, expires_at=expires_at, **where)
+
+
+def _remove(table: dict[str, dict[str, RequestRow]], device: str, request_id: str) -> None:
+    rows = table.get(device, {})
+    rows.pop(request_id, None)
+    if not rows:
+        table.pop(device, None)

@@ -1,0 +1,73 @@
+"""Writes rows of compacted tables and waits until our own tables have read them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from pydantic import BaseModel
+
+from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+WRITE_TIMEOUT_S: Final = 10.0
+"""How long Kafka may take to confirm a row."""
+READ_BACK_TIMEOUT_S: Final = 5.0
+"""How long the tables may take to read it back."""
+READ_BACK_POLL_S: Final = 0.02
+
+T = TypeVar("T")
+
+
+class TableWriter:
+    """One producer and one thread for calls that block."""
+
+    def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._producer = clients.producer(config, "ops-tables-writer", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)})
+        self._thread = ThreadPoolExecutor(1, "ops-writer")
+
+    async def write(self, topic: str, key: str, row: BaseModel | None) -> None:
+        """Write a row (None removes it). On return the tables hold all that stands on the topic up to it. Raises Unavailable."""
+        value = None if row is None else row.model_dump_json().encode()
+        offset = await self.blocking(lambda: self._produce(topic, key, value))
+        deadline_s = self._clock.monotonic_s() + READ_BACK_TIMEOUT_S
+        while self._tables.read_to.get(topic, -1) < offset:
+            if self._clock.monotonic_s() > deadline_s:
+                raise Unavailable(f"{topic}: {key!r} is written, but was not read back within {READ_BACK_TIMEOUT_S:g} s")
+            await self._clock.sleep(READ_BACK_POLL_S)
+
+    def _produce(self, topic: str, key: str, value: bytes | None) -> int:
+        failed: list[KafkaError] = []
+        offsets: list[int] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                offsets.append(message.offset())
+
+        try:
+            self._producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
+            self._producer.flush(WRITE_TIMEOUT_S + 1)
+        except (KafkaException, BufferError) as error:
+            raise Unavailable(f"{topic}: {key!r}: {error}") from error
+        if not offsets:
+            raise Unavailable(f"{topic}: {key!r}: {failed[0].str() if failed else 'Kafka did not confirm it in time'}")
+        return offsets[0]
+
+    def blocking(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Do what blocks in the writer's thread."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """Leave."""
+        self._producer.flush(1)
+        self._thread.shutdown()

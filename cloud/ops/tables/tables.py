@@ -1,0 +1,257 @@
+"""What the operations API knows, kept in memory: the compacted tables, the last word of every part, rates. No I/O.
+
+`apply` takes one Kafka record after another and returns what changed, as live events; `look` finds what changed by mere time.
+A record that cannot be read is counted and left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
+from edgewake.cloud.ops.tables.name_index import NameIndex
+from edgewake.cloud.ops.tables.rates import StreamRates
+from edgewake.cloud.ops.tables.requests import RequestTable
+from edgewake.protocol import lease_record, topics
+from edgewake.protocol import record as records
+from edgewake.protocol.dead_letter import DeadLetter, known_reason
+from edgewake.protocol.device import DeviceSeen
+from edgewake.protocol.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.preview import Preview
+from edgewake.protocol.query import Progress, Registration
+from edgewake.protocol.repair import Repair
+from edgewake.protocol.stream import NameKind, Stream, StreamTable
+
+PARTS_STREAM: Final = "part_status"
+ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)
+REQUESTS_TOPIC: Final = topics.stream_topic(REQUESTS)
+PARTS_MAX: Final = 200
+"""Parts remembered; a new one beyond it is left out and counted as unreadable."""
+PART_STALE_MS: Final = 10_000
+"""The supervisor speaks every 2 s; a part not heard of for so long is `unknown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One Kafka record, as `apply` takes it."""
+
+    topic: str
+    key: str
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    offset: int = 0
+    partition: int = 0
+
+
+class PartView(BaseModel):
+    """A part as the supervisor last saw it."""
+
+    part: str
+    state: str
+    """starting, ready, restarting, stopped, failed; unknown when the supervisor is silent."""
+    seen_at: int
+    pid: int | None = None
+    restarts: int | None = None
+    rss_mib: float | None = None
+    cpu_percent: float | None = None
+    uptime_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """First offset kept and next offset to be written, per partition, at one moment."""
+
+    first: tuple[int, ...]
+    next: tuple[int, ...]
+
+
+@dataclass
+class OpsTables:
+    """The compacted tables, the last report of every part, and the offsets that rates are taken of."""
+
+    names: StreamTable = field(default_factory=StreamTable)
+    """The catalogue, with the names that queries claim."""
+    streams: dict[str, Stream] = field(default_factory=dict)
+    """The streams in it."""
+    devices: DeviceTable = field(default_factory=DeviceTable)
+    queries: dict[str, Registration] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    repairs: dict[str, Repair] = field(default_factory=dict)
+    previews: dict[str, Preview] = field(default_factory=dict)
+    down: DownTable = field(default_factory=DownTable)
+    """What devices are asked to do."""
+    requests: RequestTable = field(default_factory=RequestTable)
+    """What devices ask for."""
+    leases: dict[str, Lease] = field(default_factory=dict)
+    lease_ids: NameIndex = field(default_factory=NameIndex)
+    parts: dict[str, PartView] = field(default_factory=dict)
+    offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
+    """Of the topics that there are now."""
+    rates: StreamRates = field(default_factory=StreamRates)
+    dead: Counter[str] = field(default_factory=Counter)
+    """Dead letters by reason since this process started."""
+    unreadable: int = 0
+    read_to: dict[str, int] = field(default_factory=dict)
+    """Offset of the last record of each table that was taken in, readable or not."""
+    is_loaded: bool = True
+    """False while the tables are read from their beginning: what is old is no event and no rate."""
+
+    def apply(self, change: Change, *, now: int) -> list[Event]:
+        """Take a record in; the events that it is."""
+        self.read_to[change.topic] = max(change.offset, self.read_to.get(change.topic, -1))
+        try:
+            return list(self._apply(change, now))
+        except (ValidationError, ValueError, KeyError, TypeError):
+            self.unreadable += 1
+            return []
+
+    def _apply(self, change: Change, now: int) -> Iterable[Event]:
+        match change.topic:
+            case topics.STREAMS:
+                self._stream(change)
+                return ()
+            case topics.LEASES:
+                self._lease(change)
+                return ()
+            case topics.DEVICES:
+                return self._device(change, now)
+            case topics.QUERIES:
+                return self._query(change, self.queries, Registration)
+            case topics.PROGRESS:
+                return self._query(change, self.progress, Progress)
+            case topics.REPAIRS:
+                return self._repair(change)
+            case topics.PREVIEWS:
+                _put(self.previews, Preview, change.key, change.value)
+                return ()
+            case topics.DOWN:
+                self.down.put(change.key, change.value)
+                return ()
+            case topics.REQUESTS:
+                return self._request(change)
+            case topics.DEAD:
+                return self._dead_letter(change)
+            case _:
+                return self._of_stream(change)
+
+    def _of_stream(self, change: Change) -> Iterable[Event]:
+        if change.topic == ANSWERS_TOPIC:
+            self._answers(change)
+        elif change.topic == REQUESTS_TOPIC:
+            self._requests(change)
+        else:
+            return self._parts(change)
+        return ()
+
+    def _stream(self, change: Change) -> None:
+        self.names.apply(change.key, change.value)
+        row = self.names.get(change.key)
+        if row is not None and row.kind is NameKind.STREAM:
+            self.streams[change.key] = row
+        else:
+            self.streams.pop(change.key, None)
+
+    def _lease(self, change: Change) -> None:
+        is_known = change.key in self.leases
+        if change.value is None:
+            self.leases.pop(change.key, None)
+        else:
+            self.leases[change.key] = lease_record.decode(change.value)
+        if is_known and change.value is None:
+            self.lease_ids.remove(change.key)
+        elif not is_known and change.value is not None:
+            self.lease_ids.add(change.key)
+
+    def _device(self, change: Change, now: int) -> Iterator[Event]:
+        device, _, what = change.key.rpartition("|")
+        event = self.devices.put(device, what, change.value, now=now)
+        if what == "seen" and change.value is not None and self.is_loaded:
+            self.rates.add(DeviceSeen.from_json(change.value))
+        if event is not None:
+            yield event
+
+    def _query(self, change: Change, table: dict[str, Any], model: type[BaseModel]) -> Iterator[Event]:
+        before = self._query_facts(change.key)
+        _put(table, model, change.key, change.value)
+        after = self._query_facts(change.key)
+        if after != before:
+            yield {"kind": "query", "name": change.key, **after}
+
+    def _query_facts(self, name: str) -> Mapping[str, Any]:
+        registration, progress = self.queries.get(name), self.progress.get(name)
+        return {
+            "registered": registration is not None,
+            "paused": registration is not None and registration.paused,
+            "state": progress and progress.state.value,
+            "detail": progress.detail if progress else "",
+        }
+
+    def _repair(self, change: Change) -> Iterator[Event]:
+        _put(self.repairs, Repair, change.key, change.value)
+        if change.value is not None:
+            repair = self.repairs[change.key]
+            yield {"kind": "repair", "id": repair.id, "query": repair.query, "state": repair.state.value, "detail": repair.detail}
+
+    def _dead_letter(self, change: Change) -> Iterator[Event]:
+        letter = DeadLetter.from_headers(change.headers)
+        self.dead[known_reason(letter.reason)] += 1
+        yield {"kind": "dead_letter", "offset": change.offset, "device": change.key, **letter.model_dump()}
+
+    def _request(self, change: Change) -> Iterator[Event]:
+        self.requests.put(change.key, change.value)
+        device, _, request_id = change.key.rpartition("|")
+        row = self.requests.get(device, request_id)
+        if row is not None:
+            state = "open" if row.reply is None else row.reply.state.value
+            yield {"kind": "request", "device": device, "id": request_id, "name": row.name, "state": state}
+
+    def _requests(self, change: Change) -> None:
+        for place, reading in enumerate(() if change.value is None else records.readings(records.decode(change.value))):
+            try:
+                self.requests.on_request(reading, change.partition, change.offset, place)
+            except (ValueError, KeyError):
+                self.unreadable += 1
+
+    def _answers(self, change: Change) -> None:
+        for reading in () if change.value is None else records.readings(records.decode(change.value)):
+            self.down.on_answer(reading)
+
+    def _parts(self, change: Change) -> Iterator[Event]:
+        if change.value is None:
+            return
+        for reading in records.readings(records.decode(change.value)):
+            part = PartView.model_validate(reading | {"seen_at": reading["received_at"]})
+            before = self.parts.get(part.part)
+            if before is None and len(self.parts) >= PARTS_MAX:
+                raise ValueError("more parts than are remembered")
+            self.parts[part.part] = part
+            if before is None or (before.state, before.pid, before.restarts) != (part.state, part.pid, part.restarts):
+                yield {"kind": "part", **part.model_dump(mode="json")}
+
+    def look(self, *, now: int) -> tuple[list[Event], bool]:
+        """What became offline, silent or unknown because nothing was heard of it; and is there more to look at now?"""
+        events, is_more = self.devices.look(now=now)
+        for name, part in self.parts.items():
+            if now - part.seen_at > PART_STALE_MS and part.state != "unknown":
+                self.parts[name] = stale = part.model_copy(update={"state": "unknown"})
+                events.append({"kind": "part", **stale.model_dump(mode="json")})
+        return events, is_more
+
+    def sample(self, offsets: Mapping[str, TopicOffsets], *, now_s: float) -> None:
+        """Set the offsets of all topics, and remember the counts that rates are taken of."""
+        self.offsets = offsets
+        self.rates.sample(now_s)
+
+
+def _put(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = model.model_validate_json(value)

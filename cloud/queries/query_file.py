@@ -1,0 +1,230 @@
+"""A query file: what it says, checked, as frozen values. No I/O and no Spark.
+
+A file is a comment header and one SELECT over one stream, or over several of one shape (union.py):
+
+    -- name: host_minute
+    -- description: Load of each machine, minute by minute
+    -- lateness: 30 seconds
+    SELECT device, metric, count(value) AS readings, avg(value) AS mean, min(value) AS min, max(value) AS max
+    FROM host_metrics UNPIVOT (value FOR metric IN (cpu_percent, memory_percent))
+    WHERE value IS NOT NULL
+    GROUP BY window(event_time, '1 minute'), device, metric
+
+A window is `window(event_time, size[, slide[, offset]])`, or `date_trunc('day', event_time)` for the calendar's of the header's zone;
+without one a row holds everything since the query began. Every result has `window_start` and `window_end` (ms) and the GROUP BY columns,
+named in SELECT or not. Raises QueryError with every fault of the file: its line and column, the clause, what was found and what was
+expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from edgewake.cloud.queries.faults import Faults, UnknownStream, place_of
+from edgewake.cloud.queries.foreign_table import Foreign, read_foreign
+from edgewake.cloud.queries.join import KEYS_MAX
+from edgewake.cloud.queries.normalise import shaped
+from edgewake.cloud.queries.query import Query, Shed
+from edgewake.cloud.queries.select import SelectReader, check_clauses, table_of
+from edgewake.cloud.queries.shedding_header import check_shed, in_its_place, read_shed
+from edgewake.cloud.queries.union import EXPECTED
+from edgewake.cloud.queries.window_syntax import duration_ms, zone_of
+from edgewake.protocol.errors import QueryError, QueryFault
+from edgewake.protocol.names import STREAM_PATTERN, is_stream
+from edgewake.protocol.query import QUERY_CHARS_MAX
+from edgewake.protocol.stream import Stream
+
+__all__ = ["QueryError", "UnknownStream", "check_query_file", "parse", "stream_of"]
+
+LATENESS_DEFAULT: Final = "30 seconds"
+LATENESS_MS_MAX: Final = 86_400_000
+"""How long after a window's end (in event time) its readings are still counted before it is final; the state is kept as long."""
+REOPEN_DEFAULT: Final = "0 seconds"
+REOPEN_MS_MAX: Final = 8 * 86_400_000
+"""How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
+
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed", "table", "foreign")
+_NOT_OF_TABLES: Final = ("lateness", "reopen", "shed")
+
+
+_OTHER_DIALECTS: Final = {
+    r"\bMATCH_RECOGNIZE\b": "; MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second condition), device",
+    r"\bTABLE\s*\(": "; windows are written FROM stream GROUP BY window(event_time, '1 minute')",
+}
+"""What others write and is no Spark SQL (a pattern) → what to write here."""
+
+
+class _Dialect(Spark):
+    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are about."""
+
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS = {word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"}  # noqa: RUF012
+
+
+def check_query_file(text: str, streams: Mapping[str, Stream]) -> Query:
+    """Read a query file against the catalogue; raises QueryError."""
+    return parse(text, streams)
+
+
+def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
+    """Read a query file; without a catalogue its names and types are believed. Raises QueryError, UnknownStream where that is all."""
+    faults = Faults(text)
+    header, select = _split(text, faults)
+    lateness_ms = _header_ms(header.get("lateness", LATENESS_DEFAULT), "lateness", LATENESS_MS_MAX, faults)
+    reopen_ms = _header_ms(header.get("reopen", REOPEN_DEFAULT), "reopen", REOPEN_MS_MAX, faults)
+    if select is None:
+        raise faults.error()
+    zone = "UTC"
+    with faults.within():
+        zone = zone_of(header.get("zone", zone))
+    try:
+        select = shaped(select, faults)
+        check_clauses(select, faults)
+        table = _table_keys(header, faults)
+        foreign = _foreign(header, faults)
+        reader = SelectReader(select, streams, faults, zone, table, foreign)
+        shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
+        query = reader.read(
+            name=header.get("name", ""), description=header.get("description", ""), lateness_ms=lateness_ms, reopen_ms=reopen_ms
+        )
+    except RecursionError as error:
+        raise QueryError("SQL: nested too deep") from error
+    with faults.within():
+        if foreign is not None and not faults and (query.join is None or query.join.foreign != foreign.topic):
+            raise QueryError(f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON stream.field = {foreign.name}.key")
+    faults.check()
+    if shed is not None:
+        query = replace(query, shed=shed)
+        check_shed(query)
+    return query
+
+
+def stream_of(text: str) -> str:
+    """The stream that a query file reads. Raises QueryError."""
+    faults = Faults(text)
+    _, select = _split(text, faults)
+    if select is None or faults:
+        raise faults.error()
+    return str(table_of(shaped(select, faults)).name)
+
+
+def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
+    """The columns of header `table`; none without it."""
+    names = tuple(name.strip() for name in header.get("table", "").split(",")) if "table" in header else ()
+    with faults.within():
+        if len(names) > KEYS_MAX or len(set(names)) < len(names):
+            raise QueryError(f"header table: expected 1 to {KEYS_MAX} different columns, e.g. `-- table: device`")
+        if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
+            raise QueryError(f"header {others[0]}: not with table: of each key the latest reading counts, whenever it comes")
+    return names
+
+
+def _foreign(header: Mapping[str, str], faults: Faults) -> Foreign | None:
+    with faults.within():
+        return read_foreign(header["foreign"]) if "foreign" in header else None
+    return None
+
+
+def _shed(header: str, reader: SelectReader, text: str, faults: Faults) -> Shed | None:
+    with faults.within():
+        above_ms, unless = read_shed(header)
+        if unless is None:
+            return Shed(above_ms)
+        try:
+            condition = sqlglot.parse_one(in_its_place(unless, text), read=_Dialect)
+        except SqlglotError as error:
+            raise QueryError(_syntax_fault(error, text)) from error
+        return Shed(above_ms, reader.condition(condition, "header shed"))
+    return None
+
+
+def _header_ms(text: str, key: str, ms_max: int, faults: Faults) -> int:
+    with faults.within():
+        found = duration_ms(text, f"header {key}")
+        if found > ms_max:
+            raise QueryError(f"header {key} {text!r}: expected at most {ms_max // 86_400_000} day{'s' if ms_max > 86_400_000 else ''}")
+        return found
+    return 0
+
+
+def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | None]:
+    """Header and SELECT; None, and a fault, where there is no SELECT."""
+    if len(text) > QUERY_CHARS_MAX:
+        raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
+    header = _header(text, faults)
+    with faults.within():
+        return header, _select(text)
+    return header, None
+
+
+def _select(text: str) -> exp.Select:
+    try:
+        statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
+    except SqlglotError as error:
+        fault = _syntax_fault(error, text)
+        advice = next((advice for pattern, advice in _OTHER_DIALECTS.items() if re.search(pattern, text, re.IGNORECASE)), "")
+        raise QueryError(replace(fault, detail=fault.detail + advice)) from error
+    except RecursionError as error:
+        raise QueryError("SQL: nested too deep") from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
+        is_union = isinstance(statements[0] if statements else None, exp.SetOperation)
+        advice = f": register a query for each SELECT, or of streams of one shape one {EXPECTED}" if is_union else ""
+        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}{advice}")
+    return statements[0]
+
+
+def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
+    """The first thing that is no SQL. sqlglot names the last character of a word, and of a quote that has no end its line and offset."""
+    details = (getattr(error, "errors", None) or [{}])[0]
+    if "description" in details:
+        word = details["highlight"]
+        what = details["description"].partition(" but got <Token")[0]
+        advice = f': it is a word of SQL; as a name write "{word}"' if what.endswith(" name") and word.isidentifier() else ""
+        return QueryFault(f"SQL: {what} near {word!r}{advice}", details["line"], max(1, details["col"] - len(word) + 1))
+    quote = re.search(r"(.*) from \d+:(\d+)$", str(error.__context__))
+    if quote is not None:
+        return QueryFault(f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2])))
+    plain = re.sub(r"\x1b\[\d+m", "", str(error))
+    return QueryFault(f"SQL: {plain.splitlines()[0]}")
+
+
+def _header(text: str, faults: Faults) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if not line.startswith("--"):
+            break
+        with faults.within():
+            key, value = _header_line(number, line)
+            if key in found:
+                raise QueryError(QueryFault(f"header key {key!r} twice", number))
+            found[key] = value
+    with faults.within():
+        if "name" not in found:
+            raise QueryError("header: expected a line `-- name: my_query`")
+        if not is_stream(found["name"]):
+            raise QueryError(f"header name {found['name'][:80]!r}: expected {STREAM_PATTERN.pattern}, e.g. host_minute")
+    return found
+
+
+def _header_line(number: int, line: str) -> tuple[str, str]:
+    match = re.fullmatch(r"--\s*+([A-Za-z_]+)\s*+:\s*+(.*\S)\s*+", line)
+    if match is None:
+        raise QueryError(QueryFault(f"header {line[:60]!r}: expected `-- key: value` with {', '.join(_HEADER_KEYS)}", number))
+    key, value = match.groups()
+    if key not in _HEADER_KEYS:
+        close = get_close_matches(key, _HEADER_KEYS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": expected {', '.join(_HEADER_KEYS)}"
+        raise QueryError(QueryFault(f"unknown header key {key!r}{hint}", number))
+    return key, value

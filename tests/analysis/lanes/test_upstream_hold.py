@@ -1,0 +1,80 @@
+"""What a sequencer that is away has not passed on holds event time: from when on, up to when, and no longer than is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgewake.cloud.analysis import sequencer_watch
+from edgewake.cloud.analysis.lanes.upstream_hold import HOLD_MS_MAX, STALLED_MS, Sequenced
+from edgewake.cloud.kafka import offsets
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
+from edgewake.protocol.clock import SystemClock
+from tests.services import wait_until
+
+T0 = 1_790_000_040_000
+LOOK_MS = 2_000
+
+
+def test_what_waits_holds_event_time_where_all_was_passed_on_until_it_is() -> None:
+    sequenced = Sequenced()
+    sequenced.look(T0, {0: 10, 1: 10}, {0: 10, 1: 10})
+    for i in range(1, 10):
+        sequenced.look(T0 + i * LOOK_MS, {0: 10 + i, 1: 10 + i}, {0: 10, 1: 10 + i})
+        waited_ms = (i - 1) * LOOK_MS
+        assert sequenced.hold(T0 + i * LOOK_MS) == (T0 if waited_ms > STALLED_MS else None)
+    sequenced.look(T0 + 30_000, {0: 30, 1: 30}, {0: 19, 1: 30})
+    assert sequenced.hold(T0 + 30_000) is None, "what is in it now has just come"
+    assert sequenced.hold(T0 + 31_000 + STALLED_MS) == T0 + LOOK_MS, "up to where that one began to wait, all was passed on"
+
+
+def test_after_ten_minutes_it_holds_no_longer() -> None:
+    sequenced = Sequenced()
+    sequenced.look(T0, {0: 10}, {0: 10})
+    sequenced.look(T0 + LOOK_MS, {0: 11}, {0: 10})
+    assert sequenced.hold(T0 + LOOK_MS + HOLD_MS_MAX) == T0
+    assert sequenced.hold(T0 + LOOK_MS + HOLD_MS_MAX + 1) is None
+
+
+def test_who_begins_while_something_waits_lets_event_time_stand_and_what_no_sequencer_served_holds_nothing() -> None:
+    sequenced = Sequenced()
+    sequenced.look(T0, {0: 10, 1: 10}, {0: 5})
+    assert sequenced.hold(T0 + STALLED_MS + 1) == 0
+    assert Sequenced().hold(T0) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=40))
+def test_nothing_that_waits_was_received_before_the_hold(looks: list[tuple[int, int]]) -> None:
+    """Records come and are passed on in any portions; the oracle keeps each with the look before it came."""
+    sequenced, waiting, end, passed, now = Sequenced(), [], 0, 0, T0
+    for come, go in looks:
+        waiting += [now] * come
+        end, now = end + come, now + LOOK_MS
+        count = min(go, len(waiting))
+        del waiting[:count]
+        passed += count
+        sequenced.look(now, {0: end}, {0: passed})
+        hold = sequenced.hold(now)
+        assert hold is None or (waiting and hold <= waiting[0])
+
+
+def test_that_kafka_does_not_say_how_far_the_sequencers_are_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = []
+
+    def look(places: UpPlaces) -> object:
+        looks.append(places)
+        return ends(places)
+
+    ends = UpPlaces.ends
+    monkeypatch.setattr(UpPlaces, "ends", look)
+    monkeypatch.setattr(offsets, "METADATA_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sequencer_watch, "LOOK_S", 0.01)
+    watch = sequencer_watch.SequencerWatch(KafkaConfig(bootstrap="127.0.0.1:1"), SystemClock())
+    watch.start()
+    wait_until(lambda: len(looks) > 2 * UNANSWERED, "it looks again and again")
+    watch.close()
+    assert [record.name for record in caplog.records].count("edgewake.analysis") == 1

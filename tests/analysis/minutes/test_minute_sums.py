@@ -1,0 +1,72 @@
+"""Which streams and fields are summed up: new ones push none out."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+
+from edgewake.cloud.analysis.minutes.minute_sums import FIELDS_MAX, STREAMS_MAX, found_in, lake_rows, summarised
+from edgewake.cloud.summaries.summary import Series
+from edgewake.protocol import sketch
+from edgewake.protocol.count_min import CountMin
+from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.sample import Sample
+from edgewake.protocol.sketch import Numbers, SketchKind
+
+NUMBER = FieldType.NUMBER
+TABLE = struct.pack(">iqii2q4q", 1, 1, 2, 2, 17, 19, 1, 0, 0, 1)
+"""Spark's Count-Min of one text."""
+MARK = {"partition": 3, "minute": 0, "readings": 1, "count": 1, "sum": 0.0, "min": 0.0, "variance": 0.0}
+VALUE = {"field": "x", "partition": -1, "minute": 60_000, "readings": 1, "count": 1, "sum": 2.0, "min": 2.0, "max": 2.0, "variance": 0.0}
+SKETCHES = {"hll": b"h", "theta": b"e", "kll": b"k", "top": b"t", "count_min": TABLE, "sample": [{"draw": -5, "text": "2"}]}
+ROWS = pa.Table.from_pylist(
+    [
+        {"stream": "s", "devices": devices} | SKETCHES | row
+        for devices, row in (
+            ("", VALUE),
+            ("", MARK | {"field": "$top", "max": 70_000.0}),
+            ("north", MARK | {"field": "$top", "max": 60_000.0}),
+            ("", MARK | {"field": "$read", "max": 70_001.0}),
+        )
+    ]
+)
+"""As a job gives them; a mark of a set of devices counts for nothing."""
+
+
+def test_fields_are_taken_in_the_order_in_which_the_catalogue_learnt_them() -> None:
+    old = {f"z{i:02d}": NUMBER for i in range(FIELDS_MAX)}
+    assert summarised({"s": old | {"a": NUMBER}}, ()) == {"s": tuple(sorted(old.items()))}
+
+
+def test_streams_that_are_summed_up_keep_their_place() -> None:
+    old = [f"z{i:02d}" for i in range(STREAMS_MAX - 1)]
+    catalogue = {name: {"x": NUMBER} for name in ("b", *old, "a")} | {"empty": {}}
+    assert set(summarised(catalogue, set(old))) == {*old, "a"}
+
+
+def test_a_stream_without_fields_has_nothing_to_sum_up() -> None:
+    assert summarised({"s": {}}, ()) == {}
+
+
+def test_a_row_of_spark_is_the_summary_that_devices_and_answers_know() -> None:
+    found = found_in(ROWS)
+    (record,) = found.records
+    assert (record.series, record.start_ms, record.end_ms) == (Series("s", "x"), 60_000, 120_000)
+    assert record.summary.numbers == Numbers.of([2.0])
+    assert record.summary.sketch(SketchKind.COUNT_MIN) == CountMin(2, 2, 1, (1, 0, 0, 1))
+    assert record.summary.sketch(SketchKind.SAMPLE) == Sample(64, 1, ((2**63 - 5, "2"),))
+    assert (found.tops, found.received_at) == ({"s": {3: 70_000}}, {"s": {3: 70_001}})
+
+
+def test_the_lake_has_a_column_for_each_figure_and_sketch() -> None:
+    (row,) = lake_rows(found_in(ROWS).records).to_pylist()
+    sketches = {name: row.pop(name) for name in ("hll", "theta", "kll", "top", "count_min", "sample")}
+    figures = {"readings": 1, "count": 1, "sum": 2.0, "min": 2.0, "max": 2.0, "variance": 0.0}
+    assert row == {"field": "x", "devices": "", "minute": 60_000, "part": None} | figures
+    assert all(sketches.values())
+    assert CountMin.decode(sketches["count_min"]) == CountMin(2, 2, 1, (1, 0, 0, 1))
+
+
+def test_sketches_of_devices_are_not_summed_up_themselves() -> None:
+    assert summarised({sketch.STREAM: {"readings": NUMBER}}, ()) == {}

@@ -1,0 +1,178 @@
+"""Who may do what: keys, roles, sessions, pages of others."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from edgewake.cloud.ops.login.auth import Access, Guard
+from edgewake.cloud.ops.login.keys import Keys, parse
+from edgewake.cloud.ops.login.sessions import OUTSTANDING_MAX, SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import ConfigError
+
+KEY, READ_KEY = "k" * 32, "r" * 32
+OWN = {"Origin": "http://ops", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "ops.key"
+    path.write_text(f"# rotated in May\nann operate {KEY}\nwall read {READ_KEY} # the display\n")
+    return path
+
+
+@pytest.fixture
+def access(key_file: Path) -> Access:
+    numbers = iter(range(10_000))
+    clock = FakeClock()
+    return Access(Keys(key_file), *(Passes(clock, lambda: f"t{next(numbers)}", life_s) for life_s in (TICKET_LIFE_S, SESSION_LIFE_S)))
+
+
+async def ask(access: Access, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> httpx.Response:
+    guarded = Guard(PlainTextResponse("in"), access=access)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=guarded), base_url="http://ops") as client:
+        return await client.request(method, path, headers=headers)
+
+
+def cookie(access: Access, key: str = KEY) -> dict[str, str]:
+    """Of a new session."""
+    holder = access.keys.find(key.encode())
+    assert holder
+    return {"Cookie": f"other=1; edgewake_ops_80={access.sessions.issue(holder)}"}
+
+
+@pytest.fixture(autouse=True)
+def port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """httpx's ASGI transport names no port."""
+    monkeypatch.setattr("edgewake.cloud.ops.login.auth.cookie_name", lambda _: "edgewake_ops_80")
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, 401),
+        ({"Authorization": f"Bearer {KEY}"}, 200),
+        ({"Authorization": f"bearer {KEY}"}, 200),
+        ({"X-API-Key": KEY}, 200),
+        ({"X-API-Key": READ_KEY}, 200),
+        ({"Authorization": f"Basic {KEY}"}, 401),
+        ({"Authorization": f"Bearer {KEY}x"}, 401),
+        ({"Authorization": "Bearer "}, 401),
+        ({"X-API-Key": ""}, 401),
+        ({"Authorization": "Bearer wrong", "X-API-Key": KEY}, 401),
+        ({"Cookie": "edgewake_ops_80=made-up"}, 401),
+    ],
+)
+async def test_a_key_opens_and_nothing_else_does(access: Access, headers: dict[str, str], expected: int) -> None:
+    assert (await ask(access, "/v1/devices", headers)).status_code == expected
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/in"])
+async def test_health_metrics_and_the_description_are_open(access: Access, path: str) -> None:
+    assert (await ask(access, path)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz/", "http://ops//healthz", "/v1/nothing", "/v1/live", "/metrics/../v1/devices", "/docs/start.js", "/in/"]
+)
+async def test_what_only_looks_open_is_not(access: Access, path: str) -> None:
+    assert (await ask(access, path)).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+async def test_people_are_led_to_the_login(access: Access, path: str) -> None:
+    answer = await ask(access, path)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/in")
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/v1/queries", 403), ("/v1/tickets", 200), ("/v1/session", 200)])
+async def test_who_may_only_read_changes_nothing_but_his_own_session(access: Access, path: str, expected: int) -> None:
+    assert (await ask(access, path, {"X-API-Key": READ_KEY}, "POST")).status_code == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (OWN, 200),
+        ({"Origin": "http://ops"}, 200),
+        ({}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "http://ops:81"}, 403),
+        ({"Origin": "http://ops", "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://ops", "Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+async def test_a_cookie_changes_things_only_from_our_own_page(access: Access, more: dict[str, str], expected: int) -> None:
+    assert (await ask(access, "/v1/queries", cookie(access) | more, "POST")).status_code == expected
+    assert (await ask(access, "/v1/queries", cookie(access) | more)).status_code == 200, "reading is no change"
+
+
+async def test_a_session_has_the_role_of_its_key_and_ends_with_it(access: Access, key_file: Path) -> None:
+    reading = cookie(access, READ_KEY)
+    assert (await ask(access, "/v1/queries", reading | OWN, "POST")).status_code == 403
+    key_file.write_text(f"ann operate {KEY}\n")
+    access.keys.reload()
+    assert (await ask(access, "/v1/queries", reading)).status_code == 401
+
+
+async def test_a_key_is_replaced_without_a_restart(access: Access, key_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    key_file.write_text(f"ann operate {KEY}\nann2 operate {'n' * 32}\n")
+    access.keys.reload()
+    assert [(await ask(access, "/v1/devices", {"X-API-Key": key})).status_code for key in (KEY, "n" * 32, READ_KEY)] == [200, 200, 401]
+    key_file.write_text("short\n")
+    with caplog.at_level(logging.ERROR):
+        access.keys.reload()
+    assert "keys stay as they were" in caplog.text
+    assert (await ask(access, "/v1/devices", {"X-API-Key": KEY})).status_code == 200
+
+
+async def test_every_change_is_logged_with_a_name_and_without_a_key(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="edgewake.ops"):
+        await ask(access, "/v1/queries?ticket=secret", {"X-API-Key": KEY}, "POST")
+        await ask(access, "/v1/devices/d", {"X-API-Key": READ_KEY}, "DELETE")
+        await ask(access, "/v1/devices", {"X-API-Key": KEY})
+    found = [(r.holder, r.method, r.path, r.status) for r in caplog.records if getattr(r, "event", "") == "ops.audit"]
+    assert found == [("ann", "POST", "/v1/queries", 200), ("wall", "DELETE", "/v1/devices/d", 403)]
+    assert not any(
+        secret in record.getMessage() for record in caplog.records if record.name == "edgewake.ops" for secret in (KEY, READ_KEY, "secret")
+    )
+
+
+def test_a_ticket_is_used_once_within_its_time() -> None:
+    clock, numbers = FakeClock(), iter(range(1000))
+    tickets = Passes(clock, lambda: f"t{next(numbers)}", TICKET_LIFE_S)
+    (holder,) = parse(KEY)
+    first, second = tickets.issue(holder), tickets.issue(holder)
+    clock.advance(TICKET_LIFE_S)
+    assert [tickets.use_up(first), tickets.use_up(first)] == [holder, None]
+    clock.advance(0.001)
+    assert tickets.use_up(second) is None
+
+
+def test_outstanding_tickets_are_bounded_and_the_oldest_goes_first() -> None:
+    numbers = iter(range(1000))
+    tickets = Passes(FakeClock(), lambda: f"t{next(numbers)}", TICKET_LIFE_S)
+    (holder,) = parse(KEY)
+    issued = [tickets.issue(holder) for _ in range(OUTSTANDING_MAX + 1)]
+    assert [tickets.find(issued[0]), tickets.find(issued[1])] == [None, holder]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"# none\n", b"short", "schlüssel-schlüssel".encode(), b"\xff" * 20, b"a read", b"a owner " + b"k" * 20,
+     b"\xc3\xa4 read " + b"k" * 20, b"a read " + b"k" * 20 + b"\na read " + b"l" * 20],
+)  # fmt: skip
+def test_a_key_file_that_cannot_be_used_is_named_and_its_keys_are_not(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "ops.key"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"ops\.key") as raised:
+        Keys(path)
+    assert "kkkk" not in str(raised.value)
