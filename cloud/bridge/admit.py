@@ -83,9 +83,11 @@ def _admit_plain(
         seq = reading.seq
         if seq is None:
             return reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1)
-        return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1)
+        return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1, record.content_of(payload))
     frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
     placement = _placement(Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame)
+    if frame.frame is not None:
+        placement = placement._replace(content=record.content_of(payload))
     catalogue.check(device, stream, kinds)
     return frames.encode(frame), placement
 

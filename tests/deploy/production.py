@@ -197,8 +197,8 @@ class Client:
         assert self.subscribed.wait(60)
         return self.granted
 
-    def publish(self, topic: str) -> int:
+    def publish(self, topic: str, payload: bytes = b"{}") -> int:
         """Publish with QoS 1; the reason code of the answer."""
-        mid = self.mqtt.publish(topic, b"{}", qos=1).mid
+        mid = self.mqtt.publish(topic, payload, qos=1).mid
         wait_until(lambda: mid in self.codes, f"an answer to {topic}")
         return self.codes[mid]
