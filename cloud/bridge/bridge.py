@@ -38,7 +38,16 @@ from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, device_in, is_answerable, left_out_letter, record_of, too_large
+from edgewake.cloud.bridge.records import (
+    KafkaRecord,
+    aside_letter,
+    dead_letter,
+    device_in,
+    is_answerable,
+    left_out_letter,
+    record_of,
+    too_large,
+)
 from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.subscriptions import Subscriptions
@@ -218,8 +227,23 @@ class Bridge:
             return True
         delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
+        if record.aside:
+            self._keep_aside(record, packet.topic, account, delivery.since_s)
         self._writer.write(record, delivery)
         return True
+
+    def _keep_aside(self, record: KafkaRecord, topic: str, account: Account, now_s: float) -> None:
+        """Dead letters of single readings; the rest of their frame passes."""
+        for one in record.aside:
+            self.metrics.rejected[RejectReason.FIELD_TYPE] += 1
+            room = account.letter_room(len(one.payload), now_s)
+            if room is Room.NONE:
+                self.metrics.outcomes["counted"] += 1
+                self._allowance.note_left_out(account, len(one.payload))
+                continue
+            bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
+            letter = aside_letter(one, topic, part=self._config.name, received_at=record.timestamp, bytes_max=bytes_max)
+            self._writer.write(letter, None)
 
     def _record(self, packet: mqtt5.PublishPacket | Unreadable, account: Account, received_at: int, now_s: float) -> KafkaRecord:
         """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""

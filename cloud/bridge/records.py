@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -9,7 +10,8 @@ from edgewake.cloud.bridge.admit import admit, admit_status, can_answer
 from edgewake.cloud.bridge.allowance import LeftOut
 from edgewake.cloud.bridge.catalogue import Catalogue
 from edgewake.cloud.bridge.compiled import CompiledStreams
-from edgewake.cloud.bridge.envelope import Envelope
+from edgewake.cloud.bridge.envelope import Envelope, Message
+from edgewake.cloud.bridge.items import Aside
 from edgewake.protocol import topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -36,6 +38,8 @@ class KafkaRecord(NamedTuple):
     headers: list[tuple[str, bytes]]
     timestamp: int
     """Milliseconds since 1970, when the message came."""
+    aside: Sequence[Aside] = ()
+    """Readings of it that were set aside, to be dead letters."""
 
 
 def record_of(
@@ -49,7 +53,7 @@ def record_of(
         status = admit_status(message, received_at=received_at)
         return KafkaRecord(topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at)
     admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
-    return KafkaRecord(topics.UP, admitted.device, admitted.value, [(PLACEMENT_HEADER, admitted.placement)], received_at)
+    return KafkaRecord(topics.UP, admitted.device, admitted.value, [(PLACEMENT_HEADER, admitted.placement)], received_at, admitted.aside)
 
 
 def dead_letter(
@@ -71,6 +75,12 @@ def dead_letter(
         size=0 if len(kept) == size else size,
     )
     return KafkaRecord(topics.DEAD, device_in(message.topic), kept, letter.headers(), received_at)
+
+
+def aside_letter(aside: Aside, topic: str, *, part: str, received_at: int, bytes_max: int | None) -> KafkaRecord:
+    """The record that keeps a reading that was set aside, as a plain device would have sent it."""
+    refusal = Rejected(RejectReason.FIELD_TYPE, aside.detail)
+    return dead_letter(Message(topic, aside.payload), refusal, part=part, received_at=received_at, bytes_max=bytes_max)
 
 
 def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaRecord:

@@ -6,6 +6,7 @@ an attacker: how long its answers took against before, and what of its readings 
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 import time
@@ -221,8 +222,9 @@ def unharmed(victim: Victim, attack: Callable[[], object], *, count: int = PROBE
     return before, beside
 
 
-def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = PROBES) -> tuple[Seen, Seen]:
-    """What the victim sees before and beside an attack, which goes on until the victim is done: it is called again and again."""
+def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1) -> tuple[Seen, Seen]:
+    """What the victim sees before and beside an attack, which goes on until the victim is done: it is called again and again, the first
+    `head_start` times before the victim sends."""
     victim.send()  # its stream is new
     before = victim.series(count)
     stop, failed = threading.Event(), list[BaseException]()
@@ -230,9 +232,12 @@ def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = 
 
     def run() -> None:
         try:
-            while not stop.is_set():
+            for calls in itertools.count(1):
                 attack()
-                began.set()
+                if calls == head_start:
+                    began.set()
+                if stop.is_set():
+                    return
         except BaseException as error:  # raised below, in the test
             failed.append(error)
             began.set()
