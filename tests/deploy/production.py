@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -118,6 +122,26 @@ class Site:
             tls.sendall(CONNECT_V5)
             if tls.recv(1) != b"\x20":
                 raise ConnectionError("no CONNACK")
+
+
+def certificate(site: Site, folder: Path, name: str, first: datetime.datetime, last: datetime.datetime) -> Path:
+    """A certificate of a device, by the devices' authority and with its own key, that is good between two moments."""
+    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
+    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
+    key = serialization.load_pem_private_key((site.certificates / "devices" / f"{name}.key").read_bytes(), None)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())  # type: ignore[arg-type]
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(first)
+        .not_valid_after(last)
+        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    path = folder / f"{name}.crt"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return path
 
 
 @contextmanager

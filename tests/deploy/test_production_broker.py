@@ -10,13 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 
 from edgewake.protocol import topics
-from tests.deploy.production import TLS_REFUSED, Client, Site, certificates, production_site
+from tests.deploy.production import TLS_REFUSED, Client, Site, certificate, certificates, production_site
 from tests.services import wait_until
 
 SUCCESS, NO_SUBSCRIBER, NOT_AUTHORISED = 0x00, 0x10, 0x87
@@ -202,31 +199,13 @@ def test_no_certificate_and_a_strangers_certificate_are_refused(site: Site, tmp_
             site.shake_hands(context)
 
 
-def _certificate(site: Site, folder: Path, first: datetime.datetime, last: datetime.datetime) -> Path:
-    """A certificate of dev-a, by the devices' authority and with dev-a's own key, that is good between two moments."""
-    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
-    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
-    key = serialization.load_pem_private_key((site.certificates / "devices" / "dev-a.key").read_bytes(), None)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dev-a")]))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())  # type: ignore[arg-type]
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(first)
-        .not_valid_after(last)
-        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
-    )
-    path = folder / "dev-a.crt"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
 @pytest.mark.parametrize(("first", "last", "is_good"), [(-9, -1, False), (1, 9, False), (-1, 1, True)], ids=["past", "future", "now"])
 def test_a_certificate_is_good_only_in_its_time(site: Site, tmp_path: Path, first: int, last: int, is_good: bool) -> None:
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     context = site.context()
-    context.load_cert_chain(_certificate(site, tmp_path, now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key")
+    context.load_cert_chain(
+        certificate(site, tmp_path, "dev-a", now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key"
+    )
     if is_good:
         site.shake_hands(context)
     else:

@@ -166,10 +166,14 @@ class Victim:
         self._answered: dict[int, float] = {}
         self._here = threading.Event()
         self.refusals: list[bytes] = []
+        self.heard: set[str] = set()
+        """Topics of what came down to it."""
         self.client.mqtt.on_message = self._on_message
-        self.client.subscribe(topics.ack(self.client.name))
+        self.client.mqtt.on_connect = lambda *_: self.client.mqtt.subscribe(f"ew/v1/{self.client.name}/#", qos=1)
+        self.client.subscribe(f"ew/v1/{self.client.name}/#")
 
     def _on_message(self, _client: object, _userdata: object, message: MQTTMessage) -> None:
+        self.heard.add(message.topic)
         number = int(bytes(message.properties.CorrelationData))  # type: ignore[union-attr]
         if message.payload.startswith(b'{"token"') and b"rejected" not in message.payload:
             self._answered.setdefault(number, time.monotonic())
@@ -211,6 +215,7 @@ class Victim:
         expected = Counter(range(1, self.sent + 1))
         wait_until(lambda: self.passed_on().total() >= self.sent, f"all {self.sent} readings of the victim")
         assert self.passed_on() == expected
+        assert self.heard == {topics.ack(self.client.name)}
         return not self.refusals
 
 
