@@ -24,6 +24,8 @@ USUAL_S: Final = 100e-6
 """Seconds of processor time that any message may take: three times what one with one reading does."""
 USUAL_S_PER_BYTE: Final = 30e-9
 """The same for each of its bytes: three times what a frame takes to be inflated, checked and copied."""
+MEASURED_BYTES: Final = 256
+"""Bytes of a message from which its processor time is measured, which costs a microsecond: a smaller one cannot be dear."""
 ASK_S: Final = 0.001
 """Seconds that a question for a feed counts: it is a request to an access server."""
 LETTER_HEAD_BYTES: Final = 512

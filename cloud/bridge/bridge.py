@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
-from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, Account, Allowance, Room
+from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, MEASURED_BYTES, Account, Allowance, Room
 from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
@@ -249,11 +249,12 @@ class Bridge:
         """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""
         if (wait_s := account.wait_s(now_s)) > 0:
             raise _too_much(account.device, wait_s)
-        began_s = time.thread_time()
+        size = _size(packet)
+        began_s = time.thread_time() if size >= MEASURED_BYTES else None
         try:
             return record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
         finally:
-            account.pay(_size(packet), time.thread_time() - began_s)
+            account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
         """Is it a status that nobody needs, or one of too many?"""
