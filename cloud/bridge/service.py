@@ -23,6 +23,7 @@ from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -61,7 +62,14 @@ async def run(
         clock=clock,
         rng=rng,
     )
-    metrics.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
+    metrics.serve(
+        config.metrics_port,
+        bridge.metrics.gather,
+        part="bridge",
+        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
+        host=config.metrics_host,
+        is_alive=is_alive,
+    )
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
     try:
         async with asyncio.TaskGroup() as tasks:
