@@ -64,7 +64,8 @@ def tables() -> OpsTables:
     found.queries["fast"] = Registration(name="fast", text="", registered_at=1)
     reached = {"s": Reached(offsets={0: 70, 1: 40}, asked_from={0: 50})}
     found.progress["fast"] = Progress(
-        query="fast", stream="s", state=QueryState.RUNNING, registered_at=1, lag=3, late=2, shed=1, watermark=5000, updated_at=1, reached=reached
+        query="fast", stream="s", state=QueryState.RUNNING, registered_at=1, updated_at=1,
+        lag=3, late=2, shed=1, watermark=5000, reached=reached,
     )  # fmt: skip
     found.streams["s"] = Stream(name="s")
     found.rates.add(DeviceSeen(device="d", last_seen=1, streams={"s": 7}))
