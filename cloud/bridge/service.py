@@ -64,11 +64,12 @@ async def run(
     )
     metrics.serve(
         config.metrics_port,
-        bridge.metrics.gather,
+        lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
         part="bridge",
         certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
         host=config.metrics_host,
         is_alive=is_alive,
+        why_not_ready=bridge.health.why_not_ready,
     )
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
     try:
@@ -96,9 +97,11 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
     while True:
         try:
             bridge.hold_back(await asyncio.to_thread(check.look, clock.now_ms()))
+            bridge.health.note("backlog", None)
             failed = 0
         except Unavailable as error:
             failed += 1
+            bridge.health.note("backlog", f"unknown how far the sequencer is ({error})")
             if failed == UNANSWERED:
                 log.warning("unknown how far the sequencer is: %s", error, extra={"event": "bridge.backlog_unknown"})
         await clock.sleep(CHECK_S)

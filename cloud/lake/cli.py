@@ -39,11 +39,12 @@ def lake(config_file: Path, verbose: bool) -> None:
         writer = Writer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
         metrics.serve(
             config.metrics_port,
-            writer.metrics.gather,
+            lambda: [*writer.metrics.gather(), *writer.health.gather()],
             part="lake",
             certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
+            why_not_ready=writer.health.why_not_ready,
         )
         log.info("the lake is in %s", config.data_dir, extra={"event": "part.ready"})
         heartbeat.ready()

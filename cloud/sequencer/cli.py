@@ -45,7 +45,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
             certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
-            is_ready=part.is_ready,
+            why_not_ready=part.why_not_ready,
         )
         # A batch is thousands of containers and no cycle, and states are no Python objects: looking through them costs a third of all time.
         gc.freeze()
