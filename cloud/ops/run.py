@@ -142,6 +142,7 @@ async def run(settings: OpsConfig) -> None:
         clock=clock,
         metrics=metrics,
         ready=reader.ready,
+        health=reader.health,
         summaries=summaries,
         asking=Asking(settings.lake_dir, settings.kafka),
     )

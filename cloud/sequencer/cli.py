@@ -38,7 +38,11 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
         metrics.serve(
-            config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive, is_ready=part.is_ready
+            config.metrics_port,
+            part.metrics.gather,
+            host=config.metrics_host,
+            is_alive=heartbeat.is_alive,
+            why_not_ready=part.why_not_ready,
         )
         # A batch is thousands of containers and no cycle, and states are no Python objects: looking through them costs a third of all time.
         gc.freeze()
