@@ -23,6 +23,7 @@ from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -64,6 +65,8 @@ async def run(
     metrics.serve(
         config.metrics_port,
         lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
+        part="bridge",
+        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
         host=config.metrics_host,
         is_alive=is_alive,
         why_not_ready=bridge.health.why_not_ready,
