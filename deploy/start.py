@@ -231,7 +231,7 @@ def addresses(plan: Plan, link: str) -> str:
     ports, lines = plan.ports, ["", "Edgewake is running."]
     page = f"http://127.0.0.1:{ports.access(0)}"
     if plan.has("access"):
-        lines.append(f"  page              {page}/")
+        lines.append(f"  page              {page}/   (every stream; the simulated town: {page}/town)")
         lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
     if plan.has("ops"):
         lines += [f"  operations API    {link}", "                    (once, within ten minutes; `edgewake login` prints another link)"]
