@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -15,8 +16,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import orjson
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+
+from edgewake.cloud import process_metrics
 
 LATENCY_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -87,6 +89,8 @@ def serve(
     port: int | None,
     gather: Callable[[], Iterable[Metric]],
     *,
+    part: str,
+    certificates: Sequence[Path | None] = (),
     host: str = "127.0.0.1",
     is_alive: Callable[[], bool] = lambda: True,
     why_not_ready: Callable[[], str] = lambda: "",
@@ -101,7 +105,7 @@ def serve(
         return
     registry = CollectorRegistry()
     registry.register(_Gathered(gather))
-    ProcessCollector(registry=registry)
+    process_metrics.register(registry, part, certificates=certificates)
     metrics = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -20,6 +20,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import threading
 
     from edgewake.cloud import metrics
+    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.protocol.clock import SystemClock
@@ -40,6 +41,8 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         metrics.serve(
             config.metrics_port,
             part.metrics.gather,
+            part="sequencer",
+            certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
             why_not_ready=part.why_not_ready,
