@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.edge.commands.cli import agent
 from edgewake.edge.field_book import FieldBook
 from edgewake.edge.intake import Intake
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.bundle import Bundle
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.field_names import with_suffix
 from edgewake.protocol.field_type import FieldType, types_of
 from edgewake.protocol.frame import Scalar
 from tests.edge.sources.sink import MemorySink
+from tests.services import free_ports, part, port_is_open, wait_until
 
 NOW_MS = 1_790_000_000_000
 
@@ -98,3 +104,25 @@ def test_a_book_that_cannot_be_read_is_a_new_one(kept: str | None) -> None:
     book = FieldBook(kept)
     assert book.sound({"v": 1}) == ({"v": 1}, [])
     assert orjson.loads(book.encode()) is not None
+
+
+def test_an_agent_keeps_names_and_types_over_a_restart(tmp_path: Path) -> None:
+    port, nobody = free_ports(2)
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        f'device = "d"\ndata_dir = "{tmp_path}/data"\n[mqtt]\nport = {nobody}\n'
+        f'[[source]]\ntype = "http_intake"\nstream = "s"\nport = {port}\nfields = {{ on = "boolean" }}\n'
+    )
+    for life, body in enumerate(([{"a-b": 1, "on": "OFF"}, {"a-b": "x"}], [{"a_b": "y", "a-b": "warm"}])):
+        with part("agent", path, tmp_path / f"out{life}") as running:
+            running.wait_for('"event":"part.ready"')
+            wait_until(lambda: port_is_open(port), "the port")
+            assert httpx.post(f"http://127.0.0.1:{port}/", json=body).json() == {"taken": len(body), "refused": 0}
+            assert running.stop() == 0
+    shown = CliRunner().invoke(agent, ["log", "export", "--config", str(path)])
+    found = map(orjson.loads, shown.stdout.splitlines())
+    rows = [{name: value for name, value in one.items() if name.startswith(("a_b", "on"))} for one in found]
+    assert rows == [{"a_b": 1, "on": False}, {"a_b_odd": "x"}, {with_suffix("a_b"): "y", "a_b_odd": "warm"}]
+    said = CliRunner().invoke(agent, ["status", "--config", str(path)]).stdout
+    assert "1 odd in a_b" in said
+    assert "'a-b' is a_b" in said
