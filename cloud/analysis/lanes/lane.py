@@ -50,6 +50,7 @@ from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
 from edgewake.cloud.analysis.results.batch_commit import Novelty, Offsets, between, furthest, novelty
 from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.event_time import EventTime
 from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Ends, Transactions, read_lane_record
@@ -113,6 +114,7 @@ class Lane:
         self._partitions = 1
         self._tops: dict[int, int] = {}
         self._received_at: dict[int, int] = {}
+        self._event_time = EventTime(self._partitions)
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
         self._parts = state_parts.Parts({})
@@ -168,6 +170,7 @@ class Lane:
         if isinstance(self._states, TableStates):
             self._tables = self._states.follower(self.config.kafka)
         self._tops = dict(self._record.tops)
+        self._event_time = EventTime(self._partitions, int(self.config.event_time_wait_s * 1000))
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
@@ -405,7 +408,7 @@ class Lane:
         step = emit.Batch(
             revision=record.revision + 1,
             top_before=record.top,
-            top=self._progress_of_time(offsets, left) if new is Novelty.ALL else record.top,
+            top=self._progress_of_time(observed, offsets, left) if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
             told=self.told,
             unknown_to=self._unknown_to,
@@ -481,17 +484,19 @@ class Lane:
         for key, value in self._parts.cut(output.key, output.value):
             yield emit.bounded(emit.Output(topics.WINDOWS, key, value), now_ms=now_ms)
 
-    def _progress_of_time(self, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
-        """Where Kafka does not say what is left, something is. A partition that was added to the topic counts as another one."""
-        before = self._sources.flat(self._record.offsets)
-        read = {partition % self._partitions for partition, offset in reached.items() if offset > before.get(partition, 0)}
-        unread: dict[int, int] = {}
-        for partition in reached:
-            place = partition % self._partitions
-            unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
-        behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
-        top = event_progress.progress(self._record.top, self._tops, behind)
-        return event_progress.held(self._record.top, top, self.hold(self.clock.now_ms()))
+    def _progress_of_time(self, observed: Observed, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
+        now_ms = self.clock.now_ms()
+        top = self._event_time.after(
+            self._record.top,
+            tops=self._tops,
+            received_at=self._received_at,
+            start=self._sources.flat(self._record.offsets),
+            reached=reached,
+            left=left,
+            oldest=observed.oldest,
+            now_ms=now_ms,
+        )
+        return event_progress.held(self._record.top, top, self.hold(now_ms))
 
     def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
         """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""
