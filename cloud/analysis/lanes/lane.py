@@ -41,7 +41,7 @@ from edgewake.cloud.analysis.lanes.kafka_source import source
 from edgewake.cloud.analysis.lanes.log_reader import LogReader, kept_from
 from edgewake.cloud.analysis.lanes.schedule_feedback import Looks
 from edgewake.cloud.analysis.lanes.slow import Behind, Cost
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.analysis.plan import late, shed_policy
 from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
@@ -54,6 +54,7 @@ from edgewake.cloud.analysis.results.event_time import EventTime
 from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Ends, Transactions, read_lane_record
+from edgewake.cloud.analysis.results.withheld import Withheld
 from edgewake.cloud.analysis.spark import next_plan
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.cloud.analysis.spark.settings import is_local
@@ -118,6 +119,7 @@ class Lane:
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
         self._parts = state_parts.Parts({})
+        self._withheld = Withheld(())
         self._tables: TableFollower | None = None
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
@@ -161,10 +163,12 @@ class Lane:
         self._record = self._begin(record)
         if self._shedder is not None:
             self._shedder.turn(self._record)
+        held = withheld_rows(self.config.kafka, self.job.queries)
+        self._withheld, self._parts = Withheld(self.job.queries, state_parts.joined(held)), state_parts.Parts(held)
         if isinstance(self.job, DrivenJob):
             rows = kept_rows(self.config.kafka, driven.place_of(self.job))
             self._states = driven.restored(self.job, state_parts.joined(rows), record)
-            self._parts = state_parts.Parts(rows)
+            self._parts = state_parts.Parts(rows | held)
         if isinstance(self._states, JoinStates):
             self._tables = self._states.follower(self.config.kafka) if self._states.tables else None
         if isinstance(self._states, TableStates):
@@ -444,7 +448,7 @@ class Lane:
         def outputs() -> Iterator[emit.Output | emit.Outputs]:
             nonlocal results, after
             broken: emit.Broken = {}
-            for output in self.job.outputs(rows, step, broken):
+            for output in self._withheld.through(self.job.outputs(rows, step, broken), step, broken):
                 if isinstance(output, emit.Outputs):
                     results += len(output.keys)
                     yield from emit.all_bounded(output, now_ms=now_ms)
@@ -551,9 +555,10 @@ class Lane:
         broken: emit.Broken = {}
         absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
         now_ms = self.clock.now_ms()
-        outputs = [record for output in absences for record in self._cut(output, now_ms)]
+        told = self._withheld.through([*absences, *emit.watermarks(self.job.queries, step)], step, broken)
+        outputs = [record for output in emit.each(told) for record in self._cut(output, now_ms)]
         after = self._with_lacking(after, step)
-        outputs += [*emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
+        outputs += self._progress(after, 0.0, left)
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
         self.broken |= {label: f"what it tells in silence cannot be made: {why}" for label, why in broken.items()}
