@@ -36,9 +36,10 @@ class Asking:
         self._waiting = 0
 
     async def ask(self, question: dict[str, Any], passed: Mapping[str, int] = _NONE) -> bytes:
-        """The answer as JSON. `passed`: a query's topic → event time, ms, up to which its windows are final; known before the rows are read.
+        """The answer as JSON. `passed`: a query's topic → event time, ms, up to which its windows are final, known before rows are read.
 
-        Raises QueryError where it is refused, Unavailable, and LocalError where the child fails."""
+        Raises QueryError where it is refused, Unavailable, and LocalError where the child fails.
+        """
         if self._waiting >= WAITING_MAX:
             raise Unavailable(f"{WAITING_MAX} questions are under way, no more")
         self._waiting += 1

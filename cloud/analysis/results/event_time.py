@@ -12,7 +12,7 @@ long past   event time that is more than LIVE_MS behind the clock, which is no l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,7 +69,7 @@ class EventTime:
 
     def _waited_for(
         self, before: int | None, tops: Mapping[int, int], reached: Mapping[int, int], left: Mapping[int, int] | None, now_ms: int
-    ) -> Collection[int]:
+    ) -> set[int]:
         """Partitions that have left over what they had at the look before, and for which event time has not stood for too long."""
         over = {
             partition % self.partitions

@@ -114,7 +114,7 @@ def test_a_correction_of_a_window_that_was_opened_again_is_told_again_also_where
 
 def test_queries_that_tell_each_change_are_left_as_they_are() -> None:
     final, each = query("f"), query("e", "")
-    outputs = [Outputs(each.topic, [b"k"], [b"v"]), row(each, 0, 1, 0), row(final, 0, 1, 0)]
+    outputs: list[Output | Outputs] = [Outputs(each.topic, [b"k"], [b"v"]), row(each, 0, 1, 0), row(final, 0, 1, 0)]
     found = list(Withheld([final, each]).through(outputs, batch(0, T0), {}))
     assert found[:2] == outputs[:2]
     assert [one.topic for one in found[2:] if isinstance(one, Output)] == [topics.WINDOWS]
@@ -132,7 +132,8 @@ def test_a_text_that_looks_like_the_end_of_a_row_is_none() -> None:
 
 def test_more_than_may_be_held_back_ends_the_query_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(withheld, "BYTES_MAX", 1_000)
-    of, broken = query(), {}
+    of = query()
+    broken: Broken = {}
     list(Withheld([of]).through([row(of, minute, 1, 0) for minute in range(20)], batch(0, T0), broken))
     assert "shorten windows or lateness" in broken[of.label]
 
