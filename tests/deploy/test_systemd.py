@@ -82,9 +82,7 @@ def test_nothing_is_ever_given_up_nor_left_hanging(name: str) -> None:
     assert float(unit(name)["Service"]["WatchdogSec"]) >= 10 * INTERVAL_S
 
 
-@pytest.mark.parametrize(
-    ("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30), ("edgewake-kafka.service", 30)]
-)
+@pytest.mark.parametrize(("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30), ("edgewake-kafka.service", 30)])
 def test_the_unit_is_hardened(name: str, worst: int) -> None:
     """systemd's own measure of exposure, in tenths: 100 is a unit without any protection."""
     done = subprocess.run(
