@@ -12,6 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,9 +124,20 @@ class Site:
             self.docker("build", "--target", target, "-t", image, "-f", str(DEPLOY / "Dockerfile"), str(ROOT), timeout_s=BUILD_S)
         return told.stderr
 
-    def up(self) -> None:
-        """Start all services; they are not ready then."""
-        self.compose("up", "-d", "--no-build")
+    def up(self, within_s: float) -> None:
+        """Start all services, those that need Kafka when it is healthy; they are not ready then.
+
+        Compose gives up when one that others need is unhealthy once, as on a machine that is busy with something else; it is told again.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                self.compose("up", "-d", "--no-build")
+                return
+            except AssertionError as error:
+                if "unhealthy" not in str(error) or time.monotonic() > deadline:
+                    raise
+                sys.stderr.write("compose: one is not healthy yet; once more\n")
 
     def down(self) -> None:
         """Remove containers, networks and volumes."""
