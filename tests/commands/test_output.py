@@ -19,7 +19,8 @@ def test_the_text_of_a_number_reads_back_as_the_same_number_and_no_shorter_one_d
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0.00527, "0.00527"), (53.34981, "53.34981"), (12.0, "12"), (-0.5, "-0.5"), (1e-7, "1e-07"), (2**53 + 1, str(2**53 + 1))]
+    ("number", "text"),
+    [(0.00527, "0.00527"), (53.34981, "53.34981"), (12.0, "12"), (-0.5, "-0.5"), (1e-7, "1e-07"), (2**53 + 1, str(2**53 + 1))],
 )
 def test_a_number_keeps_its_digits(number: float, text: str) -> None:
     assert cell("x", number) == text
