@@ -59,7 +59,8 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("earliest_by_offset", "earliest"), "the value at the earliest event time: first(x)"),
     **dict.fromkeys(("robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"), _OF_READINGS),
     **dict.fromkeys(
-        ("moving_average", "moving_avg", "movingaverage"), "the mean of the last ten: avg(x) … GROUP BY count_window(10, 1), device"
+        ("moving_average", "moving_avg", "movingaverage"),
+        "the mean of the last ten: avg(x) … GROUP BY count_window(10, 1), device HAVING count(*) = 10",
     ),
 }
 """Function, in small letters → what to write."""

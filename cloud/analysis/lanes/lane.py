@@ -139,6 +139,16 @@ class Lane:
         """
         self._plan = beside.submit(self._planned)
 
+    @property
+    def is_planned(self) -> bool:
+        """Is the plan made, or will not be?"""
+        return self._plan is None or self._plan.done()
+
+    @property
+    def is_running(self) -> bool:
+        """Was it said that it runs?"""
+        return self._has_said_running
+
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
         self._batches_before, self._last_batch_s, self._looks_ms = self.counters.batches, self.clock.monotonic_s(), self.clock.now_ms()
