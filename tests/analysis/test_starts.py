@@ -40,7 +40,7 @@ SHAPES = {
     "a chain of nullif": f"SELECT device, {nested('nullif(?, -#)', 8)} AS y FROM m",
     "texts of numbers": f"SELECT device, {nested('cast(cast(? AS string) AS double)', 2)} AS y FROM m",
     "CASE in CASE": f"SELECT device, {nested('CASE ? WHEN -1 THEN 2 WHEN -2 THEN 3 ELSE # END', 6)} AS y FROM m",
-    "whole numbers": f"SELECT device, {nested('(? div 1)', 25)} AS y FROM m",
+    "whole numbers": f"SELECT device, {nested('(? div 1)', 14)} AS y FROM m",
     "roots": f"SELECT device, {nested('sqrt(? + #)', 12)} AS y FROM m WHERE {nested('sqrt(? + #)', 12)} > 0",
     "many windows": "SELECT device, sum(x0) AS y FROM m GROUP BY window(event_time, '2 minutes', '1 second'), device",
     "many columns": "SELECT device, " + ", ".join(f"avg({total(3, i)}) AS y{i}" for i in range(30)) + f" FROM m GROUP BY {MINUTE}",

@@ -44,7 +44,6 @@ from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.analysis.plan import late, shed_policy
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
@@ -60,6 +59,7 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
 from edgewake.protocol.errors import EdgewakeError, Unavailable
+from edgewake.protocol.event_time import AHEAD_MS_MAX
 
 log = logging.getLogger("edgewake.analysis")
 

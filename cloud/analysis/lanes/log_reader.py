@@ -11,7 +11,6 @@ from typing import Any, Final
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.results.lane_record import CLOCKS_APART_MS
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
@@ -20,6 +19,7 @@ from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import result
 from edgewake.protocol.errors import EdgewakeError, Unavailable
+from edgewake.protocol.event_time import AHEAD_MS_MAX
 
 READINGS_HEADER: Final = "readings"
 """Header of a row told by a repair: how many readings are in it. The log only grows, so an equal number means the same readings; their
