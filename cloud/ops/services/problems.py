@@ -59,7 +59,9 @@ def problems_of(
         if trouble is not None:
             yield KnownProblem(kind="query", name=query.name, text=f"query {query.name} {trouble}")
     for reason, count in sorted(dead.items()):
-        text = f"{count} {'message was' if count == 1 else 'messages were'} refused within the last hour ({reason}): edgewake dead-letters list --reason {reason}"
+        what = "message was" if count == 1 else "messages were"
+        advice = f"edgewake dead-letters list --reason {reason}"
+        text = f"{count} {what} refused within the last hour ({reason}): {advice}"
         yield KnownProblem(kind="dead_letters", name=reason, text=text)
     yield from _disabled(leases)
 

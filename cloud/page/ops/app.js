@@ -24,7 +24,7 @@ function View({ hash }) {
   const [screen, name] = path.split("/").map(decode);
   const params = new URLSearchParams(query ?? "");
   const [, title, List, One] = SCREENS.find(([key]) => key === screen) ?? [];
-  if (!List) return html`<p class="card">There is no page at this address. <a href="#/">To the overview</a></p>`;
+  if (!List) return html`<h1 class="spoken">No page</h1><p class="card">There is no page at this address. <a href="#/">To the overview</a></p>`;
   document.title = `${name ?? title} · Edgewake operations`;
   const key = `${screen}/${name ?? ""}?${query ?? ""}`;
   const shown = screen === "queries" && name === "new" ? html`<${Editor} key=${key} params=${params} />`
