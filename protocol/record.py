@@ -31,7 +31,7 @@ from zlib import crc32
 
 import orjson
 
-from edgewake.protocol.event_time import corrected_ms
+from edgewake.protocol.corrected_time import corrected_ms
 from edgewake.protocol.frame import Frame, Gap, Scalar
 
 PLACEMENT_HEADER: Final = "ew"

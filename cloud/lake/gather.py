@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from edgewake.cloud.lake.shape import BASE, SKETCHES, ColumnType, Fields, Kind, agrees, physical
 from edgewake.protocol import record as records
-from edgewake.protocol.event_time import corrected_ms
+from edgewake.protocol.corrected_time import corrected_ms
 from edgewake.protocol.frame import COUNTER_MAX, TIME_MS_MAX
 
 _ARROW: Final = {

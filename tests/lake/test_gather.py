@@ -14,7 +14,7 @@ from edgewake.cloud.lake.gather import Foreign, Gathered
 from edgewake.cloud.lake.shape import BASE, ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
 from edgewake.protocol import record as records
-from edgewake.protocol.event_time import AHEAD_MS_MAX
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
 

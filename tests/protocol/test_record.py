@@ -5,7 +5,7 @@ import pytest
 
 from edgewake.protocol import frame as frames
 from edgewake.protocol import record as records
-from edgewake.protocol.event_time import AHEAD_MS_MAX
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.frame import Frame
 from edgewake.protocol.record import Discipline, Mode, Placement
 

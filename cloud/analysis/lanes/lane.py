@@ -58,8 +58,8 @@ from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.event_time import AHEAD_MS_MAX
 
 log = logging.getLogger("edgewake.analysis")
 

@@ -18,8 +18,8 @@ from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import result
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
-from edgewake.protocol.event_time import AHEAD_MS_MAX
 
 READINGS_HEADER: Final = "readings"
 """Header of a row told by a repair: how many readings are in it. The log only grows, so an equal number means the same readings; their

@@ -26,7 +26,7 @@ from edgewake.cloud.queries.expressions import READING, TIMES, Expression
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.windows import Window
 from edgewake.protocol import record
-from edgewake.protocol.event_time import corrected_ms, sent_ms
+from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Scalar
 
