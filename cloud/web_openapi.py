@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from edgewake.cloud.web import PROBLEM_TYPE
+from edgewake.cloud.web_problem import PROBLEM_TYPE
 
 TEXTS: Final[Mapping[int, str]] = {
     400: "The request is wrong.",

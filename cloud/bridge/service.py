@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.catalogue import Catalogue
@@ -61,7 +61,7 @@ async def run(
         clock=clock,
         rng=rng,
     )
-    metrics.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
+    metrics_port.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
     try:
         async with asyncio.TaskGroup() as tasks:

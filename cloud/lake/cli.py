@@ -18,7 +18,7 @@ def lake(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
     from edgewake.protocol.clock import SystemClock
@@ -36,7 +36,7 @@ def lake(config_file: Path, verbose: bool) -> None:
         config = load(LakeConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         writer = Writer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(config.metrics_port, writer.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive)
+        metrics_port.serve(config.metrics_port, writer.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive)
         log.info("the lake is in %s", config.data_dir, extra={"event": "part.ready"})
         heartbeat.ready()
         writer.run()

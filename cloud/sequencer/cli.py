@@ -19,7 +19,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.protocol.clock import SystemClock
@@ -37,7 +37,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(
+        metrics_port.serve(
             config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive, is_ready=part.is_ready
         )
         # A batch is thousands of containers and no cycle, and states are no Python objects: looking through them costs a third of all time.
