@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
+import orjson
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from edgewake.cloud import web_log
+from edgewake.cloud import process_metrics, web_log
 from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.cloud.web_limits import LimitedProtocol
@@ -37,20 +38,25 @@ def serve(
     port: int | None,
     gather: Callable[[], Iterable[Metric]],
     *,
+    part: str,
+    certificates: Sequence[Path | None] = (),
     host: str = "127.0.0.1",
     is_alive: Callable[[], bool] = lambda: True,
-    is_ready: Callable[[], bool] = lambda: True,
+    why_not_ready: Callable[[], str] = lambda: "",
 ) -> None:
     """Answer on `port` until the process ends; nothing where it is None.
 
     /healthz is 200 while `is_alive`, else 503: the loop that does the work hangs, and only another start helps. /readyz is 200 while
-    `is_ready`, else 503: it works and is behind, or waits for somebody else.
+    there is nothing to `why_not_ready`, else 503 with that as `detail`: it works and is behind, or waits for somebody else.
     Raises OSError where the port is in use.
     """
     if port is None:
         return
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG)
-    app = HostCheck(_app(gather, is_alive=is_alive, is_ready=is_ready), allows_bare_names=True)
+    registry = CollectorRegistry()
+    registry.register(_Gathered(gather))
+    process_metrics.register(registry, part, certificates=certificates)
+    app = HostCheck(_app(registry, is_alive=is_alive, why_not_ready=why_not_ready), allows_bare_names=True)
     threading.Thread(target=asyncio.run, args=(_answer(app, listener),), name="metrics", daemon=True).start()
 
 
@@ -68,20 +74,18 @@ async def _answer(app: ASGIApp, listener: socket.socket) -> None:
     await server.serve_forever()
 
 
-def _app(gather: Callable[[], Iterable[Metric]], *, is_alive: Callable[[], bool], is_ready: Callable[[], bool]) -> ASGIApp:
-    registry = CollectorRegistry()
-    registry.register(_Gathered(gather))
-    ProcessCollector(registry=registry)
-    judges = {"/healthz": (is_alive, "hangs"), "/readyz": (is_ready, "behind")}
-
+def _app(registry: CollectorRegistry, *, is_alive: Callable[[], bool], why_not_ready: Callable[[], str]) -> ASGIApp:
     def answer(path: str) -> Response:
-        judge, otherwise = judges.get(path, (None, ""))
-        if judge is not None:
-            good = judge()
-            return Response(f'{{"status":"{"ok" if good else otherwise}"}}', 200 if good else 503, media_type="application/json")
         if path in ("/", "/metrics"):
             return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-        return Response("here are /metrics, /healthz and /readyz\n", 404, media_type="text/plain")
+        if path == "/healthz":
+            found = {"status": "ok" if is_alive() else "hangs"}
+        elif path == "/readyz":
+            detail = why_not_ready()
+            found = {"status": "not_ready", "detail": detail} if detail else {"status": "ok"}
+        else:
+            return Response("here are /metrics, /healthz and /readyz\n", 404, media_type="text/plain")
+        return Response(orjson.dumps(found), 200 if found["status"] == "ok" else 503, media_type="application/json")
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(scope["path"])(scope, receive, send)

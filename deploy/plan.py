@@ -241,7 +241,6 @@ def parts(plan: Plan, *, kafka: Sequence[str], mosquitto: Sequence[str], java_ho
                 command=_command(plan, name),
                 floor=_FLOORS[service],
                 after=_AFTER.get(service, ("kafka",)),
-                ready_s=240 if service == "analysis" else 120,
                 env=env,
             )
         found.append(part)

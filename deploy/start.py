@@ -22,7 +22,7 @@ from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
 from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
 from edgewake.deploy.progress import Step, Steps
-from edgewake.deploy.supervisor import Keeper, Supervisor, failure
+from edgewake.deploy.supervisor import Keeper, Supervisor, failure, restart_line
 from edgewake.protocol import installation
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
@@ -196,7 +196,7 @@ class Show:
             case State.READY if step:
                 step.done("again" if keeper.restarts else "")
             case State.RESTARTING:
-                self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_message()[:300]}")
+                self._fail(step, restart_line(keeper))
             case State.FAILED:
                 self._steps.print_line(f"✗ {failure(keeper)}")
             case State.STOPPED if step:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,6 +29,7 @@ import orjson
 import zstandard
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
 READING_BYTES_MAX: Final = 64 * 1024
@@ -190,7 +191,7 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
     `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
-    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text.
+    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text; NaN and Infinity are null.
     With `device`, an object that claims another one is rejected too.
     """
     return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
@@ -198,7 +199,7 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
 
 def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | None = None) -> tuple[Frame, Kinds]:
     """`from_plain`, and the type of each field, found in the same pass."""
-    body = _object(payload)
+    body = _object(payload, parse)
     if "device" in body and body.pop("device") != device is not None:
         raise Rejected(RejectReason.FOREIGN_DEVICE, f"claims another device on a topic of {device!r}")
     seq = epoch = None
@@ -246,11 +247,11 @@ def is_suspect(text: str) -> bool:
     return _NUL_OR_LONE_SURROGATE.search(text) is not None
 
 
-def _object(payload: bytes) -> dict[str, Any]:
+def _object(payload: bytes, loads: Callable[[bytes], Any] = orjson.loads) -> dict[str, Any]:
     if len(payload) > FRAME_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}")
     try:
-        body = orjson.loads(payload)
+        body = loads(payload)
     except orjson.JSONDecodeError as error:
         _check_utf8(payload)
         raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error

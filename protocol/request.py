@@ -20,9 +20,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from edgewake.protocol.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REQUEST_FIELDS, REQUEST_ID_PATTERN
+from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import FIELD_PATTERN
 from edgewake.protocol.plain import Plain, key
-from edgewake.protocol.plain_json import value_of
+from edgewake.protocol.plain_json import Misshapen, value_of
 
 EXPIRES_S: Final = 86_400
 """For how long a reply is worth something where the request does not say."""
@@ -39,6 +40,17 @@ class Request(Plain):
     name: str = key(pattern=f"^{FIELD_PATTERN.pattern}$")
     body: str = key(default="", max_length=BODY_CHARS_MAX)
     expires_s: int = key(default=EXPIRES_S, ge=1, le=EXPIRES_S_MAX)
+
+
+def check_request(fields: Mapping[str, Any]) -> None:
+    """May a device send this? Raises Rejected: the cloud would refuse the whole frame, with the good requests in it."""
+    for name in fields:
+        if name not in REQUEST_FIELDS:
+            raise Rejected(RejectReason.SHAPE, f"{name[:80]!r} is no field of a request: expected id, name, body (a text), expires_s")
+    try:
+        request_of(fields)
+    except Misshapen as error:
+        raise Rejected(RejectReason.SHAPE, f"no request: {error}") from error
 
 
 def request_of(fields: Mapping[str, Any]) -> Request:

@@ -64,8 +64,8 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
     @app.get("/v1/streams")
     async def catalogue() -> Response:
         """Lists all streams and queries."""
-        if not hub.catalogue.is_reachable:
-            raise Unavailable("Kafka does not answer")
+        if why := hub.catalogue.why_unreachable:
+            raise Unavailable(why)
         return JSONResponse({"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"})
 
     @app.get("/v1/server", include_in_schema=False)
@@ -81,8 +81,8 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
     @app.get("/readyz")
     async def readyz() -> Response:
         """Kafka answers and the server is not about to stop."""
-        if streams.draining or not hub.catalogue.is_reachable:
-            raise Problem(503, "not_ready", "about to stop" if streams.draining else "Kafka does not answer")
+        if why := "about to stop" if streams.draining else hub.catalogue.why_unreachable:
+            raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)

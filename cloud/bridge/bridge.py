@@ -40,6 +40,7 @@ from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerabl
 from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
+from edgewake.cloud.health import Health
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.ack import Later
@@ -55,6 +56,8 @@ PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a latency."""
 IDLE_S: Final = 0.1
 """The same while nothing is in flight."""
+HEALTH_S: Final = 1.0
+"""Seconds between two looks at what is in the way."""
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
 DRAIN_S: Final = 3.0
@@ -85,6 +88,7 @@ class Bridge:
         self._catalogue = catalogue
         self._compiled = CompiledStreams(catalogue) if config.compiled_decoders else None
         self._clock = clock
+        self.health = Health(clock.monotonic_s)
         self.metrics = BridgeMetrics()
         # The window of our own session and the one of a session that we adopt; QoS 0 and bytes, which the broker does not count, may stop
         # the reading before.
@@ -95,6 +99,9 @@ class Bridge:
         self._statuses = StatusRows()
         self._seen_changes = 0
         self._is_paused = self._is_draining = self._is_held_back = False
+        self._confirmed_s = clock.monotonic_s()
+        """Monotonic clock when Kafka confirmed something last, or nothing was in flight."""
+        self._looked_s = 0.0
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
@@ -276,6 +283,7 @@ class Bridge:
         self.metrics.latency.add(self._polled_s - delivery.since_s)
         self.metrics.outcomes[_OUTCOMES[record.topic]] += 1
         self._in_flight.remove(delivery.bytes)
+        self._confirmed_s = self._polled_s
         delivery.stored_at = (partition, offset)
         self._answer_device(delivery)
 
@@ -348,6 +356,19 @@ class Bridge:
         self.metrics.sent_down = self._outbox.sent
         self.metrics.sent_alone = self._writer.sent_alone
         self.metrics.others, self.metrics.adopted = self.watch.others, self.watch.adopted
+        if self._polled_s - self._looked_s >= HEALTH_S:
+            self._looked_s = self._polled_s
+            self._look_at_health()
+
+    def _look_at_health(self) -> None:
+        if not self._in_flight.messages:
+            self._confirmed_s = self._polled_s
+        is_unconfirmed = self._polled_s - self._confirmed_s > HEALTH_S
+        self.health.note("kafka", "Kafka confirms nothing of what is in flight" if is_unconfirmed else None)
+        is_away = not self.source.subscribed.is_set() and not self._is_draining
+        self.health.note("mqtt", f"no MQTT broker: {self.source.lost_by}" if is_away else None)
+        why = "the sequencer is too far behind, so nothing is accepted" if self._is_held_back else None
+        self.health.note("sequencer", why)
 
     async def drain(self) -> None:
         """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""

@@ -44,7 +44,7 @@ class BridgeConfig(Config):
     feed: FeedConfig = FeedConfig()
     """[feed]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
-    """Port of Prometheus metrics and of /healthz; none: neither."""
+    """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
     """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     inflight_messages_max: int = Field(default=4000, ge=1, le=65_535)

@@ -66,6 +66,8 @@ class MqttSource:
         self._ids = PacketIds(0)
         self.subscribed = asyncio.Event()
         self.connections = 0
+        self.lost_by = "not connected yet"
+        """What ended the last connection, or the last attempt."""
 
     async def run(self) -> None:
         """Connect, stay, connect again; ends only by cancellation or by an error of the handler."""
@@ -183,5 +185,5 @@ class MqttSource:
             self._connection = None
 
     def _log_lost(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
+        text = self.lost_by = str(error) or type(error).__name__
         log.warning("no MQTT broker: %s", text, extra={"event": "mqtt.lost", "host": self._config.host, "port": self._config.port})

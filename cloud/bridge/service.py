@@ -23,6 +23,7 @@ from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -61,7 +62,15 @@ async def run(
         clock=clock,
         rng=rng,
     )
-    metrics_port.serve(config.metrics_port, bridge.metrics.gather, host=config.metrics_host, is_alive=is_alive)
+    metrics_port.serve(
+        config.metrics_port,
+        lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
+        part="bridge",
+        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
+        host=config.metrics_host,
+        is_alive=is_alive,
+        why_not_ready=bridge.health.why_not_ready,
+    )
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -88,9 +97,11 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
     while True:
         try:
             bridge.hold_back(await asyncio.to_thread(check.look, clock.now_ms()))
+            bridge.health.note("backlog", None)
             failed = 0
         except Unavailable as error:
             failed += 1
+            bridge.health.note("backlog", f"unknown how far the sequencer is ({error})")
             if failed == UNANSWERED:
                 log.warning("unknown how far the sequencer is: %s", error, extra={"event": "bridge.backlog_unknown"})
         await clock.sleep(CHECK_S)

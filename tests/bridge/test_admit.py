@@ -180,7 +180,7 @@ BODY = b'"epoch":1,"frame":1,"seq":1,"t":[5],"fields":{"a":[1]}}'
 
 REFUSED = {
     "bad JSON": (b'{"a":', None, RejectReason.JSON),
-    "NaN": (b'{"a":NaN}', None, RejectReason.JSON),
+    "NaN": (b'{"a":nan}', None, RejectReason.JSON),
     "Infinity by exponent": (b'{"a":1e999}', None, RejectReason.JSON),
     "depth 1000": (b'{"a":' * 1000 + b"1" + b"}" * 1000, None, RejectReason.SHAPE),
     "array depth 1000": (b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}", None, RejectReason.SHAPE),

@@ -22,7 +22,7 @@ GREEDY = "127.0.0.2"
 def port() -> int:
     """A port that is served."""
     (found,) = free_ports(1)
-    metrics_port.serve(found, lambda: [metrics.gauge("edgewake_test", "A figure", 7)], is_ready=lambda: False)
+    metrics_port.serve(found, lambda: [metrics.gauge("edgewake_test", "A figure", 7)], part="test", why_not_ready=lambda: "behind")
     wait_until(lambda: httpx.get(f"http://127.0.0.1:{found}/healthz").status_code == 200, "it answers")
     return found
 
@@ -34,7 +34,8 @@ def get(port: int, path: str, **headers: str) -> httpx.Response:
 def test_it_says_figures_life_and_readiness(port: int) -> None:
     assert "edgewake_test 7.0" in get(port, "/metrics").text
     assert "process_resident_memory_bytes" in get(port, "/metrics").text
-    assert (get(port, "/healthz").json(), get(port, "/readyz").status_code) == ({"status": "ok"}, 503)
+    assert get(port, "/healthz").json() == {"status": "ok"}
+    assert (get(port, "/readyz").status_code, get(port, "/readyz").json()["detail"]) == (503, "behind")
     assert get(port, "/secrets").status_code == 404
 
 
@@ -90,4 +91,4 @@ async def test_a_half_request_is_closed_in_its_time(port: int, monkeypatch: pyte
 
 def test_a_port_in_use_is_said_to_who_starts_it(port: int) -> None:
     with pytest.raises(OSError, match="in use"):
-        metrics_port.serve(port, list)
+        metrics_port.serve(port, list, part="test")
