@@ -76,11 +76,11 @@ def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _complete(operation: dict[str, Any]) -> None:
     answers = operation["responses"]
-    needed = [421, 503]
+    needed = [400, 421, 503]
     if "422" in answers:
         needed.append(422)
     if "requestBody" in operation:
-        needed += [400, 413]
+        needed.append(413)
     if operation.get("security"):
         needed += [401, 403]
     for status in needed:

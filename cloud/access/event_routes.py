@@ -124,8 +124,8 @@ class EventRoutes:
         app.add_api_route("/v1/events", self.several, methods=["GET"], **shown)
         for path, endpoint in (("/v1/streams/{name}/events", self.one), ("/v1/events", self.several)):
             app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
-            app.add_api_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
-            app.add_api_route(path, _not_allowed, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+            app.add_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
+            app.add_route(path, _not_allowed, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
 
     async def one(self, http: Request, name: str, words: WordsAsked) -> Response:
         """Follow one stream or query, or read a page of it."""
@@ -345,11 +345,11 @@ def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
             return Problem(503, "unavailable", str(error), headers={"Retry-After": str(retry_after_s)})
 
 
-async def _options() -> Response:
+async def _options(_: Request) -> Response:
     return Response(status_code=204, headers=ALLOW)
 
 
-async def _not_allowed() -> Response:
+async def _not_allowed(_: Request) -> Response:
     return Problem(405, "method_not_allowed", "streams are read with GET", headers=ALLOW).response()
 
 
