@@ -1,7 +1,8 @@
 """Puts into an application's OpenAPI document what all parts have in common: every error is a problem, with the statuses that occur.
 
 FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document is first asked for: 422 where there is
-something to validate, 413 where there is a body, 401 and 403 where a key is needed, 421 and 503 everywhere, and what a route declares
+something to validate, 413 where there is a body, 401 and 403 where a key is needed, 400 (a parameter
+that is not known), 421 and 503 everywhere, and what a route declares
 with `problems`.
 """
 
