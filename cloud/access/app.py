@@ -4,7 +4,7 @@
     GET /v1/streams/{name}/events            one of them as SSE, or a page of it
     GET /v1/events?stream=a&stream=b         several in one
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to go on from
-    GET /, /page/…                           the page
+    GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
 Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen elsewhere lets everybody there read. What
@@ -101,7 +101,11 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def index() -> Response:
-        return page.index()
+    async def live() -> Response:
+        return page.document("live.html")
+
+    @app.api_route("/town", methods=["GET", "HEAD"], include_in_schema=False)
+    async def town() -> Response:
+        return page.document("town.html")
 
     app.mount("/page", page.Page(directory=page.folder()), name="page")

@@ -17,7 +17,8 @@ class BridgeMetrics:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status;
-    left_out: one in which nothing was new."""
+    left_out: one in which nothing was new, or of too many of a device; counted: refused, of a device with more dead letters than one may
+    have."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)

@@ -20,6 +20,7 @@ from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.register import Register
+from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
@@ -44,6 +45,7 @@ async def run(
     config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event, is_alive: Callable[[], bool] = lambda: True
 ) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
+    keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}")
     outbox = Outbox()
@@ -54,6 +56,7 @@ async def run(
     packed = {"compression.type": config.compression}
     bridge = Bridge(
         config,
+        subscriptions=subscriptions(config.kafka.installation, keys),
         producer=clients.producer(config.kafka, config.name, **PRODUCER | packed),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
         catalogue=catalogue,
