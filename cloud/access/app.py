@@ -20,7 +20,8 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from edgewake.cloud.access import latest_routes, page
+from edgewake.cloud import web_pages
+from edgewake.cloud.access import latest_routes
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import EventRoutes
 from edgewake.cloud.access.latest_stores import LatestStores
@@ -102,10 +103,10 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def live() -> Response:
-        return page.document("live.html")
+        return web_pages.document("live.html")
 
     @app.api_route("/town", methods=["GET", "HEAD"], include_in_schema=False)
     async def town() -> Response:
-        return page.document("town.html")
+        return web_pages.document("town.html")
 
-    app.mount("/page", page.Page(directory=page.folder()), name="page")
+    app.mount("/page", web_pages.PageFiles(directory=web_pages.folder()), name="page")
