@@ -44,7 +44,6 @@ from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.analysis.plan import late, shed_policy
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
@@ -61,6 +60,7 @@ from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
@@ -142,6 +142,16 @@ class Lane:
         it; without it `start` makes it itself.
         """
         self._plan = beside.submit(self._planned)
+
+    @property
+    def is_planned(self) -> bool:
+        """Is the plan made, or will not be?"""
+        return self._plan is None or self._plan.done()
+
+    @property
+    def is_running(self) -> bool:
+        """Was it said that it runs?"""
+        return self._has_said_running
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
@@ -491,15 +501,9 @@ class Lane:
     def _progress_of_time(self, observed: Observed, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
         now_ms = self.clock.now_ms()
         top = self._event_time.after(
-            self._record.top,
-            tops=self._tops,
-            received_at=self._received_at,
-            start=self._sources.flat(self._record.offsets),
-            reached=reached,
-            left=left,
-            oldest=observed.oldest,
-            now_ms=now_ms,
-        )
+            self._record.top, tops=self._tops, received_at=self._received_at, start=self._sources.flat(self._record.offsets),
+            reached=reached, left=left, oldest=observed.oldest, now_ms=now_ms,
+        )  # fmt: skip
         return event_progress.held(self._record.top, top, self.hold(now_ms))
 
     def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
