@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
 from edgewake.cloud.commands.api_client import OpsApi, fail, shows
 from edgewake.cloud.commands.arguments import query_name
-from edgewake.cloud.commands.output import print_item, print_items
+from edgewake.cloud.commands.output import cell, print_item, print_items, tell
 from edgewake.cloud.commands.times import TIME, time_ms
 
 WAIT_S: Final = 600
@@ -49,13 +50,27 @@ def repairs(api: OpsApi, name: str) -> None:
     print_items(list(api.items(f"/v1/queries/{name}/repairs")), COLUMNS, as_json=api.as_json)
 
 
+def progress_of(row: Mapping[str, Any]) -> str:
+    """Where a repair is, in a sentence for people."""
+    done_to, detail = row.get("done_to"), row.get("detail") or ""
+    if row["state"] == "waiting":
+        return f"waiting: {detail or 'the analysis begins with the next of its looks, or after another repair'}"
+    done = f"windows that begin before {cell('done_to', done_to)} are done" if done_to else "computing"
+    rows = ", ".join(f"{row[what]} {what}" for what in ("added", "changed", "withdrawn", "unchanged") if row.get(what))
+    return done + (f": {rows}" if rows else "")
+
+
 def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
     """Ask for a repair, wait for its end and show it; ends the command where it was refused or takes longer."""
     import time
 
     found = api.ask("POST", f"/v1/queries/{name}/repairs", body=wanted).json()
     deadline = time.monotonic() + wait_s
+    said = ""
     while found["state"] in ("waiting", "running") and time.monotonic() < deadline:
+        if (progress := progress_of(found)) != said:
+            tell(f"{name}: {progress}", err=True)
+            said = progress
         time.sleep(LOOK_EVERY_S)
         found = next((one for one in api.items(f"/v1/queries/{name}/repairs") if one["id"] == found["id"]), found)
     print_item(found, as_json=api.as_json)

@@ -44,7 +44,6 @@ from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.analysis.plan import late, shed_policy
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
@@ -59,6 +58,7 @@ from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
@@ -138,6 +138,16 @@ class Lane:
         it; without it `start` makes it itself.
         """
         self._plan = beside.submit(self._planned)
+
+    @property
+    def is_planned(self) -> bool:
+        """Is the plan made, or will not be?"""
+        return self._plan is None or self._plan.done()
+
+    @property
+    def is_running(self) -> bool:
+        """Was it said that it runs?"""
+        return self._has_said_running
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
