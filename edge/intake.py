@@ -40,7 +40,8 @@ SAY_EVERY: Final = 1000
 """A refusal is logged the first time and at every so many more of one reason; the count is exact in the status."""
 BUNDLE_MIN: Final = 8
 """Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
-_NUMBERS: Final = frozenset({int, float})
+_NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
+"""Looked at for each value."""
 Shape: TypeAlias = tuple[FieldType | None, ...]
 
 
@@ -165,6 +166,8 @@ class Intake:
         self._clock = clock
         self._time = time
         self._also = also
+        self._is_plain = also is None and not time.path
+        """May a reading go the short way at once?"""
         self._book = FieldBook() if book is None else book
         self._book_name = book_name
         self._shapes: dict[tuple[str, ...], Shape] = {}
@@ -180,6 +183,12 @@ class Intake:
 
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
+        if len(line) <= READING_BYTES_MAX:
+            try:
+                body = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                return self.check_item(line)
+            return self.check(body) if type(body) is dict else self.check_item(body)
         return self.check_item(line)
 
     def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
@@ -218,7 +227,8 @@ class Intake:
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
         """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""
-        return self.check_item(body)
+        reading = self._check_plain(body) if self._is_plain else None
+        return self.check_item(body) if reading is None else reading
 
     def check_item(self, item: Any) -> Reading | None:
         """An object, or a line of JSON, as a reading; None where it is refused (and counted)."""
@@ -255,26 +265,28 @@ class Intake:
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
         """The short way for flat values with known names; None: ask the long way, which says what is wrong."""
-        shape = self._shape(tuple(body))
-        if shape is None:
+        names = tuple(body)
+        shape = self._shapes.get(names) if self._shapes_of == self._book.version else None
+        if shape is None and (shape := self._shape(names)) is None:
             return None
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t") if "t" in fields else self._now_ms()
         if type(t) is not int or not is_ms(t):
             return None
         chars = 0
-        for value, expected in zip(fields.values(), shape, strict=True):
+        for value, expected in zip(fields.values(), shape, strict=False):
             kind = type(value)
-            if value is None:
-                continue
-            if kind is str:
+            if kind is float or kind is int:
+                if expected is not _NUMBER or not -9e18 < value < 9e18:  # type: ignore[operator]
+                    return None
+            elif kind is str:
                 chars += len(value)  # type: ignore[arg-type]
-                if expected is not FieldType.STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
+                if expected is not _STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
                     return None
             elif kind is bool:
-                if expected is not FieldType.BOOLEAN:
+                if expected is not _BOOLEAN:
                     return None
-            elif expected is not FieldType.NUMBER or kind not in _NUMBERS or not -9e18 < value < 9e18:  # type: ignore[operator]
+            elif value is not None:
                 return None
         return t, fields
 

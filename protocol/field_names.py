@@ -8,21 +8,20 @@ suffix that is made of its own path, so it is the same wherever and whenever it 
 from __future__ import annotations
 
 import re
-import unicodedata
+import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 from edgewake.protocol.names import FIELD_CHARS_MAX, RESERVED_FIELDS, is_field
 
-SUFFIX_BYTES: Final = 4
-"""Bytes of the suffix's digest: of a thousand names that become one two are alike once in ten thousand streams."""
+SUFFIX_CHARS: Final = 8
+"""Characters of a suffix, a CRC: of a thousand names that become one two are alike once in ten thousand streams."""
 NAMES_MAX: Final = 1_000
 """Names that are remembered of one stream. More are told apart by their suffix, which needs no memory."""
 PATH_CHARS_MAX: Final = 512
 """Characters of a path that its name is made of; its suffix is made of all."""
-_BASE_CHARS: Final = FIELD_CHARS_MAX - 2 * SUFFIX_BYTES - 1
+_BASE_CHARS: Final = FIELD_CHARS_MAX - SUFFIX_CHARS - 1
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_]+")
 _WRITTEN_OUT: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "µ": "u", "°": "deg"})
 
@@ -80,11 +79,13 @@ def form(path: str) -> str:
 
 def with_suffix(path: str) -> str:
     """The same, told apart from all others."""
-    digest = blake2b(path.encode("utf-8", "surrogatepass"), digest_size=SUFFIX_BYTES).hexdigest()
-    return f"{_legal(path)[:_BASE_CHARS].rstrip('_') or 'field'}_{digest}"
+    crc = zlib.crc32(path.encode("utf-8", "surrogatepass"))
+    return f"{_legal(path)[:_BASE_CHARS].rstrip('_') or 'field'}_{crc:0{SUFFIX_CHARS}x}"
 
 
 def _legal(text: str) -> str:
+    import unicodedata  # a megabyte: a small device pays for it when a name needs it
+
     plain = unicodedata.normalize("NFKD", text[:PATH_CHARS_MAX].translate(_WRITTEN_OUT)).encode("ascii", "ignore").decode()
     legal = _ILLEGAL.sub("_", plain).strip("_") or "field"
     if legal[0].isdigit():
