@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather soak cluster truth arm64 bench lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather soak cluster compose truth arm64 audit bench lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -76,6 +76,9 @@ soak: $(VENV)/installed-test ## an hour of the story with a kill every five minu
 cluster: $(VENV)/installed-test ## compute on a Spark cluster of two workers over a Kafka with passwords, kill a worker and the driver, compare with a batch
 	EDGEWAKE_CLUSTER=1 $(RUN)pytest -q -k cluster tests/analysis/test_secure_kafka.py
 
+compose: $(VENV)/installed-test ## run deploy/compose.yaml on a Docker engine: all healthy, each Kafka killed, the ledger's verdict
+	EDGEWAKE_COMPOSE=1 $(RUN)pytest -q -s -rs tests/compose
+
 READINGS := 30000
 truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kills and repairs, and compare with the files; READINGS=n of each
 	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s tests/analysis/test_truth.py tests/analysis/test_truth_sets.py
@@ -88,6 +91,9 @@ bench-%: $(VENV)/installed-test
 
 arm64: $(VENV)/installed-test ## check that every locked requirement of a device has a wheel for 64-bit ARM
 	@sh deploy/arm64.sh $(RUN)python
+
+audit: $(VENV)/installed-test ## look for advisories and licences of all that is locked, write a bill of materials; OFFLINE=yes asks nobody
+	@$(RUN)python -m edgewake.deploy.audit $(if $(OFFLINE),--offline)
 
 lock: $(VENV)/installed-test ## resolve all requirements anew and lock them with hashes
 	@sh deploy/lock.sh

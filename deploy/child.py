@@ -51,6 +51,8 @@ class Child:
         self.ready = asyncio.Event()
         self.silent_s_max = part.silent_s
         """The part may ask for more when it knows of a long pause."""
+        self.words = 0
+        """Lines of output and signs of life so far."""
         self._part = part
         self._process = process
         self._log = log
@@ -148,6 +150,7 @@ class Child:
         output.cancel()
 
     def _on_line(self, line: bytes) -> None:
+        self.words += 1
         self._log.write(line)
         if READY_EVENT.encode() in line and self._part.port is None and _event_of(line) == READY_EVENT:
             self.ready.set()
@@ -158,6 +161,7 @@ class Child:
         except BlockingIOError:
             return
         self._signed_s = self._clock.monotonic_s()
+        self.words += 1
         for line in message.splitlines():
             name, _, value = line.partition(b"=")
             if name == b"WATCHDOG_USEC" and value.isdigit():

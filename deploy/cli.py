@@ -76,6 +76,8 @@ NEEDED: Final = {
     "demo": ("confluent_kafka", "pyspark", "psutil"),
 }
 """Extra → libraries by which it is known whether it is installed. A command of an extra that is not is left out of the help."""
+OURS: Final = ("edgewake", "cloud", "deploy", "edge", "protocol", "simulators")
+"""First names of modules that are ours, also where one is asked for by the bare name of its folder: no extra brings them."""
 EXTRA_OF_FOLDER: Final = {
     ("edge", "client"): "client",
     ("cloud", "commands"): "client",
@@ -132,13 +134,13 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
     """What to install; a module of our own that is missing is named, since no extra would bring it."""
     if _is_ours(error):
-        return f"edgewake {entry.name} is not part of this installation: no module {error.name}"
+        return f"edgewake {entry.name} cannot run: no module {error.name} of Edgewake's own; install edgewake again, or report it"
     extra = _extra_of(entry.value)
     return f"edgewake {entry.name} needs more libraries: pip install 'edgewake[{extra}]' (no module {error.name})"
 
 
 def _is_ours(error: ModuleNotFoundError) -> bool:
-    return (error.name or "").partition(".")[0] == "edgewake"
+    return (error.name or "").partition(".")[0] in OURS
 
 
 def _extra_of(value: str) -> str:
@@ -179,7 +181,7 @@ def main() -> None:
 def _missing_late(error: ModuleNotFoundError) -> int:
     """A part's heavy libraries are imported inside its command, so they are missed only there."""
     entry = _entry_points().get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
-    if entry is None or _is_ours(error):
+    if entry is None:
         raise error
     click.echo(f"edgewake: {missing_library(entry, error)}", err=True)
     return 1

@@ -33,8 +33,8 @@ class Part:
     """Parts that must be ready before it is started the first time."""
     port: int | None = None
     """It is ready when this port of the loopback takes connections; None: when it logs the event part.ready."""
-    ready_s: float = 120.0
-    """Seconds until it must be ready; over it, it is killed and counts as ended."""
+    stalled_s: float = 120.0
+    """Seconds in which a start does nothing at all; then it is killed and counts as ended. How long a start takes has no bound."""
     stop_s: float = 5.0
     """Seconds it may take to end after SIGTERM; then SIGKILL."""
     silent_s: float = SILENT_S

@@ -25,10 +25,15 @@ class PartLog:
     def __init__(self, path: Path, *, bytes_max: int = LOG_BYTES_MAX) -> None:
         self.path = path
         self.last_line = ""
+        """Of the process that runs, or ran last."""
         self._bytes_max = bytes_max
         self._file: BinaryIO | None = None
         self._size = 0
         self._unwritten = 0
+
+    def begin(self) -> None:
+        """A new process of the part: what was written before is not said by it."""
+        self.last_line = ""
 
     def write(self, line: bytes) -> None:
         """Append one line, without its end."""

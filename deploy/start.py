@@ -22,7 +22,7 @@ from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Part
 from edgewake.deploy.plan import Plan, check, config_file, configs, parts, ports_wanted
 from edgewake.deploy.progress import Step, Steps
-from edgewake.deploy.supervisor import Keeper, Supervisor, failure
+from edgewake.deploy.supervisor import Keeper, Supervisor, failure, restart_line
 from edgewake.protocol import installation
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
@@ -82,6 +82,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     """Secrets, configuration files, Kafka's storage; the parts to run. Raises LocalError."""
     secret_files.ensure(plan.cursor_key_file, secret_files.cursor_key())
     secret_files.ensure(plan.lease_key_file, secret_files.lease_key())
+    secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
     try:
@@ -196,7 +197,7 @@ class Show:
             case State.READY if step:
                 step.done("again" if keeper.restarts else "")
             case State.RESTARTING:
-                self._fail(step, f"{name} ended with code {keeper.code} and is started again: {keeper.last_message()[:300]}")
+                self._fail(step, restart_line(keeper))
             case State.FAILED:
                 self._steps.print_line(f"✗ {failure(keeper)}")
             case State.STOPPED if step:
@@ -230,7 +231,7 @@ def addresses(plan: Plan, link: str) -> str:
     ports, lines = plan.ports, ["", "Edgewake is running."]
     page = f"http://127.0.0.1:{ports.access(0)}"
     if plan.has("access"):
-        lines.append(f"  page              {page}/")
+        lines.append(f"  page              {page}/   (every stream; the simulated town: {page}/town)")
         lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
     if plan.has("ops"):
         lines += [f"  operations API    {link}", "                    (once, within ten minutes; `edgewake login` prints another link)"]

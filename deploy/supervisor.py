@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from edgewake.deploy.guardian import Guardian
 from edgewake.deploy.lifecycle import QUICK_MAX, Event, State, after, ends_in_a_row, grace_s, is_given_up, restart_delay_s
 from edgewake.deploy.part import Floor, Part
 from edgewake.deploy.part_log import PartLog
+from edgewake.deploy.start_watch import WINDOW_S, StartWatch, processor_s
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 
@@ -29,6 +31,10 @@ CONFIG_ERROR_CODE: Final = 2
 """A part that ends so dislikes its configuration."""
 LOOK_S: Final = 1.0
 """Seconds between two looks at the signs of life of a part."""
+START_LOOK_S: Final = WINDOW_S / 2
+"""Seconds between two looks at a start; each asks the system for all processes."""
+SAID_CHARS_MAX: Final = 300
+"""Characters of what a part said last, in a line about its end."""
 
 
 class Keeper:
@@ -46,6 +52,8 @@ class Keeper:
         self.child: Child | None = None
         self.code: int | None = None
         """Exit code of the last end."""
+        self.why_killed = ""
+        """Why we killed the process that ended last; empty: we did not."""
         self.on_change: Callable[[Keeper], None] = lambda _keeper: None
         self._guardian = guardian
         self._clock = clock
@@ -86,6 +94,8 @@ class Keeper:
         return str(body.get("text", self.log.last_line)) if isinstance(body, dict) else self.log.last_line
 
     async def _start(self) -> None:
+        self.log.begin()
+        self.why_killed = ""
         self._move(Event.START)
         self.since_s = self._clock.monotonic_s()
         try:
@@ -102,19 +112,32 @@ class Keeper:
         ending = asyncio.create_task(child.ended(), name=f"{self.part.name} end")
         ready = asyncio.create_task(child.ready.wait(), name=f"{self.part.name} ready")
         try:
-            await asyncio.wait([ending, ready], timeout=self.part.ready_s, return_when=asyncio.FIRST_COMPLETED)
+            await self._watch_start(child, ending, ready)
             if ready.done():
                 self._was_ready = True
                 self._move(Event.READY)
                 self.settled.set()
                 await self._watch(child, ending)
-            elif not ending.done():
-                self.log.write(b"not ready within %.0f s, killed" % self.part.ready_s)
-                child.kill()
             self.code = await asyncio.shield(ending)
             self.child = None
         finally:
             ready.cancel()
+
+    async def _watch_start(self, child: Child, ending: asyncio.Task[int], ready: asyncio.Task[bool]) -> None:
+        """Until it is ready or ends, by itself or because it makes no progress."""
+        watch = StartWatch(self.part.stalled_s, self._clock.monotonic_s())
+        while not ending.done() and not ready.done():
+            pause_s = min(START_LOOK_S, self.part.stalled_s)
+            await asyncio.wait([ending, ready], timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            why = watch.look(self._clock.monotonic_s(), words=child.words, work_s=processor_s(child.pid))
+            if why and not ending.done() and not ready.done():
+                self._kill_because(child, why)
+                return
+
+    def _kill_because(self, child: Child, why: str) -> None:
+        self.why_killed = f"{why}, killed"
+        self.log.write(self.why_killed.encode())
+        child.kill()
 
     async def _watch(self, child: Child, ending: asyncio.Task[int]) -> None:
         """Until the process ends, by itself or because it gave no sign of life."""
@@ -125,8 +148,7 @@ class Keeper:
             if looked_s - before_s > LOOK_S + child.silent_s_max / 2:
                 child.excuse()  # we were stopped ourselves, and heard nobody
             elif child.silent_s() > child.silent_s_max and not ending.done():
-                self.log.write(b"no sign of life for %.0f s, killed" % child.silent_s())
-                child.kill()
+                self._kill_because(child, f"no sign of life for {child.silent_s():.0f} s")
                 return
 
     async def _may_start_again(self) -> bool:
@@ -217,10 +239,31 @@ class Supervisor:
 
 def failure(keeper: Keeper) -> str:
     """One sentence about a part that could not be brought up."""
-    how = f"ended with exit code {keeper.code}" if (keeper.code or 0) >= 0 else f"was ended by signal {-(keeper.code or 0)}"
     often = "" if keeper.code == CONFIG_ERROR_CODE else f" {QUICK_MAX} times in a row"
     message = keeper.last_message() or "none"
-    return f"{keeper.part.name} {how}{often} and was never ready; its last message: {message}; its log is {keeper.log.path}"
+    return f"{keeper.part.name} {how_ended(keeper)}{often} and was never ready; its last message: {message}; its log is {keeper.log.path}"
+
+
+def how_ended(keeper: Keeper) -> str:
+    """A few words about its last end. A signal that came from elsewhere is the whole cause: nothing that the part said before is."""
+    code = keeper.code or 0
+    if keeper.why_killed:
+        return f"hung ({keeper.why_killed})"
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
+
+
+def restart_line(keeper: Keeper) -> str:
+    """What is shown when a part ended and is started again: the cause is the signal, our own reason, or what the part said last."""
+    said = keeper.last_message()[:SAID_CHARS_MAX]
+    is_cause = (keeper.code or 0) >= 0 and not keeper.why_killed
+    return f"{keeper.part.name} {how_ended(keeper)} and is started again" + (f": {said}" if said and is_cause else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
 
 
 async def _awaited(work: Awaitable[None]) -> None:

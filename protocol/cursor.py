@@ -20,8 +20,7 @@ Text: `v2.` + base64url without padding of
       positions   varints   per partition: 2 × offset, or 2 × offset + 1 and then the index
     tag          10 bytes   keyed BLAKE2b of all before (RFC 7693), so that it cannot be forged
 
-ASCII, one stream of 4 partitions: about 60 characters. Stateless: any server that has the key resumes it. `v1.` is read
-(`edgewake.protocol.cursor_v1`) and no longer written.
+ASCII, one stream of 4 partitions: about 60 characters. Stateless: any server that has the key resumes it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from edgewake.protocol import varint
-from edgewake.protocol.cursor_v1 import CursorV1, read_v1
 from edgewake.protocol.errors import CursorError
 
 PREFIX: Final = "v2."
@@ -128,27 +126,26 @@ class CursorCodec:
         """The text of a cursor."""
         return CursorWriter(self, cursor).text().decode()
 
-    def decode(self, text: str) -> Cursor | CursorV1:
+    def decode(self, text: str) -> Cursor:
         """Read and verify a cursor.
 
         Raises CursorError: `garbage` is what no server of any version wrote, `unverifiable` what may well be a cursor but cannot be
-        trusted here: its key is not known (any more), its tag is wrong, or a later version wrote it.
+        trusted here: its key is not known (any more), its tag is wrong, or another version wrote it.
         """
         shape = _VERSION.fullmatch(text) if len(text) <= TEXT_MAX else None
         if shape is None:
             raise CursorError("garbage", f"cursor {text[:40]!r}: expected {PREFIX}… as sent in an event's id")
         version, encoded = shape.groups()
         body = _bytes_of(encoded)
-        if version not in ("1", "2"):
-            raise CursorError("unverifiable", f"cursor of version {version}: this server reads versions 1 and 2")
-        kid_at, shortest = (8, 9) if version == "1" else (0, _HEAD)
-        if len(body) < shortest + _TAG:
+        if version != "2":
+            raise CursorError("unverifiable", f"cursor of version {version}: this server reads version 2")
+        if len(body) < _HEAD + _TAG:
             raise CursorError("garbage", "cursor is too short")
         signed, tag = body[:-_TAG], body[-_TAG:]
-        kid = signed[kid_at]
+        kid = signed[0]
         if kid not in self.keys.secrets or not hmac.compare_digest(self.keys.tag(kid, signed), tag):
             raise CursorError("unverifiable", "cursor was not signed by a key that is known here")
-        return read_v1(signed) if version == "1" else _read(signed)
+        return _read(signed)
 
 
 def stream_hashes(text: str) -> frozenset[bytes] | None:

@@ -93,6 +93,7 @@ def main() -> None:
         program(("nginx",), ("nginx-light",), "nginx")
         nginx_module("ngx_nchan_module.so", "libnginx-mod-nchan", "nchan, a rival in the benchmark of event streams")
         program(("curl",), ("curl",), "curl")
+        program(("promtool",), ("prometheus",), "promtool, which checks alarms and metrics")
         program(("git",), ("git",), "git")
         program(("systemd-analyze",), ("systemd",), "systemd-analyze")
         program(("strace",), ("strace",), "strace")

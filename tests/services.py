@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from edgewake.deploy import jars, java, kafka_node, mosquitto
+from tests.gate import Gate, gate
 
 PATIENCE_S = 225.0
 """Until a test gives up what does not come. Long: a busy machine is slow, and no test that passes waits it out. An analysis that takes over
@@ -296,8 +297,34 @@ def run_mosquitto(directory: Path, *more: str) -> Iterator[Mosquitto]:
 @contextmanager
 def run_kafka(directory: Path, *more: str, java_options: Sequence[str] = ()) -> Iterator[Kafka]:
     """A single-node Kafka with the demo's properties, and `more` lines of them that replace those of the same key."""
+    with running_kafka(new_node(directory), more, java_options) as service:
+        yield service
+
+
+@contextmanager
+def run_kafka_that_can_be_shut_out(directory: Path, *more: str) -> Iterator[tuple[Kafka, Gate]]:
+    """A Kafka whose broker reaches its own controller through a gate.
+
+    While the gate is shut no sign of life of the broker arrives, and after two seconds the controller shuts it out ("fenced"): as on a
+    machine under load, where both are silent to one another for a while. The broker then answers that there is no broker.
+    """
+    node = new_node(directory)
+    with gate(node.controller_port) as way:
+        voters = f"controller.quorum.voters=1@{node.host}:{way.port}"
+        with running_kafka(node, (voters, *more)) as service:
+            yield service, way
+
+
+def new_node(directory: Path) -> kafka_node.KafkaNode:
+    """On free ports."""
     port, controller_port = free_ports(2)
-    node = kafka_node.KafkaNode(java=_java(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port)
+    return kafka_node.KafkaNode(java=_java(), jars=jars.ensure("kafka"), directory=directory, port=port, controller_port=controller_port)
+
+
+@contextmanager
+def running_kafka(node: kafka_node.KafkaNode, more: Sequence[str], java_options: Sequence[str] = ()) -> Iterator[Kafka]:
+    """This one, with `more` lines of properties that replace those of the same key."""
+    directory = node.directory
     prepare_kafka(node)
     if more:
         with (directory / "server.properties").open("a", encoding="utf-8") as file:

@@ -4,7 +4,7 @@
     GET /v1/streams/{name}/events            one of them as SSE
     GET /v1/events?stream=a&stream=b         several in one
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to go on from
-    GET /, /page/…                           the page
+    GET /, /town, /page/…                    the pages
     GET /healthz, /readyz, /metrics
 
 Reading needs no key yet. A server listens on the loopback by default; whoever makes it listen elsewhere lets everybody there read.
@@ -288,8 +288,8 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
     @app.get("/v1/streams")
     async def catalogue() -> Response:
         """Lists all streams and queries."""
-        if not hub.catalogue.is_reachable:
-            raise Unavailable("Kafka does not answer")
+        if why := hub.catalogue.why_unreachable:
+            raise Unavailable(why)
         return JSONResponse({"streams": hub.catalogue.describe()}, headers={"Cache-Control": "no-store"})
 
     @app.get("/v1/server", include_in_schema=False)
@@ -305,8 +305,8 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
     @app.get("/readyz")
     async def readyz() -> Response:
         """Kafka answers and the server is not about to stop."""
-        if streams.draining or not hub.catalogue.is_reachable:
-            raise Problem(503, "not_ready", "about to stop" if streams.draining else "Kafka does not answer")
+        if why := "about to stop" if streams.draining else hub.catalogue.why_unreachable:
+            raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)
@@ -325,7 +325,11 @@ def _add_operations(app: FastAPI, config: AccessConfig, *, hub: Hub, streams: Op
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def index() -> Response:
-        return page.index()
+    async def live() -> Response:
+        return page.document("live.html")
+
+    @app.api_route("/town", methods=["GET", "HEAD"], include_in_schema=False)
+    async def town() -> Response:
+        return page.document("town.html")
 
     app.mount("/page", page.Page(directory=page.folder()), name="page")

@@ -31,6 +31,6 @@ class Page(StaticFiles):
         return response
 
 
-def index() -> Response:
-    """The page itself."""
-    return FileResponse(folder() / "index.html", headers={"Cache-Control": REVALIDATE, **SECURITY})
+def document(name: str) -> Response:
+    """One of the pages."""
+    return FileResponse(folder() / name, headers={"Cache-Control": REVALIDATE, **SECURITY})

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edgewake.cloud import web
+from edgewake.cloud import process_metrics, web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
@@ -61,6 +61,7 @@ async def run(settings: AccessConfig) -> None:
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()
+    process_metrics.register(metrics.registry, "access", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
     keys = KeyFile(settings.cursor_key_file or state_key_file())
     hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())

@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics, process_metrics
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
 from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, lane_place, sources_of
@@ -567,7 +567,14 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         for each in gathered:
             yield from each()
 
-    metrics.serve(config.metrics_port, gather, host=config.metrics_host, is_alive=lambda: heartbeat.is_alive(SILENT_S))
+    metrics.serve(
+        config.metrics_port,
+        gather,
+        part="analysis",
+        certificates=process_metrics.of_kafka(config.kafka.security),
+        host=config.metrics_host,
+        is_alive=lambda: heartbeat.is_alive(SILENT_S),
+    )
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
         return

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka.config import RECORD_BYTES_MAX, KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin, Mortal
 from edgewake.cloud.kafka.security import client_settings, explain
 from edgewake.protocol.errors import Unavailable
 
@@ -103,9 +104,14 @@ def consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, *
     )
 
 
-def admin(config: KafkaConfig) -> AdminClient:
-    """A client that makes and describes topics."""
-    return AdminClient(_connection(config))
+def admin(config: KafkaConfig, what: str = "admin") -> Admin:
+    """A client that makes and describes topics; it is made anew after it failed for a while. `what` it is for, for the log."""
+    return Admin(lambda: AdminClient(_connection(config)), what)
+
+
+def asked_consumer(config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any) -> Mortal[Consumer]:
+    """A consumer that is asked and does not follow; it is made anew after it failed for a while."""
+    return Mortal(client_id, lambda: consumer(config, client_id, group=group, **more), Consumer.close)
 
 
 def _connection(config: KafkaConfig) -> dict[str, Any]:

@@ -6,20 +6,21 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, TopicMetadata
+from confluent_kafka.admin import ConfigResource, TopicMetadata
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.kafka")
 
 
-def partition_counts(client: AdminClient | Consumer) -> dict[str, int]:
+def partition_counts(client: Admin | Consumer) -> dict[str, int]:
     """Partitions of every topic there is. Raises Unavailable."""
     return {name: len(topic.partitions) for name, topic in _all_topics(client).items()}
 
 
-def partitions_with_leader(client: AdminClient | Consumer) -> dict[str, int]:
+def partitions_with_leader(client: Admin | Consumer) -> dict[str, int]:
     """Partitions of every topic of which each can be read and written: of one that is being made some may have no leader yet.
 
     Raises Unavailable.
@@ -28,7 +29,7 @@ def partitions_with_leader(client: AdminClient | Consumer) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in found.items() if all(one.leader >= 0 for one in topic.partitions.values())}
 
 
-def _all_topics(client: AdminClient | Consumer) -> dict[str, TopicMetadata]:
+def _all_topics(client: Admin | Consumer) -> dict[str, TopicMetadata]:
     try:
         found: dict[str, TopicMetadata] = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
@@ -36,7 +37,7 @@ def _all_topics(client: AdminClient | Consumer) -> dict[str, TopicMetadata]:
     return found
 
 
-def partition_count(client: AdminClient | Consumer, topic: str) -> int:
+def partition_count(client: Admin | Consumer, topic: str) -> int:
     """Partitions of a topic; 0 where it does not exist. Raises Unavailable."""
     try:
         found = client.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics.get(topic)
@@ -56,7 +57,7 @@ def warm_metadata(consumer: Consumer, topic: str) -> None:
         log.debug("topic %s: %s", topic, error.args[0].str())
 
 
-def topic_id(client: AdminClient, topic: str) -> str:
+def topic_id(client: Admin, topic: str) -> str:
     """The topic's id in Kafka (KIP-516): another one means that the topic was deleted and made anew. Raises Unavailable."""
     try:
         description = client.describe_topics(TopicCollection([topic]), request_timeout=METADATA_TIMEOUT_S)[topic].result()
@@ -65,7 +66,7 @@ def topic_id(client: AdminClient, topic: str) -> str:
     return str(description.topic_id)
 
 
-def topic_ids(client: AdminClient, names: Iterable[str]) -> dict[str, str]:
+def topic_ids(client: Admin, names: Iterable[str]) -> dict[str, str]:
     """The topics' ids in Kafka (KIP-516): another one means that a topic was deleted and made anew. Raises Unavailable."""
     try:
         asked = client.describe_topics(TopicCollection(list(names)), request_timeout=METADATA_TIMEOUT_S)
@@ -74,12 +75,12 @@ def topic_ids(client: AdminClient, names: Iterable[str]) -> dict[str, str]:
         raise Unavailable(f"Kafka's topics: {error.args[0].str()}") from error
 
 
-def topic_configs(client: AdminClient, topic: str) -> Mapping[str, str]:
+def topic_configs(client: Admin, topic: str) -> Mapping[str, str]:
     """A topic's settings as the broker has them. Raises Unavailable."""
     return topic_configs_of(client, [topic]).get(topic, {})
 
 
-def topic_configs_of(client: AdminClient, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
+def topic_configs_of(client: Admin, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
     """The settings of several topics; one that is gone, or that we may not see, is left out. Raises Unavailable."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     found: dict[str, Mapping[str, str]] = {}

@@ -8,9 +8,11 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S
+from edgewake.cloud.kafka.metadata import warm_metadata
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.protocol.errors import Unavailable
 
 LEADER_S: Final = 0.05
@@ -20,42 +22,50 @@ _NO_LEADER_YET: Final = frozenset(
 )
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S) -> tuple[int, int]:
-    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`.
+def watermarks(
+    consumer: Consumer, topic: str, partition: int, *, patience_s: float = METADATA_TIMEOUT_S, answer_s: float = METADATA_TIMEOUT_S
+) -> tuple[int, int]:
+    """First offset kept and next one to be written. A topic just made has no leader yet: asks again for `patience_s`, and twice at least.
 
-    Raises Unavailable.
+    `answer_s` for one answer. Raises Unavailable.
     """
     deadline = time.monotonic() + patience_s
     while True:
+        is_last = time.monotonic() > deadline
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=METADATA_TIMEOUT_S)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=answer_s)
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+            if error.args[0].code() not in _NO_LEADER_YET or is_last:
                 raise Unavailable(f"topic {topic}: {error.args[0].str()}") from error
+            # That there was none librdkafka remembers for 15 minutes, unless it is asked about the topic.
+            warm_metadata(consumer, topic)
             time.sleep(LEADER_S)
         else:
             return int(low), int(high)
 
 
-_OTHER_LEADER: Final = frozenset({KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION})
+_OTHER_LEADER: Final = frozenset(
+    {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT}
+)
 
 
 def is_of_another_leader(error: KafkaException) -> bool:
-    """Was a leader asked that is none any more, or that was started again since? Then `ask_for_leaders`, and ask again.
+    """Was a leader asked that is none any more, or that was started again since, or none? Then `ask_for_leaders`, and ask again.
 
-    librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a question about the topic tells it another.
+    librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a question about the topic tells it another. As
+    long it remembers that a partition had no leader when it asked, for which it has the code "no entry".
     """
     return error.args[0].code() in _OTHER_LEADER
 
 
-def ask_for_leaders(client: AdminClient, partitions: Iterable[TopicPartition], timeout_s: float) -> list[Future[Any]]:
+def ask_for_leaders(client: Admin, partitions: Iterable[TopicPartition], timeout_s: float) -> list[Future[Any]]:
     """Have the client learn who leads now; it knows when these futures are done."""
     names = {partition.topic for partition in partitions}
     return list(client.describe_topics(TopicCollection(sorted(names)), request_timeout=timeout_s).values())
 
 
 def listed(
-    client: AdminClient,
+    client: Admin,
     partitions: Sequence[TopicPartition],
     spec: OffsetSpec,
     *,
@@ -77,7 +87,7 @@ def listed(
     return ask()
 
 
-def ranges(client: AdminClient, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
+def ranges(client: Admin, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
     """Topic → partition → first offset kept, and the one after the last committed record: two questions, however many there are.
 
     `counts`: how many partitions each topic has. Raises KafkaException.

@@ -7,11 +7,12 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_counts, partitions_with_leader, topic_configs_of
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import LEADER_S
 from edgewake.cloud.kafka.topic_check import broken_promises, foreign_installation
 from edgewake.protocol import topics
@@ -20,14 +21,14 @@ from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 log = logging.getLogger("edgewake.kafka")
 
 
-def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminClient | None = None) -> None:
+def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: Admin | None = None) -> None:
     """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to call from several processes at once.
 
     Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see `topic_check`. When it returns, the broker
     that we ask lists all of them, each partition with a leader. Raises Unavailable where the broker is away, LocalError where it refuses
     or a topic breaks a promise.
     """
-    client = admin(config) if client is None else client  # an AdminClient has a length, so it may be false
+    client = admin(config) if client is None else client  # an Admin has a length, so it may be false
     try:
         existing = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     except KafkaException as error:
@@ -58,7 +59,7 @@ def ensure_topics(config: KafkaConfig, names: Iterable[str], *, client: AdminCli
         _check_installation(config, partition_counts(client))  # somebody else may have come at the same time
 
 
-def _await_listed(client: AdminClient, names: Collection[str]) -> Mapping[str, int]:
+def _await_listed(client: Admin, names: Collection[str]) -> Mapping[str, int]:
     """Partitions of topics that were made a moment ago, as soon as the broker that we ask lists them: it may hear of them later than the
     one that made them, and who asked it before would take them for missing. Raises Unavailable.
     """
@@ -79,7 +80,7 @@ _checked: set[tuple[str, str]] = set()
 """(bootstrap, topic) that kept our promises when this process first met them. One entry for each topic of the cluster at most."""
 
 
-def _check_settings(config: KafkaConfig, client: AdminClient, names: Iterable[str]) -> None:
+def _check_settings(config: KafkaConfig, client: Admin, names: Iterable[str]) -> None:
     unchecked = [name for name in names if (config.bootstrap, name) not in _checked]
     for name, found in topic_configs_of(client, unchecked).items():
         for broken in broken_promises(name, found, topic_settings(config, name)):
@@ -136,7 +137,7 @@ def _new_topic(config: KafkaConfig, name: str) -> NewTopic:
     return NewTopic(name, num_partitions=count, replication_factor=config.replication, config=topic_settings(config, name))
 
 
-def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: AdminClient | None = None) -> None:
+def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, client: Admin | None = None) -> None:
     """Make topics with at least `count` partitions, and add what an older one lacks. Raises Unavailable or LocalError."""
     client = client or admin(config)
     names = list(names)
@@ -151,7 +152,7 @@ def ensure_partitions(config: KafkaConfig, names: Iterable[str], count: int, *, 
                 raise _refused_or_away(name, error.args[0]) from error
 
 
-def delete_topics(client: AdminClient, names: Iterable[str]) -> None:
+def delete_topics(client: Admin, names: Iterable[str]) -> None:
     """Delete topics; one that is gone already is no error. Raises Unavailable or LocalError."""
     for name, future in client.delete_topics(list(names), request_timeout=METADATA_TIMEOUT_S).items():
         try:

@@ -23,12 +23,13 @@ class UpPlaces:
         self._admin = clients.admin(config)
         # It joins nothing and reads nothing, it asks for the group's offsets. An AdminClient that is asked for them while the group's
         # coordinator is away or moving ends the whole process: librdkafka 2.16 looks for the coordinator of a consumer it does not have.
-        self._group = clients.consumer(config, client_id, group=topics.SEQUENCER_GROUP)
+        self._group = clients.asked_consumer(config, client_id, group=topics.SEQUENCER_GROUP)
 
     def sequenced(self) -> Mapping[int, int]:
         """Partition → offset below which all is sequenced; none where nothing ever was."""
         places = [TopicPartition(topics.UP, partition) for partition in range(topics.UP_PARTITIONS)]
-        found = self._group.committed(places, timeout=METADATA_TIMEOUT_S)
+        with self._group.asked() as group:
+            found = group.committed(places, timeout=METADATA_TIMEOUT_S)
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def ends(self) -> Mapping[int, int]:
@@ -46,4 +47,4 @@ class UpPlaces:
 
     def close(self) -> None:
         """Close the connections."""
-        self._group.close()
+        self._group.end()

@@ -29,7 +29,7 @@ class LakeConfig(Config):
     leave_out: tuple[str, ...] = ("part_status",)
     """Streams, queries and summaries that are not kept."""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
-    """Port of Prometheus metrics and of /healthz; none: neither."""
+    """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"
     """Address of that port; 0.0.0.0 where Prometheus asks from another container or machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()

@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.failpoint import reach
+from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts, topic_ids
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.lake import upkeep
 from edgewake.cloud.lake.config import LakeConfig
@@ -64,6 +65,7 @@ class Writer:
         self._config, self._clock, self._stop, self._on_turn = config, clock, stop, on_turn
         self._backoff = Backoff(rng, first_s=0.5, max_s=15.0)
         self.metrics = LakeMetrics()
+        self.health = Health(clock.monotonic_s)
 
     def run(self) -> None:
         """Raises LocalError where the manifest cannot be used."""
@@ -71,14 +73,23 @@ class Writer:
         try:
             while not self._stop.is_set():
                 try:
-                    _Turns(self._config, manifest, self._clock, self.metrics, self._on_turn, self._backoff.reset).run(self._stop)
+                    _Turns(self._config, manifest, self._clock, self.metrics, self._on_turn, self._went_well).run(self._stop)
                 except (Unavailable, Fenced, KafkaException, sqlite3.OperationalError, OSError) as error:
                     self.metrics.failures += 1
-                    event = "lake.disk" if isinstance(error, OSError) else "lake.wait"
+                    what = "disk" if isinstance(error, OSError) else "wait"
+                    self.health.note(what, f"the lake waits, nothing is lost: {error}")
+                    event = f"lake.{what}"
                     log.warning("the lake waits, nothing is lost: %s", error, extra={"event": event})
                     self._wait(self._backoff.next_s())
         finally:
             manifest.close()
+
+    def _went_well(self, *, is_written: bool) -> None:
+        """Kafka said what there is; `is_written`: and the disk took it."""
+        self.health.note("wait", None)
+        if is_written:
+            self.health.note("disk", None)
+            self._backoff.reset()
 
     def _wait(self, seconds: float) -> None:
         until = self._clock.monotonic_s() + seconds
@@ -96,13 +107,13 @@ class _Turns:
         clock: Clock,
         metrics: LakeMetrics,
         on_turn: Callable[[], None],
-        on_written: Callable[[], None],
+        on_well: Callable[..., None],
     ) -> None:
         self._config, self._manifest, self._clock, self._metrics = config, manifest, clock, metrics
-        self._on_turn, self._on_written = on_turn, on_written
+        self._on_turn, self._on_well = on_turn, on_well
         self._disk = Disk(config.data_dir)
         self._consumer: Consumer = clients.consumer(config.kafka, "lake", **_CONSUMER)
-        self._admin: AdminClient = clients.admin(config.kafka)
+        self._admin: Admin = clients.admin(config.kafka)
         self._sources: dict[str, Source] = {}
         self._assigned: set[Partition] = set()
         self._ids: dict[str, str] = {}
@@ -128,6 +139,7 @@ class _Turns:
                 now_s = self._clock.monotonic_s()
                 if now_s >= look_at:
                     self._look()
+                    self._on_well(is_written=False)
                     look_at = now_s + LOOK_EVERY_S
                 self._take(min(POLL_S, max(0.0, write_at - now_s)) if self._next else POLL_S)
                 if now_s >= write_at or self._pending.is_full:
@@ -202,7 +214,7 @@ class _Turns:
         self._metrics.rows += self._pending.rows
         self._gaps.clear()
         self._forget()
-        self._on_written()
+        self._on_well(is_written=True)
 
     def _commit(self, files: list[File], before: dict[Partition, Place | None], after: dict[Partition, Place], now_ms: int) -> None:
         try:

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from edgewake.cloud.kafka import clients, offsets
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.log.subscription import Bounds, Source
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -73,7 +74,7 @@ class AskKafka:
     def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self.questions = 0
         """About bounds, since the start."""
-        self._admin: AdminClient = clients.admin(config)
+        self._admin: Admin = clients.admin(config)
         self._clock = clock
         self._known: dict[tuple[Source, ...], tuple[float, list[list[Bounds]]]] = {}
         self._bounds: SingleFlight[tuple[Source, ...], list[list[Bounds]]] = SingleFlight(self._ask_bounds)

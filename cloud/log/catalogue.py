@@ -21,10 +21,10 @@ from typing import Any, Final, TypeVar
 
 import orjson
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -84,7 +84,7 @@ class Catalogue:
         self._config = config
         self._client_id = client_id
         self._clock = clock
-        self._admin: AdminClient = clients.admin(config)
+        self._admin: Admin = clients.admin(config)
         self._tables: TableReader | None = None
         self._rows: dict[str, dict[str, dict[str, Any]]] = {table: {} for table in _TABLES}
         self.looked = asyncio.Event()
@@ -98,11 +98,22 @@ class Catalogue:
         """Of each topic, when they were listed last."""
         self._listed_s = self._changed_s = float("-inf")
         self._is_asked = False
+        self._failed_by = ""
+        """What the last look failed by, if it did."""
 
     @property
     def is_reachable(self) -> bool:
         """Did Kafka answer lately?"""
         return self._clock.monotonic_s() - self._listed_s < STALE_S
+
+    @property
+    def why_unreachable(self) -> str:
+        """For people; empty while Kafka is reachable."""
+        if self.is_reachable:
+            return ""
+        lasts_s = self._clock.monotonic_s() - self._listed_s
+        since = "since the start" if lasts_s == float("inf") else f"for {lasts_s:.0f} s"
+        return f"Kafka does not answer, {since}: {self._failed_by or 'asked for the first time'}"
 
     async def run(self) -> None:
         """Look again and again; that Kafka is away is logged once, and waited for."""
@@ -114,12 +125,13 @@ class Catalogue:
             except Unavailable as error:
                 if not away:
                     log.warning("Kafka is away: %s", error, extra={"event": "kafka.away"})
+                self._failed_by = str(error)
                 away, delay = True, min(RETRY_MAX_S, delay * 2)
                 await self._clock.sleep(delay)
                 continue
             if away:
                 log.info("Kafka is back", extra={"event": "kafka.back"})
-            away, delay = False, 0.2
+            away, delay, self._failed_by = False, 0.2, ""
             await self._pause()
 
     async def find(self, names: tuple[str, ...]) -> list[Topic]:
@@ -166,7 +178,7 @@ class Catalogue:
                 await self._looked.wait_for(lambda: self.generation > seen)
         except TimeoutError:
             if not self.is_reachable:
-                raise Unavailable("Kafka does not answer") from None
+                raise Unavailable(self.why_unreachable) from None
 
     def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
         """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know all, and a 404 ends a browser's stream."""

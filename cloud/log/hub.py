@@ -29,7 +29,7 @@ from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.followed import Followed, FollowedStreams
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
-from edgewake.cloud.log.resume import LOSSES, from_version_1, partition_gap, resume, resume_unverified, start_positions, stopped
+from edgewake.cloud.log.resume import LOSSES, partition_gap, resume, resume_unverified, start_positions, stopped
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.subscription import (
     Bounds,
@@ -50,7 +50,6 @@ from edgewake.cloud.log.turns import Turns
 from edgewake.cloud.log.view import Encoding, Shared, View
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
-from edgewake.protocol.cursor_v1 import CursorV1
 from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
 
@@ -270,8 +269,6 @@ class Hub:
             if error.reason != "unverifiable":
                 raise
             return resume_unverified(opened, await self.bounds(opened, fresh=True), request.on_gap)
-        if isinstance(cursor, CursorV1):
-            cursor = from_version_1(cursor, opened, await self.bounds(opened, fresh=True))
         if cursor.stop and not request.goes_on:
             return stopped(opened)
         return await self._resume(opened, cursor, request)
@@ -279,8 +276,8 @@ class Hub:
     def has_stream(self, cursor: str | None, name: str) -> bool:
         """Was this cursor made when there was such a stream? Then that it is not there now is no mistake of the client's."""
         with contextlib.suppress(CursorError):
-            found = None if cursor is None else self.codec.decode(cursor)
-            return isinstance(found, Cursor) and stream_hash(name) in {entry.stream for entry in found.streams}
+            if cursor is not None:
+                return stream_hash(name) in {entry.stream for entry in self.codec.decode(cursor).streams}
         return False
 
     async def _resume(self, opened: Plan, cursor: Cursor, request: Request) -> Start:

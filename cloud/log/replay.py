@@ -179,16 +179,23 @@ class Replay:
             self._failed(error)
 
     def _read_in_turn(self) -> None:
-        consumer: Consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
+        consumer = self._new_consumer()
         known: set[str] = set()
         while (key := self._next()) is not None:
             answer = self._answer(consumer, known, key)
+            if isinstance(answer, Unavailable):  # perhaps it never will read anything again (cloud.kafka.mortality)
+                consumer.close()
+                consumer, known = self._new_consumer(), set()
             with self._may_go:
                 failed = self._turns.done(key, failed_at=time.monotonic() if isinstance(answer, Unavailable) else None)
                 self._may_go.notify_all()
             for each in (key, *failed):
                 self._tell(each, answer)
         consumer.close()
+
+    def _new_consumer(self) -> Consumer:
+        made: Consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
+        return made
 
     def _next(self) -> BlockKey | None:
         with self._may_go:

@@ -29,12 +29,9 @@ from typing import Any, Final
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.subscription import Bounds, Gap, LogEnd, OnGap, Plan, Positions, Source, Start
 from edgewake.protocol.cursor import Cursor, Position, StreamPosition, generation_hash, stream_hash
-from edgewake.protocol.cursor_v1 import CursorV1, generations_hash, subscription_hash
 
 LOSSES: Final = frozenset({"retention", "epoch", "unverifiable", "truncated"})
 """The reasons at which `on_gap=stop` stops; the others are consequences of what the client itself asked."""
-_UNKNOWN: Final = b"\0\0\0\0"
-"""A generation that no topic has but once in four thousand million."""
 
 
 def start_positions(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positions:
@@ -76,29 +73,6 @@ def resume_unverified(plan: Plan, bounds: Sequence[Sequence[Bounds]], on_gap: On
     event = gap_event("unverifiable", streams=[source.name for source in plan.sources], lost=None, continues=on_gap)
     cursor = replace(plan.cursor(positions), stop=on_gap is OnGap.STOP)
     return Start(positions, "gap", (Gap(event, cursor),), ends=on_gap is OnGap.STOP)
-
-
-def from_version_1(old: CursorV1, plan: Plan, bounds: Sequence[Sequence[Bounds]]) -> Cursor:
-    """The positions of a version 1 cursor in this plan's streams; it knows them all together only.
-
-    Its generations equal: the streams are the same, whatever its filters were. Its subscription equal: one or more of the topics were made
-    anew, and where the positions do not show which, all positions stay as they are, rather than a week repeated. Neither: nothing is known.
-    """
-    plan_filters = plan.filters
-    same_subscription = old.subscription == subscription_hash(plan.subscription.streams, plan.subscription.where, plan.subscription.select)
-    same_topics = old.generation == generations_hash([source.topic_id for source in plan.sources])
-    if len(old.positions) != len(plan.sources) or not (same_topics or same_subscription):
-        return Cursor((), plan_filters)
-    entries = [
-        StreamPosition(stream_hash(source.name), generation_hash(source.topic_id), row)
-        for source, row in zip(plan.sources, old.positions, strict=True)
-    ]
-    if not same_topics:
-        entries = [
-            replace(entry, generation=_UNKNOWN) if len(entries) == 1 or _is_past(entry.partitions, kept) else entry
-            for entry, kept in zip(entries, bounds, strict=True)
-        ]
-    return Cursor(tuple(entries), plan_filters if same_subscription else bytes(255 - byte for byte in plan_filters))
 
 
 def partition_gap(reason: str, stream: str, partition: int, position: Position, kept: Bounds, to: int, continues: str) -> Event:
@@ -150,10 +124,6 @@ def _stream_gaps(
 
 def _cursor(entries: Sequence[StreamPosition | None], filters: bytes) -> Cursor:
     return Cursor(tuple(entry for entry in entries if entry is not None), filters)
-
-
-def _is_past(row: Sequence[Position], kept: Sequence[Bounds]) -> bool:
-    return len(row) > len(kept) or any(position[0] > b.latest for position, b in zip(row, kept, strict=False))
 
 
 def _log_end(on_gap: OnGap) -> LogEnd:

@@ -67,6 +67,8 @@ def _add_health(app: FastAPI, services: Services) -> None:
     async def readyz() -> dict[str, str]:
         if not services.ready.is_set():
             raise Problem(503, "starting", "the tables are not read yet, or Kafka is away")
+        if why := services.health.why_not_ready():
+            raise Problem(503, "not_ready", why)
         return {"status": "ready"}
 
     @app.get("/metrics", include_in_schema=False)

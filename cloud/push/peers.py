@@ -12,10 +12,10 @@ from typing import Final
 
 import httpx
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.push.lease_member import GROUP
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -37,7 +37,7 @@ class Peers:
     def __init__(self, config: KafkaConfig, clock: Clock, own_url: str) -> None:
         self._clock = clock
         self._own_url = own_url
-        self._admin: AdminClient = clients.admin(config)
+        self._admin: Admin = clients.admin(config)
         self._known: dict[int, str] = {}
         self._asked_at = float("-inf")
         self._asking = asyncio.Lock()

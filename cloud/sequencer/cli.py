@@ -20,6 +20,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import threading
 
     from edgewake.cloud import metrics
+    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.protocol.clock import SystemClock
@@ -38,7 +39,13 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
         metrics.serve(
-            config.metrics_port, part.metrics.gather, host=config.metrics_host, is_alive=heartbeat.is_alive, is_ready=part.is_ready
+            config.metrics_port,
+            part.metrics.gather,
+            part="sequencer",
+            certificates=of_kafka(config.kafka.security),
+            host=config.metrics_host,
+            is_alive=heartbeat.is_alive,
+            why_not_ready=part.why_not_ready,
         )
         # A batch is thousands of containers and no cycle, and states are no Python objects: looking through them costs a third of all time.
         gc.freeze()

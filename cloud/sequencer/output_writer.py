@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from edgewake.cloud.kafka import metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.topic_check import broken_partitions
 from edgewake.cloud.sequencer.arrival import Arrival, Output, Statement
 from edgewake.protocol import frame as frames
@@ -40,7 +40,7 @@ LOGGED_MAX: Final = 10  # statements of one transaction that are logged one by o
 class StreamTopics:
     """How many partitions the streams' topics have. Makes the missing ones. For several threads."""
 
-    def __init__(self, config: KafkaConfig, client: AdminClient) -> None:
+    def __init__(self, config: KafkaConfig, client: Admin) -> None:
         self._config, self._client = config, client
         self._counts = metadata.partition_counts(client)
         for broken in broken_partitions(self._counts, config.partitions):

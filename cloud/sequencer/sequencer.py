@@ -87,10 +87,19 @@ class Sequencer:
         self._backoff = Backoff(rng)
         self.metrics = SequencerMetrics()
         self._was_ready = False
+        self._lost_by = ""
+        """What ended the last session, until another one serves."""
 
-    def is_ready(self) -> bool:
-        """Are all its shards served, and at most READY_LAG_S behind?"""
-        return self.metrics.ready
+    def why_not_ready(self) -> str:
+        """Empty while all its shards are served, at most READY_LAG_S behind; else what is in the way."""
+        metrics = self.metrics
+        if metrics.ready:
+            return ""
+        if self._lost_by:
+            return self._lost_by
+        if metrics.lag_s > READY_LAG_S:
+            return f"{metrics.lag_s:.0f} s behind"
+        return "joins the others, or restores its shards"
 
     def run(self) -> None:
         """Serve until stopped. Raises LocalError when another process took our name."""
@@ -106,6 +115,7 @@ class Sequencer:
             except (KafkaException, Unavailable) as error:
                 self.metrics.transactions["failed"] += 1
                 wait_s = self._backoff.next_s()
+                self._lost_by = _text(error)
                 log.warning(
                     "sequencer session lost, restarting in %.1f s: %s", wait_s, _text(error), extra={"event": "sequencer.session_lost"}
                 )
@@ -128,6 +138,7 @@ class Sequencer:
 
     def _on_serving(self, shards: Sequence[int]) -> None:
         self._backoff.reset()
+        self._lost_by = ""
         log.info("serves shards %s", list(shards), extra={"event": "sequencer.assigned"})
         if not self._was_ready:
             self._was_ready = True

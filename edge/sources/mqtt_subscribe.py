@@ -24,6 +24,7 @@ from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.edge.sources.topic_template import TopicTemplate
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
@@ -32,6 +33,8 @@ ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
 CLIENT_ID_CHARS_MAX: Final = 64
 """Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section 3.1.3.1)."""
+NO_NUMBERS: Final = frozenset({"nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity"})
+"""What programs write for a number that is none; it is null, as in JSON."""
 KEEPALIVE_S: Final = 20
 """Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it is taken for dead."""
 
@@ -114,6 +117,8 @@ class MqttSubscribe:
             await link.drained()
 
     async def _take(self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]) -> None:
+        sent_once: list[Reading] = []
+        """Of QoS 0: nobody brings them again."""
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
@@ -125,8 +130,17 @@ class MqttSubscribe:
                     continue
                 recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
-            readings += await self._readings(intake, packet.topic, packet.payload)
-        await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+            found = await self._readings(intake, packet.topic, packet.payload)
+            readings += found
+            if packet.packet_id is None:
+                sent_once += found
+        taken = intake.taken
+        try:
+            await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+        except asyncio.CancelledError:
+            if remembered and intake.taken == taken:  # the others come again
+                intake.put_last(sent_once)
+            raise
         self._recent = recent  # not before: what could not be passed on is taken when it is sent again
 
     async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:
@@ -146,13 +160,21 @@ def bodies(payload: bytes, field: str) -> list[Any]:
     if len(payload) > DOCUMENT_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {DOCUMENT_BYTES_MAX}")
     try:
-        items = [orjson.loads(item) if isinstance(item, bytes) else item for item in found(payload)]
-    except (Rejected, orjson.JSONDecodeError):
-        try:
-            items = [payload.decode()]
-        except UnicodeDecodeError as error:
-            raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
-    return [{field: item} if isinstance(item, int | float | str | bool) else item for item in items]
+        items = [parse(item) if isinstance(item, bytes) else item for item in found(payload)]
+    except (Rejected, orjson.JSONDecodeError) as error:
+        if is_meant_as_json(payload):
+            raise Rejected(RejectReason.JSON, f"begins as JSON and is none: {error}") from error
+        items = [_text(payload)]
+    return [{field: item} if item is None or isinstance(item, int | float | str | bool) else item for item in items]
+
+
+def _text(payload: bytes) -> str | None:
+    """Raises Rejected."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
+    return None if text.strip().lower() in NO_NUMBERS else text
 
 
 class Link:

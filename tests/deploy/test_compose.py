@@ -102,8 +102,8 @@ SECRETS = {
     "kafka-1": {"kafka/kafka-1.pem", "kafka/users.jaas"},
     "kafka-2": {"kafka/kafka-2.pem", "kafka/users.jaas"},
     "kafka-3": {"kafka/kafka-3.pem", "kafka/users.jaas"},
-    "bridge-1": {"bridges/bridge-1.key", "kafka/bridge-1.password"},
-    "bridge-2": {"bridges/bridge-2.key", "kafka/bridge-2.password"},
+    "bridge-1": {"bridges/bridge-1.key", "keys/share.key", "kafka/bridge-1.password"},
+    "bridge-2": {"bridges/bridge-2.key", "keys/share.key", "kafka/bridge-2.password"},
     "sequencer": {"kafka/sequencer.password"},
     "analysis": {"kafka/analysis.password"},
     "lake": {"kafka/lake.password"},
@@ -217,6 +217,14 @@ def test_every_container_is_looked_after_and_bounded(service: str) -> None:
     assert re.search(r":\d+\.\d+(\.\d+)?", one["image"]) or one["build"]["dockerfile"] == "deploy/Dockerfile"
 
 
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_container_can_write_its_files_or_has_a_capability(service: str) -> None:
+    one = SERVICES[service]
+    assert (one["read_only"], one["cap_drop"], one["security_opt"]) == (True, ["ALL"], ["no-new-privileges:true"])
+    assert "cap_add" not in one
+    assert not one.get("privileged")
+
+
 @pytest.mark.parametrize("service", PARTS)
 def test_the_health_check_asks_where_the_part_answers(service: str) -> None:
     one = settings(service)
@@ -248,10 +256,11 @@ def test_nginx_accepts_the_file(host: Path, tmp_path: Path) -> None:
     version = subprocess.run([nginx, "-v"], capture_output=True, text=True, check=True).stderr
     if tuple(map(int, re.search(r"(\d+)\.(\d+)\.(\d+)", version).groups())) < (1, 27, 3):  # type: ignore[union-attr]
         text = re.sub(r"server (\S+) resolve", r"server \1", text).replace("http2 on;", "")
+    text = text.replace(" /tmp/", f" {tmp_path}/")
     for inside, source in mounts("proxy").items():
         text = text.replace(f"{inside};", f"{host / source.replace(CERTIFICATES, 'compose/certs')};")
     text = re.sub(r"server (access-\d|push):", "server 127.0.0.1:", text)
-    (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid; error_log stderr;\n{text}")
+    (tmp_path / "nginx.conf").write_text(text)
     done = subprocess.run([nginx, "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

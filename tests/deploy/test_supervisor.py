@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.deploy import start_watch
 from edgewake.deploy.child import Child
 from edgewake.deploy.guardian import Guardian
 from edgewake.deploy.lifecycle import State
 from edgewake.deploy.part import Floor
 from edgewake.deploy.part_log import PartLog
-from edgewake.deploy.supervisor import STOP_S
+from edgewake.deploy.supervisor import STOP_S, restart_line
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
 from tests.deploy.children import CRASHING, LIVELY, OBEDIENT, READY, STUBBORN, Impatient, part, program, supervisor, until
@@ -198,9 +199,62 @@ async def test_a_command_that_does_not_exist_is_said(tmp_path: Path) -> None:
         await supervisor(tmp_path, missing, clock=Impatient()).run(asyncio.Event())
 
 
-async def test_a_part_that_is_never_ready_is_killed(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match=r"mute was ended by signal 9 .* not ready within 0 s"):
-        await supervisor(tmp_path, part("mute", "signal.pause()", ready_s=0.2), clock=Impatient()).run(asyncio.Event())
+async def test_a_start_that_does_nothing_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match=r"mute hung \(not ready, and nothing done for \d+ s, killed\) 5 times in a row"):
+        await supervisor(tmp_path, part("mute", "signal.pause()", stalled_s=0.5), clock=Impatient()).run(asyncio.Event())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for _ in range(40): print('a line', flush=True); time.sleep(0.1)",
+        "end = time.process_time() + 1.5\nwhile time.process_time() < end: time.sleep(0.001); sum(range(20_000))",
+    ],
+    ids=["it says so", "it works"],
+)
+async def test_a_start_that_goes_on_may_take_much_longer_than_a_hanging_one(
+    tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a second is the bound of one that does nothing; the machine may be as busy as it likes."""
+    monkeypatch.setattr(start_watch, "WINDOW_S", 0.5)
+    watched, stop = supervisor(tmp_path, part("slow", f"{body}\n{OBEDIENT}", stalled_s=1.0)), asyncio.Event()
+    await watched.run(stop, when_ready=stop.set)
+    assert watched.keepers["slow"].restarts == 0
+
+
+async def test_a_kill_from_outside_is_named_as_a_signal_and_nothing_that_was_said_before_as_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "victim.log").write_text('{"text":"the disk is full"}\n')
+    victim_body = f"""print('{{"text":"all is well"}}', flush=True)\n{OBEDIENT}"""
+    watched, stop, seen = supervisor(tmp_path, part("victim", victim_body)), asyncio.Event(), list[str]()
+    victim = watched.keepers["victim"]
+    victim.on_change = lambda keeper: seen.append(restart_line(keeper)) if keeper.state is State.RESTARTING else None
+    running = asyncio.create_task(watched.run(stop))
+    await until(lambda: victim.state is State.READY, "it is ready")
+    assert victim.child is not None
+    os.kill(victim.child.pid, signal.SIGKILL)
+    await until(lambda: victim.restarts == 1 and victim.state is State.READY, "it is back")
+    stop.set()
+    await running
+    assert seen == ["victim was ended by signal 9 (SIGKILL) and is started again"]
+
+
+async def test_a_second_end_without_a_word_does_not_get_the_words_of_the_first(tmp_path: Path) -> None:
+    body = f"""
+        is_first = not os.path.exists(sys.argv[1])
+        open(sys.argv[1], "w").close()
+        {READY}
+        if is_first: print("no room on the disk", flush=True)
+        sys.exit(1)
+    """
+    watched, stop, seen = supervisor(tmp_path, part("victim", body, tmp_path / "mark"), clock=Impatient()), asyncio.Event(), list[str]()
+    victim = watched.keepers["victim"]
+    victim.on_change = lambda keeper: seen.append(restart_line(keeper)) if keeper.state is State.RESTARTING else None
+    running = asyncio.create_task(watched.run(stop))
+    await until(lambda: len(seen) >= 2, "it ended twice")
+    stop.set()
+    await running
+    assert seen[0] == "victim ended with exit code 1 and is started again: no room on the disk"
+    assert "disk" not in seen[1]
 
 
 async def test_stopping_keeps_its_time_even_when_nobody_obeys(tmp_path: Path) -> None:

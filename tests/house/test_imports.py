@@ -124,7 +124,6 @@ def test_only_the_clock_asks_the_machine_what_time_it_is():
 MAY_ASK_WHERE_A_TOPIC_ENDS = {
     "cloud/kafka/offsets.py",  # asks again while a new topic has no leader
     "cloud/sequencer/up_reader.py",  # asks what librdkafka already knows, not Kafka
-    "cloud/analysis/results/transaction.py",  # says None, and is asked again a second later
     "tests/sequencer/test_sequencer.py",  # asks thousands of times, in a loop of its own
     "tests/house/test_imports.py",
 }

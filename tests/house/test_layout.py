@@ -11,7 +11,8 @@ from tests.house.source import FLOORS, ROOT, files, modules, says_what_it_is_for
 
 FOLDERS = {"edge", "cloud", "protocol", "simulators", "deploy", "edgewake", "tests", "docs"}
 USUAL = {
-    "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
+    "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "LICENSES", "REUSE.toml",
+    "Makefile",
     ".gitignore", ".gitattributes", ".dockerignore", ".pre-commit-config.yaml", ".ci",
 }  # fmt: skip
 """Besides these nothing lies at the top. `.gitattributes` and `.dockerignore` may be missing."""

@@ -24,6 +24,7 @@ def test_each_floor_is_importable_by_a_link():
 @pytest.mark.services
 def test_pyright_follows_every_import_from_the_root(tmp_path: Path):
     """The same files with a link less are the control: pyright names the import that it cannot follow."""
+    assert PYRIGHT.exists(), "pyright is missing or older than its lock: run `make needs`"
     shown = _unresolved(ROOT, *PARTS)
     assert shown == []
     for name in (*(name for name in FLOORS if name != "protocol"), "protocol"):

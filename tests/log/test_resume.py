@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from edgewake.cloud.log.resume import from_version_1, resume, resume_unverified
+from edgewake.cloud.log.resume import resume, resume_unverified
 from edgewake.cloud.log.subscription import Bounds, OnGap, Plan, Positions, Source, Start, plan
 from edgewake.protocol.cursor import Cursor
-from edgewake.protocol.cursor_v1 import CursorV1, generations_hash, subscription_hash
 from edgewake.protocol.lease import Subscription
 
 KEPT = [Bounds(10, 100), Bounds(0, 50)]
@@ -134,43 +133,3 @@ def test_a_cursor_that_cannot_be_verified_is_a_gap_and_the_policy_decides(on_gap
     start = resume_unverified(A, [KEPT], on_gap)
     assert (start.positions, start.ends, reasons(start)) == ((positions,), ends, [("unverifiable", None, on_gap)])
     assert start.gaps[0].cursor.stop is ends
-
-
-# Cursors of version 1: all streams in one hash, all topics in another.
-
-
-def old(of: Plan, positions: Positions) -> CursorV1:
-    subscription = subscription_hash(of.subscription.streams, of.subscription.where, of.subscription.select)
-    return CursorV1(subscription, generations_hash([s.topic_id for s in of.sources]), positions)
-
-
-BOTH: Positions = (((90, 0), (40, 0)), ((80, 0), (30, 0)))
-
-
-def test_an_old_cursor_goes_on_exactly() -> None:
-    assert resumed(from_version_1(old(AB, BOTH), AB, [KEPT, KEPT]), AB) == Start(BOTH, "resumed")
-
-
-def test_an_old_cursor_goes_on_after_a_change_of_its_filters() -> None:
-    now = a_plan(source("a"), source("b"), where="x > 1")
-    start = resumed(from_version_1(old(AB, BOTH), now, [KEPT, KEPT]), now)
-    assert (start.positions, reasons(start)) == (BOTH, [("filter_changed", None, "here")])
-
-
-def test_an_old_cursor_resets_the_stream_whose_topic_can_be_seen_to_be_another() -> None:
-    now = a_plan(source("a"), source("b", topic_id="b-2"))
-    kept = [KEPT, [Bounds(0, 3), Bounds(0, 3)]]
-    start = resumed(from_version_1(old(AB, BOTH), now, kept), now, kept=kept)
-    assert (start.positions, reasons(start)) == ((BOTH[0], ((0, 0), (0, 0))), [("epoch", "b", "earliest")])
-
-
-def test_an_old_cursor_of_one_stream_made_anew_resets_it() -> None:
-    now = a_plan(source("a", topic_id="a-2"))
-    start = resumed(from_version_1(old(A, BOTH[:1]), now, [KEPT]), now)
-    assert reasons(start) == [("epoch", "a", "earliest")]
-
-
-def test_an_old_cursor_of_other_streams_repeats_nothing() -> None:
-    now = a_plan(source("c"))
-    start = resumed(from_version_1(old(AB, BOTH), now, [KEPT]), now)
-    assert (start.positions, reasons(start)) == ((LIVE,), [("stream_added", "c", "latest")])

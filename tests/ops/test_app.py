@@ -303,7 +303,7 @@ def test_metrics_tell_devices_dead_letters_leases_and_queries(ops: Ops, writer: 
     writer.dead_letter(unique("dev"), b"x", RejectReason.TIME)
     wait_until(lambda: 'edgewake_dead_letters_total{reason="time"}' in httpx.get(f"{ops.url}/metrics").text, "the letter is counted")
     text = httpx.get(f"{ops.url}/metrics").text
-    for name in ("edgewake_devices", "edgewake_leases", "edgewake_query_lag_offsets", "edgewake_query_readings_per_s", "edgewake_parts"):
+    for name in ("edgewake_devices", "edgewake_leases", "edgewake_query_lag_offsets", "edgewake_query_records_total", "edgewake_parts"):
         assert f"# TYPE {name}" in text
 
 

@@ -111,10 +111,13 @@ class System:
 
     async def __aenter__(self) -> System:
         self._broker = self._stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
-        self._kafka = self._stack.enter_context(run_kafka(self.directory / "kafka"))
+        self._kafka = self._start_kafka(self._stack)
         self._parts = {"mosquitto": self._broker.process, "kafka": self._kafka.process, **self._make_parts()}
         self._stack.callback(self._stop_parts)
         return self
+
+    def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
+        return stack.enter_context(run_kafka(self.directory / "kafka"))
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stack.aclose()
@@ -187,40 +190,58 @@ class System:
 
     # --- configuration ----------------------------------------------------------------------------------------------------------------
 
+    def _mqtt_port_of(self, _name: str) -> int:
+        """Where a part reaches the broker."""
+        return self._broker.port
+
+    def _bootstrap_of(self, _name: str) -> str:
+        """Where a part reaches Kafka."""
+        return self._kafka.bootstrap
+
+    def _metrics_of(self, _name: str) -> str:
+        """The line of a part's configuration that says where its figures and its health are."""
+        return ""
+
+    def _mqtt(self, name: str) -> str:
+        return f"[mqtt]\nport = {self._mqtt_port_of(name)}\n"
+
+    def _kafka_table(self, name: str) -> str:
+        return f'[kafka]\nbootstrap = "{self._bootstrap_of(name)}"\n'
+
     def _make_parts(self) -> dict[str, Process]:
         key = self.directory / "cursor.key"
         key.write_text(f"1 {os.urandom(32).hex()}\n")
         key.chmod(0o600)
-        mqtt = f"[mqtt]\nport = {self._broker.port}\n"
+        mqtt, kafka, metrics = self._mqtt, self._kafka_table, self._metrics_of
         urls = [f"http://127.0.0.1:{port}" for port in self._ports]
         feed = f'[feed]\naccess_urls = {urls}\nstreams = ["*"]\n'
-        kafka = f'[kafka]\nbootstrap = "{self._kafka.bootstrap}"\n'
         parts = {}
         for name, port in zip((f"access-{i + 1}" for i in range(len(self._ports))), self._ports, strict=True):
             text = f'name = "{name}"\nhost = "127.0.0.1"\nport = {port}\ncursor_key_file = "{key}"\n'
-            parts[name] = self._part("access", name, text + kafka)
+            parts[name] = self._part("access", name, text + kafka(name))
         leases, ops = self.directory / "lease.keys", self.directory / "ops.key"
         leases.write_text(os.urandom(32).hex() + "\n")
         ops.write_text(OPS_KEY + "\n")
         push = f'name = "push"\nport = {self._push_port}\ncursor_key_file = "{key}"\nlease_key_file = "{leases}"\n'
         push += 'allow_hosts = ["127.0.0.1"]\n'
-        parts["push"] = self._part("push", "push", push + kafka)
-        parts["ops"] = self._part("ops", "ops", f'port = {self._ops_port}\nkey_file = "{ops}"\ndata_dir = "{self.directory}/ops"\n' + kafka)
-        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n{self._analysis}'
+        parts["push"] = self._part("push", "push", push + kafka("push"))
+        text = f'port = {self._ops_port}\nkey_file = "{ops}"\ndata_dir = "{self.directory}/ops"\n'
+        parts["ops"] = self._part("ops", "ops", text + kafka("ops"))
+        analysis = f'data_dir = "{self.directory}/analysis"\njars_dir = "{jars.ensure("spark")}"\n{self._analysis}' + metrics("analysis")
         environment = {"JAVA_HOME": str(java.home(java.ensure()))}
-        parts["analysis"] = self._part("analysis", "analysis", analysis + kafka, environment)
-        parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + kafka)
+        parts["analysis"] = self._part("analysis", "analysis", analysis + kafka("analysis"), environment)
+        parts["sequencer"] = self._part("sequencer", "sequencer", 'name = "sequencer-1"\n' + metrics("sequencer") + kafka("sequencer"))
         for name in self._bridges:
-            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + mqtt + kafka + feed)
+            parts[name] = self._part("bridge", name, f'name = "{name}"\n' + metrics(name) + mqtt(name) + kafka(name) + feed)
         for name in self._agents:
             self.input_file(name).touch()
             source = f'[[source]]\ntype = "file_tail"\nstream = "{self.stream}"\npath = "{self.input_file(name)}"\npoll_s = 0.05\n'
-            parts[name] = self._part("agent", name, f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt + source)
+            parts[name] = self._part("agent", name, f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n' + mqtt(name) + source)
         for name, followed in self._followers.items():
             source = f'[[source]]\ntype = "subscription"\nstream = "echo"\nfollow = ["{followed}"]\nbegin = "earliest"\n'
             closed = f"[uplink]\nhours.normal = [{_hour_in(12)!r}]\n"
             text = f'device = "{name}"\ndata_dir = "{self.directory}/{name}"\n{closed}'
-            parts[name] = self._part("agent", name, text + mqtt + source)
+            parts[name] = self._part("agent", name, text + mqtt(name) + source)
         return parts
 
     def _part(self, command: str, name: str, text: str, environment: dict[str, str] | None = None) -> Process:

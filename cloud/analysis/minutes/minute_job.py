@@ -21,7 +21,6 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
@@ -54,6 +53,7 @@ from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.transaction import Transactions, lane_rows, other_version
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import ranges as offset_ranges
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.summaries import late_part
@@ -168,7 +168,7 @@ class _Turns:
         """Records of the last job."""
         self._began_ms = 0
         """When the last turn did."""
-        self._admin: AdminClient = clients.admin(self._config.kafka)
+        self._admin: Admin = clients.admin(self._config.kafka)
         self._transactions = Transactions(self._config.kafka, POOL)
         try:
             self._record = owner.record = self._read_record()

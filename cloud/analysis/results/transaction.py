@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from pydantic import ValidationError
 
 from edgewake.cloud.analysis.plan.combined_topics import Sources
@@ -20,7 +20,7 @@ from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.protocol import topics
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, Unavailable
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -154,19 +154,24 @@ def other_version(key: str) -> LocalError:
     )
 
 
+LEFT_S: Final = 2.0
+"""Seconds for an answer to where a partition ends: batches wait for it."""
+
+
 class Ends:
     """Where the topics of a lane end, so that the lag can be told. Partitions are called as `Sources` numbers them."""
 
     def __init__(self, config: KafkaConfig, sources: Sources) -> None:
-        self._consumer = clients.consumer(config, "analysis-ends")
+        self._asker = clients.asked_consumer(config, "analysis-ends")
         self._sources = sources
 
     def kept(self) -> dict[int, tuple[int, int]]:
         """Partition → first offset that is still kept, and the next one to be written. Raises Unavailable."""
-        found = {
-            topic: {p: watermarks(self._consumer, topic, p) for p in range(partition_count(self._consumer, topic))}
-            for topic in self._sources.topics
-        }
+        with self._asker.asked() as consumer:
+            found = {
+                topic: {p: watermarks(consumer, topic, p) for p in range(partition_count(consumer, topic))}
+                for topic in self._sources.topics
+            }
         return self._sources.flat(found)
 
     def firsts(self) -> dict[str, dict[int, int]]:
@@ -175,19 +180,18 @@ class Ends:
 
     def partitions(self) -> int:
         """How many there are, of two topics twice as many as the larger one has. Raises Unavailable."""
-        return len(self._sources.topics) * max(partition_count(self._consumer, topic) for topic in self._sources.topics)
+        with self._asker.asked() as consumer:
+            return len(self._sources.topics) * max(partition_count(consumer, topic) for topic in self._sources.topics)
 
     def left(self, offsets: Mapping[int, int]) -> dict[int, int] | None:
         """Partition → records from `offsets` to its end; None where Kafka does not say."""
         try:
-            ends = {
-                number: self._consumer.get_watermark_offsets(TopicPartition(*self._sources.place(number)), timeout=2.0)[1]
-                for number in offsets
-            }
-        except KafkaException:
+            with self._asker.asked() as consumer:
+                ends = {number: watermarks(consumer, *self._sources.place(number), patience_s=0, answer_s=LEFT_S)[1] for number in offsets}
+        except Unavailable:
             return None
         return {number: max(0, end - offsets[number]) for number, end in ends.items()}
 
     def close(self) -> None:
         """Leave."""
-        self._consumer.close()
+        self._asker.end()

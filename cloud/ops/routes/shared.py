@@ -12,6 +12,7 @@ from fastapi import Path, Query
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
+from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
@@ -75,6 +76,7 @@ class Services:
     clock: Clock
     metrics: CollectorRegistry
     ready: asyncio.Event
+    health: Health
     summaries: SummaryReads
     asking: Asking
 

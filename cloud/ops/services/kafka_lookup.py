@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
+from edgewake.cloud.kafka.mortal import Mortal
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -132,7 +133,7 @@ class KafkaLookup:
         self._threads = ThreadPoolExecutor(AT_ONCE_MAX, "ops-lookup")
         self._room = threading.Semaphore(WAITING_MAX)
         self._own = threading.local()
-        self._consumers: list[Consumer] = []
+        self._consumers: list[Mortal[Consumer]] = []
 
     async def run(self, lookup: Callable[[KafkaSession], T]) -> T:
         """Run `lookup` in a thread. Raises what it raises, and Unavailable."""
@@ -150,20 +151,21 @@ class KafkaLookup:
     def _guarded(self, lookup: Callable[[KafkaSession], T], deadline: Deadline) -> T:
         if deadline.left_s() == 0:
             raise Unavailable(f"no lookup ended within {self._timeout_s:g} s")
-        consumer = self._consumer()
         try:
-            return lookup(KafkaSession(consumer, deadline))
+            with self._consumer().asked() as consumer:
+                try:
+                    return lookup(KafkaSession(consumer, deadline))
+                finally:
+                    consumer.unassign()
         except KafkaException as error:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
-        finally:
-            consumer.unassign()
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self) -> Mortal[Consumer]:
         """The consumer of the thread that calls."""
-        consumer: Consumer | None = getattr(self._own, "consumer", None)
+        consumer: Mortal[Consumer] | None = getattr(self._own, "consumer", None)
         if consumer is None:
             settings: dict[str, Any] = {"enable.partition.eof": True, "queued.max.messages.kbytes": 2048, "fetch.wait.max.ms": 10}
-            consumer = self._own.consumer = clients.consumer(self._config, "ops-lookup", **settings)
+            consumer = self._own.consumer = clients.asked_consumer(self._config, "ops-lookup", **settings)
             self._consumers.append(consumer)
         return consumer
 
@@ -171,4 +173,4 @@ class KafkaLookup:
         """Wait for the lookups under way and leave Kafka."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         for consumer in self._consumers:
-            await asyncio.to_thread(consumer.close)
+            await asyncio.to_thread(consumer.end)

@@ -16,10 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
+from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.ops.services.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables.tables import ANSWERS_TOPIC, PARTS_STREAM, REQUESTS_TOPIC, Change, TopicOffsets
 from edgewake.protocol import lease_record, topics
@@ -72,6 +73,7 @@ class Reader:
         self._unread: set[tuple[str, int]] = {(topic, 0) for topic in TABLES}
         self._assigned: list[TopicPartition] = []
         self.ready = asyncio.Event()
+        self.health = Health(time.monotonic)
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -91,6 +93,7 @@ class Reader:
                 work()
             except (Unavailable, KafkaException) as error:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
+                self.health.note("kafka", f"Kafka does not answer: {error}")
                 self._stop.wait(wait * (0.5 + self._rng.random()))
                 wait = min(wait * 2, RETRY_S[1])
 
@@ -153,6 +156,7 @@ class Reader:
         client = clients.admin(self._config)
         while not self._stop.is_set():
             found = offsets_of_all(client)
+            self.health.note("kafka", None)
             if found:
                 self._tell(self._on_offsets, found)
             self._stop.wait(LOOK_EVERY_S)
@@ -193,7 +197,7 @@ def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> No
         raise Unavailable(f"{', '.join(missing)}: is being made")
 
 
-def offsets_of_all(client: AdminClient) -> dict[str, TopicOffsets]:
+def offsets_of_all(client: Admin) -> dict[str, TopicOffsets]:
     """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`. Raises KafkaException."""
     found = client.list_topics(timeout=METADATA_TIMEOUT_S).topics
     prefixes = (topics.STREAM_PREFIX, topics.QUERY_PREFIX)

@@ -1,0 +1,1 @@
+"""What is locked, looked at: advisories, licences, and a bill of materials. `make audit`; SECURITY.md says what follows from it."""

@@ -1,0 +1,140 @@
+"""A Kafka that its own controller shut out for seconds: clients that librdkafka leaves without a broker are made anew."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
+from tests.gate import Gate
+from tests.services import run_kafka_that_can_be_shut_out, wait_until
+
+FLEET = 8
+"""Clients of each kind: of those that are made once, a third dies at each time that Kafka is shut out."""
+EVERY_S = 0.2
+QUESTION_S = 4.0
+TIMES = 4
+BACK_S = 30.0
+"""A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy machine."""
+
+
+@dataclass
+class Asking:
+    """Asks again and again in a thread; `answered_s` is when it was last answered."""
+
+    name: str
+    question: Callable[[], object]
+    answered_s: float = 0.0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        while not self.stop.wait(EVERY_S):
+            with suppress(KafkaException, Unavailable):
+                self.question()
+                self.answered_s = time.monotonic()
+
+
+@contextmanager
+def asking(all_of_them: list[Asking]) -> Iterator[None]:
+    """All ask at the same time."""
+    threads = [threading.Thread(target=one.run, daemon=True) for one in all_of_them]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for one in all_of_them:
+            one.stop.set()
+        for thread in threads:
+            thread.join(2 * QUESTION_S)
+
+
+def bare(config: KafkaConfig) -> AdminClient:
+    """What `clients.admin` keeps: the client as librdkafka has it."""
+    return AdminClient({"bootstrap.servers": config.bootstrap, "log_level": 0, "error_cb": lambda _: None})
+
+
+def shut_out(gate: Gate, config: KafkaConfig) -> None:
+    """Shut the broker out, and prove it: who asks then is told of no broker."""
+    gate.shut()
+    wait_until(lambda: not brokers_told(config), "the broker is shut out")
+    time.sleep(2 * EVERY_S)  # everybody is told once
+    gate.open()
+    wait_until(lambda: brokers_told(config), "the broker is let in again")
+
+
+def brokers_told(config: KafkaConfig) -> object:
+    """The brokers that a new client is told of."""
+    with suppress(KafkaException):
+        return bare(config).list_topics(timeout=QUESTION_S).brokers
+    return {}
+
+
+def answers(name: str, made: Callable[[], Callable[[], object]]) -> list[Asking]:
+    """A fleet; each asks a client of its own, which `made` makes with the question."""
+    return [Asking(f"{name} {n}", made()) for n in range(FLEET)]
+
+
+def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(tmp_path: Path) -> None:
+    with run_kafka_that_can_be_shut_out(tmp_path) as (kafka, gate):
+        config = KafkaConfig(bootstrap=kafka.bootstrap)
+        topic_admin.ensure_topics(config, [topics.DEVICES])
+        place = TopicPartition(topics.DEVICES, 0)
+
+        def lists_bare() -> Callable[[], object]:
+            client = bare(config)
+            return lambda: client.list_topics(timeout=QUESTION_S)
+
+        def lists() -> Callable[[], object]:
+            client = clients.admin(config)
+            return lambda: client.list_topics(timeout=QUESTION_S)
+
+        def ends_bare() -> Callable[[], object]:
+            client = bare(config)
+
+            def ask() -> None:
+                for future in client.list_offsets({place: OffsetSpec.latest()}, request_timeout=QUESTION_S).values():
+                    future.result()
+
+            return ask
+
+        def ends() -> Callable[[], object]:
+            client = clients.admin(config)
+            return lambda: offsets.listed(client, [place], OffsetSpec.latest())
+
+        def describes() -> Callable[[], object]:
+            client = clients.admin(config)
+            return lambda: metadata.topic_ids(client, [topics.DEVICES])
+
+        def watermarks() -> Callable[[], object]:
+            asker = clients.asked_consumer(config, "asker")
+
+            def ask() -> None:
+                with asker.asked() as consumer:
+                    offsets.watermarks(consumer, topics.DEVICES, 0)
+
+            return ask
+
+        controls = [*answers("list, as it is", lists_bare), *answers("ends, as it is", ends_bare)]
+        ours = [*answers("list", lists), *answers("ends", ends), *answers("describe", describes), *answers("watermarks", watermarks)]
+        with asking([*controls, *ours]):
+            wait_until(lambda: all(one.answered_s for one in (*controls, *ours)), "all are answered")
+            for _ in range(TIMES):
+                shut_out(gate, config)
+            let_in_s = time.monotonic()
+            wait_until(lambda: all(one.answered_s > let_in_s for one in ours), "ours are answered again")
+            took_s = time.monotonic() - let_in_s
+            left = {one.name.rpartition(" ")[0] for one in controls if one.answered_s < let_in_s}
+        assert left == {"list, as it is", "ends, as it is"}, "the fault did not happen: all clients are answered as they are"
+        assert took_s < BACK_S
