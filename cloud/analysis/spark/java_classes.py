@@ -33,6 +33,7 @@ _LANGUAGE: Final = "-17"
 """The oldest Java that Spark 4 runs on. Executors of a cluster may run on an older one than the driver."""
 _HASH_CHARS: Final = 16
 _ERROR_CHARS_MAX: Final = 600
+"""Characters of what the compiler says: its first errors; the sources have no secrets."""
 
 
 def jar_of(classes_dir: Path, jars_dir: Path) -> Path:
@@ -116,9 +117,9 @@ def _compile(java: Path, compiler: Path, classes: Path) -> None:
     command += ["-classpath", class_path, "-d", str(classes), *sources]
     code, output = _run(command)
     if code != 0:
-        raise LocalError(
-            f"our Java classes do not compile with {java} and {compiler.name}, which ended with {code}: {' '.join(output.split())[:_ERROR_CHARS_MAX]}"
-        )
+        said = " ".join(output.split())[:_ERROR_CHARS_MAX]
+        program = f"{java} and {compiler.name}, which ended with {code}"
+        raise LocalError(f"our Java classes do not compile with {program}: {said}")
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
