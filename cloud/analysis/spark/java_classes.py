@@ -44,7 +44,7 @@ def jar_of(classes_dir: Path, jars_dir: Path) -> Path:
     """
     compiler, java = _compiler_in(jars_dir), _java()
     jar = classes_dir / f"{PACKAGE}-{_key(compiler, java)}.jar"
-    if jar.exists():
+    if zipfile.is_zipfile(jar):  # a disk that was full, or a backup, may have left a part of it
         return jar
     try:
         classes_dir.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,10 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Write all classes into a jar."""
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path in sorted(classes.rglob("*.class")):
-            archive.write(path, path.relative_to(classes))
+    """Write all classes into a jar, which is on disk afterwards: no power cut may leave a part of it under its name."""
+    with jar.open("wb") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for path in sorted(classes.rglob("*.class")):
+                archive.write(path, path.relative_to(classes))
+        file.flush()
+        os.fsync(file.fileno())

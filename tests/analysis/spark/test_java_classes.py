@@ -70,6 +70,17 @@ def test_other_sources_or_another_java_make_another_jar_and_the_old_one_goes(
     assert list(kept.iterdir()) == jars[-1:]
 
 
+def test_a_jar_of_which_a_part_is_missing_is_made_again(tmp_path: Path, spark_jars: Path, runs: Path) -> None:
+    jar = java_classes.jar_of(tmp_path / "kept", spark_jars)
+    whole = jar.read_bytes()
+    for rest in (b"", whole[: len(whole) // 2]):
+        jar.write_bytes(rest)
+        assert java_classes.jar_of(tmp_path / "kept", spark_jars) == jar
+        with zipfile.ZipFile(jar) as archive:
+            assert archive.testzip() is None
+    assert count(runs) == 3
+
+
 def test_sources_that_do_not_compile_are_named_and_leave_nothing(tmp_path: Path, spark_jars: Path, sources: Path) -> None:
     kept = tmp_path / "kept"
     (sources / "Heap.java").write_text("package edgewake; final class Heap { int x = ; }")
