@@ -47,6 +47,8 @@ def main(plan: Plan, *, for_s: float | None) -> None:
     check(plan)
     with data_folder.opened(plan.data), Steps(SystemClock()) as steps:
         checks.ports(ports_wanted(plan))
+        if plan.has("mosquitto") and (others := checks.other_users()):
+            steps.print_line(checks.one_user_line(others, f"127.0.0.1:{plan.ports.mqtt}"))
         plan = replace(plan, device=_device(plan))
         tools = prepare_tools(plan, steps)
         running = prepare_files(plan, tools, steps)

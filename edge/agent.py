@@ -157,7 +157,7 @@ class Agent:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
-        intake = Intake(name, sink, Policy.BLOCK, self._clock, also=_check_of(config.stream))
+        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(), also=_check_of(config.stream))
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
         source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)

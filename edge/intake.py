@@ -25,6 +25,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.event_time import TimeRule, is_ms, with_time
 from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import is_field
@@ -38,6 +39,10 @@ SAY_EVERY: Final = 1000
 BUNDLE_MIN: Final = 8
 """Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
 _NUMBERS: Final = frozenset({int, float, bool})
+
+
+REMARKS_MAX: Final = 50
+"""Different remarks that are counted; more are counted as `others`."""
 
 
 class LossReason(StrEnum):
@@ -129,9 +134,16 @@ class Intake:
     """One source's way in. All counts are since the start."""
 
     def __init__(
-        self, name: str, sink: Sink, policy: Policy, clock: Clock, *, also: Callable[[Mapping[str, Scalar]], None] | None = None
+        self,
+        name: str,
+        sink: Sink,
+        policy: Policy,
+        clock: Clock,
+        *,
+        time: TimeRule = TimeRule(),  # noqa: B008  # frozen
+        also: Callable[[Mapping[str, Scalar]], None] | None = None,
     ) -> None:
-        """`also`: what else the stream asks of a reading's fields; raises Rejected."""
+        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's fields, raises Rejected."""
         self.name = name
         self.policy = policy
         self.taken = 0
@@ -139,8 +151,11 @@ class Intake:
         self.turned_away = 0
         """Readings that their sender was told to send again: it has them still, so they are not lost."""
         self.refused: Counter[str] = Counter()
+        self.remarks: Counter[str] = Counter()
+        """Readings that were taken although something in them was odd, by what was done about it."""
         self._sink = sink
         self._clock = clock
+        self._time = time
         self._also = also
         self._shapes: set[tuple[str, ...]] = set()
 
@@ -172,7 +187,7 @@ class Intake:
 
     def bundle(self, bodies: Sequence[Any]) -> Bundle | None:
         """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one by one."""
-        if len(bodies) < BUNDLE_MIN or self._also is not None or set(map(type, bodies)) != {dict}:
+        if len(bodies) < BUNDLE_MIN or self._also is not None or self._time.path or set(map(type, bodies)) != {dict}:
             return None
         names = tuple(bodies[0])
         return bundle_of(bodies, names, self._now_ms()) if names in self._shapes or self._learn(names) else None
@@ -194,7 +209,11 @@ class Intake:
         body = _parsed(item) if isinstance(item, bytes) else item
         if not isinstance(body, Mapping):
             raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
-        reading = self._check_plain(body) or self._check_at_length(body)
+        if self._time.path:
+            body = with_time(body, self._time, self.remark)
+        reading = self._check_plain(body)
+        if reading is None:
+            reading = self._check_at_length(body if self._time.path else with_time(body, self._time, self.remark))
         if self._also is not None:
             self._also(reading[1])
         return reading
@@ -212,7 +231,7 @@ class Intake:
             return None
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t") if "t" in fields else self._now_ms()
-        if type(t) is not int or not 0 <= t <= TIME_MS_MAX:
+        if type(t) is not int or not is_ms(t):
             return None
         chars = 0
         for value in fields.values():
@@ -248,6 +267,14 @@ class Intake:
                 "%s: refused (%s): %s", self.name, reason.value, detail,
                 extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
             )  # fmt: skip
+
+    def remark(self, what: str, count: int = 1) -> None:
+        """Count something odd in readings that are taken, or what was found in them, and say it the first time."""
+        if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
+            what = "others"
+        if what not in self.remarks:
+            log.warning("%s: %s", self.name, what, extra={"event": "intake.remark", "source": self.name, "remark": what})
+        self.remarks[what] += count
 
     async def put(
         self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
@@ -327,9 +354,8 @@ class Intake:
 
     def counts(self) -> dict[str, Any]:
         """For the status."""
-        return {
-            "taken": self.taken, "dropped": self.dropped, "turned_away": self.turned_away, "refused": dict(self.refused),
-        }  # fmt: skip
+        said: dict[str, Any] = {"taken": self.taken, "dropped": self.dropped, "turned_away": self.turned_away}
+        return said | {"refused": dict(self.refused), "remarks": dict(self.remarks)}
 
 
 def _parsed(line: bytes) -> Any:

@@ -188,4 +188,5 @@ def _counts(counts: dict[str, Any]) -> str:
     text = f"{counts['taken']} taken, {counts['dropped']} dropped, refused {refused}"
     if away := counts.get("turned_away"):
         text += f", {away} turned away (their sender has them)"
+    text += "".join(f", {count} {remark}" for remark, count in counts.get("remarks", {}).items())
     return text if counts["state"] == "running" else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"

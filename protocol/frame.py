@@ -29,6 +29,8 @@ import orjson
 import zstandard
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.event_time import TIME_MS_MAX as TIME_MS_MAX  # it is a frame's bound, too
+from edgewake.protocol.event_time import is_ms, of_t
 from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
@@ -53,8 +55,6 @@ DEPTH_MAX: Final = 8
 """Nesting of a plain device's object before flattening. Over it: rejected (shape)."""
 GAP_REASON_CHARS_MAX: Final = 64
 """Characters of the word that says why readings were lost."""
-TIME_MS_MAX: Final = 4_102_444_800_000
-"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
 COUNTER_MAX: Final = 2**53 - 1
 """Largest epoch, frame or seq: what every JSON reader keeps exactly."""
 
@@ -200,7 +200,8 @@ def _check_extra(value: object, depth: int, left: int) -> int:
 def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -> Frame:
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
-    `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
+    `t` (ms since 1970; what can only be another unit is converted) is optional and becomes `received_at` where it is missing;
+    `seq` and `epoch` are optional numbers by which
     repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text; NaN and Infinity are null.
     With `device`, an object that claims another one is rejected too.
     """
@@ -220,8 +221,8 @@ def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | Non
         epoch = _counter(body, "epoch")
         del body["epoch"]
     t = body.pop("t", received_at)
-    if type(t) is not int or not 0 <= t <= TIME_MS_MAX:
-        _check_times([t])  # says what is wrong
+    if type(t) is not int or not is_ms(t):
+        t, _ = of_t(t)
     fields, kinds = _plain_columns(body, _has_suspect_strings(payload))
     return Frame((epoch or 0) if seq is not None else None, seq, seq, [t], fields), kinds
 
@@ -232,8 +233,7 @@ def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, 
     `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON cannot carry them.
     """
     rest = {name: value for name, value in body.items() if name != "t"}
-    t = body.get("t", now_ms)
-    _check_times([t])
+    t, _ = of_t(body["t"]) if "t" in body else (now_ms, "ms")
     fields = _flat_columns(rest)
     _check_columns(fields, 1)
     flat = {name: column[0] for name, column in fields.items()}

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.catalogue import Catalogue
@@ -65,7 +65,7 @@ async def run(
         clock=clock,
         rng=rng,
     )
-    metrics.serve(
+    metrics_port.serve(
         config.metrics_port,
         lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
         part="bridge",

@@ -18,7 +18,7 @@ def lake(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
     from edgewake.cloud.process_metrics import of_kafka
@@ -37,7 +37,7 @@ def lake(config_file: Path, verbose: bool) -> None:
         config = load(LakeConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         writer = Writer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(
+        metrics_port.serve(
             config.metrics_port,
             lambda: [*writer.metrics.gather(), *writer.health.gather()],
             part="lake",

@@ -19,7 +19,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
     from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
@@ -38,7 +38,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(
+        metrics_port.serve(
             config.metrics_port,
             part.metrics.gather,
             part="sequencer",

@@ -22,6 +22,7 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.edge.sources.topic_template import TopicTemplate
+from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
@@ -50,12 +51,24 @@ def _field(name: str) -> str:
     return name
 
 
+RETAINED: Final = "retained"
+"""Field of readings that the broker had kept."""
+HANDLING: Final = {
+    "first": mqtt5.RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS,
+    "skip": mqtt5.RetainHandling.SEND_NEVER,
+    "all": mqtt5.RetainHandling.SEND_ALWAYS,
+}
+"""MQTT 5, section 3.8.3.1."""
+OWN: Final = topics.ROOT + "/"
+
+
 class MqttSubscribeConfig(SourceConfig):
     """Messages of a local MQTT broker."""
 
     type: Literal["mqtt_subscribe"]
     topic: Annotated[str, Check(_template)]
-    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading."""
+    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading; `{field...}` at
+    the end has all levels that follow. Edgewake's own topics (`ew/v1/…`) are passed over unless the template begins with them."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -63,6 +76,9 @@ class MqttSubscribeConfig(SourceConfig):
     from the same broker needs one of its own."""
     session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
+    retained: Literal["first", "skip", "all"] = "first"
+    """What is taken of the messages that the broker keeps for who comes later. first: they come once, as long as it keeps our session
+    (`session_s`); skip: never; all: at every connection. Each such reading has the field `retained`, true."""
     broker: BrokerConfig = BrokerConfig()
 
     def source(self, context: SourceContext) -> MqttSubscribe:
@@ -90,7 +106,7 @@ class MqttSubscribe:
         broker = self._config.broker
         async with connected(broker.host, broker.port, tls=self._tls) as (reader, writer):
             link = Link(reader, writer)
-            await link.open(self._client_id, broker, self._config.session_s, self._template.filter)
+            await link.open(self._client_id, self._config, self._template.filter)
             waiting: asyncio.Queue[int] = asyncio.Queue()
             acknowledging = asyncio.create_task(self._acknowledge(intake, link, waiting))
             acknowledging.add_done_callback(lambda _: writer.transport.abort())
@@ -130,7 +146,7 @@ class MqttSubscribe:
                     continue
                 recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
-            found = await self._readings(intake, packet.topic, packet.payload)
+            found = await self._readings(intake, packet)
             readings += found
             if packet.packet_id is None:
                 sent_once += found
@@ -143,15 +159,23 @@ class MqttSubscribe:
             raise
         self._recent = recent  # not before: what could not be passed on is taken when it is sent again
 
-    async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:
+    async def _readings(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Reading]:
+        payload = bytes(packet.payload)
         if not payload:
             return []  # how retained messages are cleared
+        if packet.topic.startswith(OWN) and not self._config.topic.startswith(OWN):  # the uplink's broker: its frames would feed themselves
+            intake.remark(f"messages of {OWN}… passed over")
+            return []
+        if packet.retain and self._config.retained == "skip":
+            return []  # a broker that does not know how they are left out
         try:
             items = bodies(payload, self._config.field)
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return []
-        named = self._template.fields(topic)
+        named: dict[str, Any] = dict(self._template.fields(packet.topic))
+        if packet.retain:
+            named[RETAINED] = True
         return await checked(intake, [{**item, **named} if isinstance(item, dict) else item for item in items])
 
 
@@ -199,8 +223,9 @@ class Link:
         except TimeoutError as error:
             raise Unavailable("the broker takes nothing") from error
 
-    async def open(self, client_id: str, broker: BrokerConfig, session_s: int, topic: str) -> None:
+    async def open(self, client_id: str, config: MqttSubscribeConfig, topic: str) -> None:
         """Say CONNECT and SUBSCRIBE. Raises Unavailable."""
+        broker, session_s = config.broker, config.session_s
         self.send(
             mqtt5.ConnectPacket(
                 client_id,
@@ -217,7 +242,13 @@ class Link:
                 connack = await self._connack()
                 if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                     raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
-                self.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+                wanted = mqtt5.TopicFilter(
+                    topic,
+                    max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+                    retain_as_published=False,  # the flag says then that the broker had kept it
+                    retain_handling=HANDLING[config.retained],
+                )
+                self.send(mqtt5.SubscribePacket(1, [wanted]))
         except TimeoutError as error:
             raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
 

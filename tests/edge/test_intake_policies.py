@@ -82,7 +82,7 @@ async def test_one_that_blocks_loses_nothing_however_long_it_waits() -> None:
     queue.drain(2)
     assert await putting is True
     assert (one.counts(), queue.positions, queue.lost) == (
-        {"taken": 2, "dropped": 0, "turned_away": 0, "refused": {}},
+        {"taken": 2, "dropped": 0, "turned_away": 0, "refused": {}, "remarks": {}},
         [AT],
         {"rotated": 3},
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,15 @@ def test_what_is_no_size_of_a_heap_is_refused() -> None:
     for memory in ("", "g", "1.5g", "1x", "-1g"):
         with pytest.raises(ConfigError, match="expected a whole number and a unit"):
             hashed_groups(memory)
+
+
+def test_a_stranger_on_this_machine_is_not_heard_by_the_driver(spark: SparkSession) -> None:
+    """Without a secret it would unpack, as an object of Java's, whatever anybody sends to its port."""
+    body, request = b"hello", struct.pack(">bqi", 3, 7, 5)
+    port = int(spark.sparkContext.getConf().get("spark.driver.port") or 0)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
+        stranger.sendall(struct.pack(">q", 8 + len(request) + len(body)) + request + body)
+        answer = stranger.recv(65_536)
+    failure, number = struct.unpack(">bq", answer[8:17])
+    assert (failure, number) == (5, 7)
+    assert b"SASL" in answer
