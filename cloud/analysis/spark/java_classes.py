@@ -42,7 +42,7 @@ def jar_of(classes_dir: Path, jars_dir: Path) -> Path:
     `jars_dir` holds the compiler. Raises ConfigError where it is missing, LocalError where nothing can
     be compiled or written.
     """
-    compiler, java = _compiler_in(jars_dir), _java()
+    compiler, java = compiler_in(jars_dir), _java()
     jar = classes_dir / f"{PACKAGE}-{_key(compiler, java)}.jar"
     if zipfile.is_zipfile(jar):  # a disk that was full, or a backup, may have left a part of it
         return jar
@@ -62,6 +62,16 @@ def jar_of(classes_dir: Path, jars_dir: Path) -> Path:
     return jar
 
 
+def compiler_in(jars_dir: Path) -> Path:
+    """The jar of the compiler. Raises ConfigError where it is missing."""
+    found = sorted(jars_dir.glob(COMPILER))
+    if not found:
+        raise ConfigError(
+            f"jars_dir = {str(jars_dir)!r}: no {COMPILER} in it; `edgewake jars fetch spark` fetches this compiler with Spark's connector"
+        )
+    return found[-1]
+
+
 def named(session: SparkSession, name: str) -> Any:
     """One of our classes."""
     java: Any = session.sparkContext._jvm
@@ -77,15 +87,6 @@ def new(session: SparkSession, name: str) -> Any:
 def spark_class_path() -> list[Path]:
     """Spark's own jars, which the sources are compiled with."""
     return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
-
-
-def _compiler_in(jars_dir: Path) -> Path:
-    found = sorted(jars_dir.glob(COMPILER))
-    if not found:
-        raise ConfigError(
-            f"jars_dir = {str(jars_dir)!r}: no {COMPILER} in it; `edgewake jars fetch spark` fetches this compiler with Spark's connector"
-        )
-    return found[-1]
 
 
 def _java() -> Path:

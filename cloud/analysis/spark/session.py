@@ -125,11 +125,12 @@ def start_session(
 
 
 def jars_in(jars_dir: Path) -> list[str]:
-    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where it is missing."""
+    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where either is missing."""
     compilers = set(jars_dir.glob(java_classes.COMPILER))
     jars = sorted(str(path) for path in jars_dir.glob("*.jar") if path not in compilers)
     if not any("spark-sql-kafka" in jar for jar in jars):
         raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    java_classes.compiler_in(jars_dir)
     return jars
 
 
