@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, fail, shows
 from edgewake.cloud.commands.arguments import query_name
 from edgewake.cloud.commands.output import cell, print_item, print_items, tell
@@ -19,7 +20,7 @@ _wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), default
 
 
 @click.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
 @click.option("--to", "end", callback=time_ms, help="Windows that begin here or later are left out; default: those that are open now.")
 @_wait
@@ -33,7 +34,7 @@ def repair(api: OpsApi, name: str, begin: int, end: int | None, wait_s: int) -> 
 
 
 @click.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @click.option("--from", "begin", callback=time_ms, required=True, help=f"The first window is the one that this is in: {TIME}.")
 @_wait
 @shows
@@ -43,7 +44,7 @@ def backfill(api: OpsApi, name: str, begin: int, wait_s: int) -> None:
 
 
 @click.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def repairs(api: OpsApi, name: str) -> None:
     """List the repairs of a query: who asked for them, and what they changed."""

@@ -222,6 +222,15 @@ def test_the_path_of_a_reading_names_what_there_is() -> None:
     assert [f"{file}:{name}" for file, name in named if not _defines(ROOT / file, name)] == []
 
 
+def test_each_fault_and_threat_names_tests_that_there_are() -> None:
+    text = _text("docs/faults.md")
+    named = set(re.findall(r"`(tests/[\w./-]+)`", text))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "tried in" not in line]
+    assert [row for row in rows if "tests/" not in row and "not built" not in row] == []
+
+
 def _defines(file: Path, name: str) -> bool:
     body: Sequence[ast.stmt] = ast.parse(file.read_text("utf-8")).body
     for part in name.split("."):
