@@ -71,7 +71,9 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param([source("a")], {"chain": [chain("a", "b"), chain("a", "b")]}, "made by somebody else too", id="two chains into one"),
         pytest.param([source("a")], {"chain": [chain("c", "b"), chain("a", "c")]}, "cannot read 'c'", id="a chain before what it reads"),
         pytest.param([source("a")], {"chain": [chain("b", "c"), chain("c", "b")]}, "cannot read 'b'", id="a circle"),
-        pytest.param([source("a")], {"absence": [absence(stream="b")]}, "not a stream of a logged source or a chain", id="silence of nobody"),
+        pytest.param(
+            [source("a")], {"absence": [absence(stream="b")]}, "not a stream of a logged source or a chain", id="silence of nobody"
+        ),
         pytest.param([source("a")], {"absence": [absence(into="a")]}, "made by somebody else too", id="alerts into a source"),
         pytest.param([source("a")], {"absence": [absence(), absence(name="b", lane="bulk")]}, "in another way", id="alerts in two lanes"),
         pytest.param([source("a")], {"absence": [absence(), absence(into="b")]}, "absence: two have one name", id="two rules of one name"),
