@@ -112,7 +112,7 @@ class AnalysisConfig(Config):
     def _are_sets(cls, sets: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for name, members in sets.items():
             if not is_stream(name):
-                raise ValueError(f"{name[:80]!r} is no name of a set: expected 1-64 of a-z 0-9 _, a letter first")
+                raise ValueError(f"{name[:80]!r} is not a name of a set: expected 1-64 of a-z 0-9 _, a letter first")
             if not 1 <= len(members) <= SET_DEVICES_MAX or not all(map(is_device, members)):
                 raise ValueError(f"{name}: expected 1 to {SET_DEVICES_MAX} names of devices")
         return sets
