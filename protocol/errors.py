@@ -47,9 +47,9 @@ class RejectReason(StrEnum):
     TOPIC = "topic"  # not a topic of ours, or a bad device or stream name
     OVERSIZE = "oversize"  # payload, field count, reading count or string over its bound
     ENCODING = "encoding"  # not UTF-8, or zstd or packed bytes that cannot be read
-    JSON = "json"  # not JSON (NaN and Infinity are not), or nested too deep
+    JSON = "json"  # not JSON, or nested too deep
     SHAPE = "shape"  # JSON, but not a frame or a reading: missing key, unequal columns, nested value
-    TIME = "time"  # an event time that is no integer of milliseconds from 1970 to 2100
+    TIME = "time"  # an event time that is no number of milliseconds from 1970 to 2100
     FIELD_TYPE = "field_type"  # a field of another type than the first reading's, or than an operator decided
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
     RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic
