@@ -62,7 +62,9 @@ def router(services: Services) -> APIRouter:
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
-            return Response(await services.asking.ask(body.model_dump(), holder=request.state.holder.name), media_type="application/json")
+            holder = request.state.holder.name
+            answer = await services.asking.ask(body.model_dump(), services.tables.passed, holder=holder)
+            return Response(answer, media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error
         except LocalError as error:
