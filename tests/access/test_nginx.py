@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
@@ -25,6 +26,8 @@ from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import PATIENCE_S, Process, free_ports
 
+PER_CLIENT = 20
+"""Connections of one client, in the place of some hundred."""
 SHIPPED = Path(__file__).parents[2] / "deploy" / "compose" / "nginx.conf"
 
 
@@ -67,6 +70,7 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
         # So that 127.0.0.2 is somebody from elsewhere.
         ("127.0.0.0/8 1;", "127.0.0.1/32 1;"),
         ("worker_connections 30000", "worker_connections 1000"),
+        ("limit_conn per_client 400;", f"limit_conn per_client {PER_CLIENT};"),
     ):
         assert pattern in text, pattern
         text = text.replace(pattern, replacement)
@@ -145,7 +149,7 @@ async def test_while_all_servers_are_away_streams_are_told_to_come_again_and_eve
         assert (await client.get("/v1/streams")).status_code == 502
 
 
-SECRET = "0123456789abcdef.fedcba9876543210"
+SECRET = f"{'ab' * 12}.{'cd' * 24}"
 
 
 def status(proxy: Proxy, path: str, *, client: str, method: str = "GET") -> int:
@@ -180,6 +184,12 @@ async def test_no_log_of_the_proxy_has_a_token_or_a_cursor(access_a: Server, fee
     assert not [word for word in (SECRET, cursor, "?") if word in logged]
 
 
+async def gone(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
 async def test_one_client_s_connections_are_bounded_and_others_are_served(
     access_a: Server, feed: Feed, front: Path, tmp_path: Path
 ) -> None:
@@ -188,14 +198,14 @@ async def test_one_client_s_connections_are_bounded_and_others_are_served(
 
         async def first_bytes(client: str) -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, local_addr=(client, 0))
-            stack.callback(writer.transport.abort)
+            stack.push_async_callback(gone, writer)
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             return await reader.readuntil(b"\r\n\r\n")
 
         async with asyncio.timeout(2 * DEADLINE_S):
-            heads = [await first_bytes("127.0.0.2") for _ in range(420)]
+            heads = [await first_bytes("127.0.0.2") for _ in range(PER_CLIENT + 5)]
             told_to_come_later = [b"Edgewake-Start: later" in head for head in heads]
-            assert told_to_come_later == [False] * 400 + [True] * 20
+            assert told_to_come_later == [False] * PER_CLIENT + [True] * 5
             assert b"Edgewake-Start: later" not in await first_bytes("127.0.0.3")
 
 

@@ -129,11 +129,9 @@ async def test_one_client_takes_its_share_of_leases_and_filters_and_others_are_s
 
         async def asked(address: str, where: str) -> int:
             headers = {"X-Forwarded-For": f"198.51.100.{len(where)}"}
-            async with httpx.AsyncClient(
-                transport=httpx.AsyncHTTPTransport(local_address=address), headers=headers, base_url=push.url
-            ) as http:
-                asking = Asking(http, client)
-                return (await asking.ask(where)).status_code
+            transport = httpx.AsyncHTTPTransport(local_address=address)
+            async with httpx.AsyncClient(transport=transport, headers=headers, base_url=push.url, timeout=PATIENCE_S) as http:
+                return (await Asking(http, client).ask(where)).status_code
 
         greedy = [await asked("127.0.0.2", f"device = 'd{n}'") for n in range(22)]
         assert greedy == [201] * 20 + [429] * 2
