@@ -29,7 +29,7 @@ from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States, has_a
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.jobs.table_job import TableStates, caught_up
 from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
-from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfinished
+from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfinished, waits_for
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
@@ -42,7 +42,7 @@ from edgewake.cloud.analysis.lanes.log_reader import LogReader, kept_from
 from edgewake.cloud.analysis.lanes.schedule_feedback import Looks
 from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
-from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
+from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
 from edgewake.cloud.analysis.plan import late, shed_policy
 from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.plan.combined_topics import Sources
@@ -65,8 +65,8 @@ log = logging.getLogger("edgewake.analysis")
 
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
-ABSENCE_LOOK_MS: Final = 500
-"""Event time, ms, from one look at all keys to the next while a stream is silent: whom absence is to be told of."""
+ABSENCE_LOOK_S: Final = 0.5
+"""From one look at all keys to the next while a stream is silent: whom absence is to be told of, and what found no partner."""
 PATIENCE_S: Final = 5.0
 """How long a stop waits for the batch under way before Spark is told to give it up: one of a slow query may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
@@ -90,6 +90,8 @@ class Lane:
     """What is remembered of results, query by query, from one start of the lane to the next."""
     hold: Callable[[int], int | None] = nothing_holds
     """Time in ms → event time that must not be passed, if any (upstream_hold)."""
+    why_held: Callable[[int], str] = nothing_to_say
+    """Time in ms → why that is so, for people."""
 
     def __post_init__(self) -> None:
         streams = sources_of(self.job)
@@ -123,8 +125,10 @@ class Lane:
         self._limit = self._limited(self.config.batch_records_max)
         self._rows = BatchRows(self.session, self.job.queries if isinstance(self.job, QueryJob) else ())
         self._settings: Mapping[str, str] = {}
-        self._absences_to = 0
+        self._absences_to, self._absences_s = 0, float("-inf")
         self._has_said_running = False
+        self._waits_for = self._said = ""
+        """What event time waits for, for people, by now and as it was said last."""
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
         self._transactions: Transactions | None = None
@@ -229,21 +233,29 @@ class Lane:
         return max((at for at in found if at is not None), default=None)
 
     def say_running(self) -> None:
-        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings.
-
-        Raises KafkaException.
+        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the plan and waits for readings; then what
+        event time waits for when that changed, which where nothing comes no batch says. Raises KafkaException.
         """
-        if self._has_said_running or self._query is None or not self._query.isActive:
+        if self._query is None or not self._query.isActive:
             return
-        if not (self.finished or self._query.status["message"] in _WAITS) or not self._turn.acquire(blocking=False):
+        is_news = self._what_it_waits_for() != self._said if self._has_said_running else self._runs()
+        if not is_news or not self._turn.acquire(blocking=False):  # a batch runs, and says it
             return
         try:
-            if not self._stopping and not self._has_said_running:
+            if not self._stopping:
                 assert self._transactions is not None
                 self._transactions.write(self._progress(self._record))
                 self._has_said_running = True
         finally:
             self._turn.release()
+
+    def _runs(self) -> bool:
+        assert self._query is not None
+        return self.finished > 0 or self._query.status["message"] in _WAITS
+
+    def _what_it_waits_for(self) -> str:
+        why = self.why_held(self.clock.now_ms()) or self._waits_for
+        return why or (waits_for.silence(self._silent_s(), self.config.idle_s) if self._record.tops else "")
 
     def failure(self) -> Failure | None:
         """Why it ended by itself; None while it runs."""
@@ -490,6 +502,7 @@ class Lane:
             place = partition % self._partitions
             unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
         behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
+        self._waits_for = waits_for.unread(behind, is_known=left is not None)
         top = event_progress.progress(self._record.top, self._tops, behind)
         return event_progress.held(self._record.top, top, self.hold(self.clock.now_ms()))
 
@@ -521,7 +534,7 @@ class Lane:
 
     def _announce_silence(self) -> None:
         record, silent_s = self._record, self._silent_s()
-        if self._stopping or record.top is None or silent_s < self.config.idle_s:
+        if self._stopping or silent_s < self.config.idle_s:
             return
         queries = [registered.query for registered in self.job.queries]
         silence = event_progress.progress_in_silence(record.top, record.tops, int(silent_s * 1000), queries)
@@ -538,11 +551,11 @@ class Lane:
         if not self._is_news(step):
             return
         assert self._transactions is not None
-        assert self._ends is not None
         left = self._left(record.offsets)
         if left is None or any(left.values()):
             return
         after = record.model_copy(update={"revision": step.revision, "top": top})
+        self._waits_for = ""
         broken: emit.Broken = {}
         absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
         now_ms = self.clock.now_ms()
@@ -558,9 +571,13 @@ class Lane:
         """Does anything become of event time having come so far?"""
         if any(emit.watermarks(self.job.queries, step)):
             return True
-        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or step.top - self._absences_to < ABSENCE_LOOK_MS:
+        now_s = self.clock.monotonic_s()
+        is_due = (
+            step.top != self._absences_to and now_s - self._absences_s >= ABSENCE_LOOK_S
+        )  # by the clock: event time ends with its readings
+        if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or not is_due:
             return False
-        self._absences_to = step.top
+        self._absences_to, self._absences_s = step.top, now_s
         if isinstance(self.job, PairJob):
             return isinstance(self._states, PairStates) and self.job.is_due(self._states, step.top)
         return self._states is not None and has_absences(self._states, self.job.queries, step.top)
@@ -579,4 +596,7 @@ class Lane:
             left = self._left(record.offsets)
         queries = [registered for registered in self.job.queries if registered.label not in self.broken]
         remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
-        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks)
+        self._said = self._what_it_waits_for()
+        return lane_progress.outputs(
+            queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks, waits_for=self._said
+        )

@@ -24,8 +24,11 @@ def outputs(
     left: Mapping[int, int] | None,
     now_ms: int,
     remarks: Mapping[str, str] = _NONE,
+    waits_for: str = "",
 ) -> list[emit.Output]:
-    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people."""
+    """Of queries that run. `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) → for people.
+    `waits_for`: what event time waits for, for people.
+    """
     return [
         progress_output(
             Progress(
@@ -46,7 +49,7 @@ def outputs(
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
                 late=record.late.get(registered.label, 0),
-                detail="; ".join(filter(None, (record.apart, shedding.detail, remarks.get(registered.label)))),
+                detail="; ".join(filter(None, (waits_for, record.apart, shedding.detail, remarks.get(registered.label)))),
                 apart=bool(record.apart),
                 kept=shedding.kept,
                 shed=shedding.total,
