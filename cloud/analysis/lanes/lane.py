@@ -66,7 +66,8 @@ log = logging.getLogger("edgewake.analysis")
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
 """What Spark says of a query whose plan ran and that has nothing to do."""
 ABSENCE_LOOK_S: Final = 0.5
-"""From one look at all keys to the next while a stream is silent: whom absence is to be told of, and what found no partner."""
+"""By the clock, for event time ends with the readings: from one look at all keys to the next while a stream is silent, whom absence is to
+be told of, and what found no partner."""
 PATIENCE_S: Final = 5.0
 """How long a stop waits for the batch under way before Spark is told to give it up: one of a slow query may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
@@ -127,8 +128,7 @@ class Lane:
         self._settings: Mapping[str, str] = {}
         self._absences_to, self._absences_s = 0, float("-inf")
         self._has_said_running = False
-        self._waits_for = self._said = ""
-        """What event time waits for, for people, by now and as it was said last."""
+        self._waits_for = self._said = ""  # for people: what event time waits for, by now and as it was said last
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
         self._transactions: Transactions | None = None
@@ -572,9 +572,7 @@ class Lane:
         if any(emit.watermarks(self.job.queries, step)):
             return True
         now_s = self.clock.monotonic_s()
-        is_due = (
-            step.top != self._absences_to and now_s - self._absences_s >= ABSENCE_LOOK_S
-        )  # by the clock: event time ends with its readings
+        is_due = step.top != self._absences_to and now_s - self._absences_s >= ABSENCE_LOOK_S
         if step.top is None or not isinstance(self.job, SequenceJob | PairJob) or not is_due:
             return False
         self._absences_to, self._absences_s = step.top, now_s
