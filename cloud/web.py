@@ -12,9 +12,9 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NoReturn
 
-import orjson
 import uvicorn
 import uvloop
 from fastapi import FastAPI, Request
@@ -24,7 +24,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edgewake.cloud import web_log
+from edgewake.cloud.web_connections import Connections
+from edgewake.cloud.web_handshake import RefuseWebSockets
 from edgewake.cloud.web_limits import LimitedProtocol
+from edgewake.cloud.web_problem import PROBLEM_TYPE, problem_body
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.expectation import expectation
@@ -32,7 +36,6 @@ from edgewake.protocol.heartbeat import Heartbeat
 
 log = logging.getLogger("edgewake.web")
 
-PROBLEM_TYPE: Final = "application/problem+json"
 GRACE_S: Final = 3
 """Seconds that open requests get at the stop; a part must be gone after 5."""
 BACKLOG: Final = 2048
@@ -56,8 +59,7 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """As an answer."""
-        body = {"type": f"urn:edgewake:problem:{self.code}", "title": self.code.replace("_", " "), "status": self.status}
-        return Response(orjson.dumps(body | {"detail": self.detail} | self.more), self.status, self.headers, PROBLEM_TYPE)
+        return Response(problem_body(self.status, self.code, self.detail, self.more), self.status, self.headers, PROBLEM_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -189,11 +191,12 @@ async def serve(
     before_close: Callable[[], Awaitable[None]] | None = None,
     protocol: type[LimitedProtocol] = LimitedProtocol,
     grace_s: int = GRACE_S,
+    connections: Connections | None = None,
 ) -> None:
     """Serve until `stop`; then await `before_close` while connections are still served, and let open requests end within `grace_s`."""
     config = uvicorn.Config(
-        app,
-        http=protocol,
+        RefuseWebSockets(app),
+        http=partial(protocol, connections=Connections() if connections is None else connections),  # type: ignore[arg-type]  # called like the class
         ws="none",
         lifespan="off",
         log_config=None,
@@ -203,6 +206,7 @@ async def serve(
         timeout_graceful_shutdown=grace_s,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it reports at the start is no event of ours
+    web_log.bound_warnings()
     server = _Server(config, on_ready)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     stopping = asyncio.create_task(stop.wait(), name="http-stop")

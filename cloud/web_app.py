@@ -1,15 +1,18 @@
-"""An application as all HTTP parts begin one: every error a problem, its description complete, and a page for it from our own files."""
+"""An application as all HTTP parts begin one: every error a problem, no parameter ignored, its description complete, with a page for it."""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from edgewake.cloud import web, web_docs, web_openapi
+from edgewake.cloud.web_parameters import known_parameters
 
 
 def application(title: str, *, description: str) -> FastAPI:
     """A FastAPI without routes but /openapi.json and /docs."""
-    app = FastAPI(title=title, version="1", description=description, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=title, version="1", description=description, docs_url=None, redoc_url=None, dependencies=[Depends(known_parameters)]
+    )
     web.install(app)
     web_docs.add(app)
     web_openapi.describe(app)

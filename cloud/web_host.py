@@ -18,9 +18,10 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from edgewake.cloud.web import Problem
+from edgewake.cloud.web_problem import PROBLEM_TYPE, problem_body
 
 SHOWN_MAX: Final = 80
 """Characters of a refused name that are repeated in the answer."""
@@ -29,8 +30,10 @@ SHOWN_MAX: Final = 80
 class HostCheck:
     """ASGI: see the module. `public_names` are compared without regard to case; a port is ignored."""
 
-    def __init__(self, app: ASGIApp, public_names: Iterable[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, public_names: Iterable[str] = (), *, allows_bare_names: bool = False) -> None:
+        """`allows_bare_names`: names without a dot, too, which a private network gives its machines and no stranger can have."""
         self._app = app
+        self._allows_bare_names = allows_bare_names
         self._names = frozenset(name.lower().rstrip(".") for name in (*public_names, socket.gethostname()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,11 +43,14 @@ class HostCheck:
             await self._app(scope, receive, send)
         else:
             expected = "expected an IP address, localhost or a name in public_names"
-            await Problem(421, "host", f"Host {refused.decode('latin-1')[:SHOWN_MAX]!r}: {expected}").response()(scope, receive, send)
+            detail = f"Host {refused.decode('latin-1')[:SHOWN_MAX]!r}: {expected}"
+            await Response(problem_body(421, "host", detail), 421, None, PROBLEM_TYPE)(scope, receive, send)
 
     def allows(self, host: bytes) -> bool:
         """May a request name this host?"""
         name = _without_port(host.decode("latin-1")).lower().rstrip(".")
+        if self._allows_bare_names and name and "." not in name:
+            return True
         return name in self._names or name == "localhost" or name.endswith(".localhost") or _is_address(name)
 
 

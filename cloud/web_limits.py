@@ -2,6 +2,7 @@
 
     head   HEAD_BYTES_MAX bytes of request line and headers, HEAD_S seconds for them      over it: 431, or the connection is closed
     body   BODY_S seconds from the head's end to the body's                               over it: the connection is closed
+    count  of one client, and of all together (`edgewake.cloud.web_connections`)           over it: 503, and the connection is closed
            (its bytes are bounded by `edgewake.cloud.web.BodyLimit`, which knows the route)
 
 All HTTP parts serve through `LimitedProtocol`. It extends uvicorn's own protocol class, which is no public interface: the version is
@@ -11,10 +12,12 @@ pinned in pyproject.toml.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
-import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from edgewake.cloud.web_connections import Connections
+from edgewake.cloud.web_problem import problem_body
 
 HEAD_BYTES_MAX: Final = 32 * 1024
 """Bytes of a request's head: a cursor of 4 KB twice, two filters, and a browser's own headers. Over it: 431 and the end."""
@@ -27,17 +30,32 @@ BODY_S: Final = 15.0
 class LimitedProtocol(HttpToolsProtocol):
     """See the module."""
 
+    def __init__(self, *args: Any, connections: Connections, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._connections_held = connections
+        self._is_let_in = False
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._in_head = True
         self._head_bytes = 0
         self._due = self.loop.call_later(HEAD_S, transport.abort)
+        refused = self._connections_held.refusal(self._peer())
+        self._is_let_in = refused is None
+        if refused is not None:
+            transport.write(refused)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._due.cancel()
+        if self._is_let_in:
+            self._is_let_in = False
+            self._connections_held.leave(self._peer())
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_let_in:
+            return
         was_in_head = self._in_head
         super().data_received(data)
         # The parser reports a header only once it is whole, so one without an end is counted here, by the chunks that ended in it.
@@ -75,10 +93,16 @@ class LimitedProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
             return
         detail = f"request head: expected at most {HEAD_BYTES_MAX} bytes"
-        body = orjson.dumps({"type": "urn:edgewake:problem:head_too_large", "title": "head too large", "status": 431, "detail": detail})
+        body = problem_body(431, "head_too_large", detail)
         head = f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + head.encode() + body)
         self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Said to who asked (`edgewake.cloud.web_handshake`), and to nobody else."""
+
+    def _peer(self) -> str | None:
+        return self.client[0] if self.client else None
 
     def _wait(self, seconds: float) -> None:
         self._due.cancel()

@@ -1,7 +1,8 @@
 """Puts into an application's OpenAPI document what all parts have in common: every error is a problem, with the statuses that occur.
 
 FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document is first asked for: 422 where there is
-something to validate, 413 where there is a body, 401 and 403 where a key is needed, 421 and 503 everywhere, and what a route declares
+something to validate, 413 where there is a body, 401 and 403 where a key is needed, 400 (a parameter
+that is not known), 421 and 503 everywhere, and what a route declares
 with `problems`.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from edgewake.cloud.web import PROBLEM_TYPE
+from edgewake.cloud.web_problem import PROBLEM_TYPE
 
 TEXTS: Final[Mapping[int, str]] = {
     400: "The request is wrong.",
@@ -76,11 +77,11 @@ def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _complete(operation: dict[str, Any]) -> None:
     answers = operation["responses"]
-    needed = [421, 503]
+    needed = [400, 421, 503]
     if "422" in answers:
         needed.append(422)
     if "requestBody" in operation:
-        needed += [400, 413]
+        needed.append(413)
     if operation.get("security"):
         needed += [401, 403]
     for status in needed:

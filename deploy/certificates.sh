@@ -4,10 +4,11 @@
 # is renewed with the key that it has. Nothing here needs to be on a server but what docs/production.md copies there.
 #
 #   DIR/authority/   the authorities' private keys and their lists: keep this folder on another machine
-#   DIR/broker/      what the broker reads: server.crt and server.key, the authorities' certificates and their revocation lists
+#   DIR/broker/      what the broker reads: server.crt and server.key, the authorities' certificates and their revocation lists, and
+#                    subscriptions.json: what each device may subscribe to
 #   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
-#   DIR/keys/        cursor.key, lease.key, ops.key: secrets of the cloud parts
+#   DIR/keys/        cursor.key, lease.key, ops.key, share.key: secrets of the cloud parts
 #   DIR/kafka/       kafka-N.pem, kafka-ca.crt, users.jaas: what Kafka's brokers read; NAME.password: by which each part is known to them
 #   DIR/front/       server.crt and server.key of the proxy. A certificate of another authority that you put there is never replaced
 #
@@ -131,6 +132,36 @@ client() {
     sign "$1" "$1/$2" "$2" "extendedKeyUsage=clientAuth"
 }
 
+# subscriptions: what each device may subscribe to, for Mosquitto's dynamic-security: a few filters of its own, and nothing else. Its rules
+# in devices.acl are looked at when a message is delivered; then a member of a share group that may not have it has used it up.
+subscriptions() {
+    {
+        printf '{"defaultACLAccess":{"publishClientSend":false,"publishClientReceive":false,"subscribe":false,"unsubscribe":false},\n'
+        printf '"roles":[{"rolename":"nothing","acls":['
+        printf '{"acltype":"subscribePattern","topic":"#","allow":false},'
+        printf '{"acltype":"subscribePattern","topic":"$share/#","allow":false}]}'
+        names=$(cd devices && ls | sed -n 's/\.crt$//p')
+        for name in $names; do
+            printf ',\n{"rolename":"own %s","acls":[' "$name"
+            comma=
+            for filter in '#' + ack acks 'down/#' down/+ down/command down/settings down/reply down/feed; do
+                printf '%s{"acltype":"subscribeLiteral","topic":"ew/v1/%s/%s","allow":true}' "$comma" "$name" "$filter"
+                comma=,
+            done
+            printf ']}'
+        done
+        printf '],\n"clients":['
+        comma=
+        for name in $names; do
+            printf '%s\n{"username":"%s","roles":[{"rolename":"own %s","priority":1},{"rolename":"nothing","priority":0}]}' \
+                "$comma" "$name" "$name"
+            comma=,
+        done
+        printf ']}\n'
+    } > broker/subscriptions.new
+    mv broker/subscriptions.new broker/subscriptions.json
+}
+
 # key FILE TEXT: a secret, made once.
 key() {
     [ -e "keys/$1" ] && return
@@ -180,6 +211,7 @@ sign devices front/server "Edgewake" "extendedKeyUsage=serverAuth
 subjectAltName=$front_names"
 key cursor.key "1 $(openssl rand -hex 32)"
 key lease.key "$(openssl rand -hex 32)"
+key share.key "$(openssl rand -hex 32)"
 key ops.key "ew_$(openssl rand -hex 20)"
 while [ $# -gt 0 ]; do
     case $1 in
@@ -189,4 +221,5 @@ while [ $# -gt 0 ]; do
         *) client devices "$1" && shift ;;
     esac
 done
+subscriptions
 kafka

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import pwd
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final
 
@@ -13,6 +15,13 @@ import psutil
 from edgewake.protocol.errors import LocalError
 
 _LIBRARIES: Final = ("confluent_kafka", "fastapi", "jgo", "psutil", "pyspark", "rich", "sqlite_utils", "tomli_w", "uvicorn")
+
+FIRST_USER_ID: Final = 1000
+"""Of people; below are the system's."""
+NOBODY_ID: Final = 65534
+NO_SHELLS: Final = ("nologin", "false")
+NAMED_MAX: Final = 3
+"""Users that are named; the others are counted."""
 
 
 def libraries() -> None:
@@ -26,6 +35,25 @@ def ports(wanted: Mapping[int, str], *, host: str = "127.0.0.1") -> None:
     taken = [f"port {port} (for {part}) is in use by {_holder(port)}" for port, part in sorted(wanted.items()) if not _is_free(host, port)]
     if taken:
         raise LocalError("; ".join(taken) + "; stop it, or choose other ports with --port-base")
+
+
+def other_users(users: Iterable[pwd.struct_passwd] | None = None) -> list[str]:
+    """Who else can log in here, by name; `users`: all accounts. Root is nobody else: it may do everything anyway."""
+    mine = os.getuid()
+    return sorted(
+        user.pw_name
+        for user in (pwd.getpwall() if users is None else users)
+        if FIRST_USER_ID <= user.pw_uid < NOBODY_ID and user.pw_uid != mine and not user.pw_shell.endswith(NO_SHELLS)
+    )
+
+
+def one_user_line(others: Sequence[str], mqtt: str) -> str:
+    """What is said where others can log in: what they can do, and what to use instead."""
+    names = ", ".join(others[:NAMED_MAX]) + (f" and {len(others) - NAMED_MAX} more" if len(others) > NAMED_MAX else "")
+    return (
+        f"! `edgewake up` is for a machine with one user, and {names} can log in here, too: they can read everything, and send and "
+        f"command as any device over MQTT on {mqtt}. For a machine of several users see docs/production.md"
+    )
 
 
 def _is_free(host: str, port: int) -> bool:

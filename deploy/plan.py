@@ -95,6 +95,11 @@ class Plan:
         return self.data / "secrets" / "lease.key"
 
     @property
+    def share_key_file(self) -> Path:
+        """The key that makes the name under which bridges share messages."""
+        return self.data / "secrets" / "share.key"
+
+    @property
     def ops_key_file(self) -> Path:
         """The key of the operations API."""
         return self.data / "secrets" / "ops.key"
@@ -149,7 +154,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
         "bridge-1": {
             "name": "bridge-1",
             "metrics_port": ports.metrics("bridge"),
-            "mqtt": mqtt,
+            "mqtt": {**mqtt, "share_key_file": str(plan.share_key_file)},
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
         },

@@ -45,6 +45,11 @@ def lease_key() -> str:
     return f"{secrets.token_hex(32)}\n"
 
 
+def share_key() -> str:
+    """A line `hexkey`: the key that makes the name under which bridges share messages."""
+    return f"{secrets.token_hex(32)}\n"
+
+
 def ops_key() -> str:
     """An API key that survives a copy by double click."""
     return f"ew_{secrets.token_hex(20)}\n"

@@ -47,6 +47,8 @@ def main(plan: Plan, *, for_s: float | None) -> None:
     check(plan)
     with data_folder.opened(plan.data), Steps(SystemClock()) as steps:
         checks.ports(ports_wanted(plan))
+        if plan.has("mosquitto") and (others := checks.other_users()):
+            steps.print_line(checks.one_user_line(others, f"127.0.0.1:{plan.ports.mqtt}"))
         plan = replace(plan, device=_device(plan))
         tools = prepare_tools(plan, steps)
         running = prepare_files(plan, tools, steps)
@@ -82,6 +84,7 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     """Secrets, configuration files, Kafka's storage; the parts to run. Raises LocalError."""
     secret_files.ensure(plan.cursor_key_file, secret_files.cursor_key())
     secret_files.ensure(plan.lease_key_file, secret_files.lease_key())
+    secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
     try:
@@ -230,7 +233,7 @@ def addresses(plan: Plan, link: str) -> str:
     ports, lines = plan.ports, ["", "Edgewake is running."]
     page = f"http://127.0.0.1:{ports.access(0)}"
     if plan.has("access"):
-        lines.append(f"  page              {page}/")
+        lines.append(f"  page              {page}/   (every stream; the simulated town: {page}/town)")
         lines += [f"  access server {i + 1}   http://127.0.0.1:{ports.access(i)}/" for i in range(1, plan.access_servers)]
     if plan.has("ops"):
         lines += [f"  operations API    {link}", "                    (once, within ten minutes; `edgewake login` prints another link)"]

@@ -1,7 +1,7 @@
 """Take the README's picture of the page from a running system.
 
     make demo                                            in one terminal, two minutes or more
-    python docs/picture.py [http://127.0.0.1:8700/]      in another: writes docs/page.png
+    python docs/picture.py [http://127.0.0.1:8700/town]      in another: writes docs/page.png
 
 It waits until the page is live and every panel has something to show, and ends with exit code 1 where that does not come to pass.
 """
@@ -26,7 +26,7 @@ IS_FULL = """() => {
 
 def main() -> None:
     """Take it."""
-    url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8700/"
+    url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8700/town"
     target = Path(__file__).parent / "page.png"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

@@ -14,7 +14,8 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
@@ -25,7 +26,6 @@ from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake import Intake, LogSink, OneWaySink
 from edgewake.edge.intake_policy import Policy
-from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.epoch import boot_id
 from edgewake.edge.log.event_log import EventLog, LogStatus
 from edgewake.edge.log.lanes import Lane
@@ -37,7 +37,7 @@ from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.device import DeviceState, DeviceStatus
-from edgewake.protocol.downlink import ANSWERS, REPLIES, Answer
+from edgewake.protocol.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.record import Mode
 
@@ -156,16 +156,16 @@ class Agent:
     def _start_source(self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
-        sink = LogSink(stream) if config.mode is Mode.ACK else OneWaySink(self._one_way(config.stream))
-        intake = Intake(name, sink, Policy.BLOCK, self._clock)
+        sink = LogSink(stream) if config.mode is Mode.ACK else self._one_way(config.stream)
+        intake = Intake(name, sink, Policy.BLOCK, self._clock, time=config.time.rule(), also=_check_of(config.stream))
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(self._config.device, self._clock, self._events.position, self._feeds)
         source = Supervisor(name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy)
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
-    def _one_way(self, stream: str) -> Callable[[Sequence[Reading]], None]:
-        return lambda readings: self._uplink.send_one_way(stream, readings)
+    def _one_way(self, stream: str) -> OneWaySink:
+        return OneWaySink(partial(self._uplink.send_one_way, stream), partial(self._uplink.one_way.lose, stream))
 
     def _on_frames(self, frames: Sequence[OutFrame]) -> None:
         self._uplink.hand_over(frames)
@@ -229,6 +229,15 @@ class Agent:
 def _lanes(config: AgentConfig) -> dict[str, Lane]:
     """What comes down and what it is answered with goes before the readings."""
     return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT, REPLIES: Lane.URGENT}
+
+
+def _check_of(stream: str) -> Callable[[Mapping[str, Any]], None] | None:
+    """What else a reading of this stream has to be; None: nothing."""
+    if stream != REQUESTS:
+        return None
+    from edgewake.protocol.request import check_request  # a device pays for it when it asks
+
+    return check_request
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, Final
 
 from edgewake.edge.log.bundle import Bundle
+from edgewake.protocol.event_time import SECONDS_MAX, SECONDS_MIN
 from edgewake.protocol.field_type import FieldType, type_of_kinds
 from edgewake.protocol.frame import STRING_CHARS_MAX, TIME_MS_MAX, is_suspect
 
@@ -31,7 +32,7 @@ def bundle_of(bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: 
     except KeyError:
         return None
     t = columns.pop("t", None) or [now_ms] * len(bodies)
-    if set(map(type, t)) != {int} or min(t) < 0 or max(t) > TIME_MS_MAX:
+    if set(map(type, t)) != {int} or not _are_ms(min(t), max(t)):
         return None
     types: list[FieldType | None] = []
     texts: list[Sequence[str]] = []
@@ -51,6 +52,11 @@ def bundle_of(bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: 
         return None
     size = VALUE_BYTES * len(bodies) * (len(columns) + 1) + text_bytes
     return Bundle(t, tuple(columns), tuple(columns.values()), types, size)
+
+
+def _are_ms(least: int, most: int) -> bool:
+    """May all of these times be in ms? What might be another unit is looked at one by one."""
+    return least >= 0 and most <= TIME_MS_MAX and (least > SECONDS_MAX or most < SECONDS_MIN)
 
 
 def _columns(bodies: Sequence[dict[str, Any]], names: tuple[str, ...]) -> Iterable[tuple[Any, ...]]:

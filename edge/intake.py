@@ -25,7 +25,9 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError, StreamLog
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.event_time import TimeRule, is_ms, with_time
 from edgewake.protocol.frame import READING_BYTES_MAX, STRING_CHARS_MAX, TIME_MS_MAX, Scalar, is_suspect, reading_of
+from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import is_field
 
 log = logging.getLogger("edgewake.intake")
@@ -37,6 +39,10 @@ SAY_EVERY: Final = 1000
 BUNDLE_MIN: Final = 8
 """Objects from which on looking at whole columns is cheaper than looking at each: it has a price of its own."""
 _NUMBERS: Final = frozenset({int, float, bool})
+
+
+REMARKS_MAX: Final = 50
+"""Different remarks that are counted; more are counted as `others`."""
 
 
 class LossReason(StrEnum):
@@ -51,8 +57,11 @@ class LossReason(StrEnum):
 class Sink(Protocol):
     """Where checked readings go."""
 
-    async def room(self) -> None:
-        """Wait until there is room."""
+    async def room(self, *, promised: bool = False) -> None:
+        """Wait until there is room, for what is promised, too."""
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        """As `put`, for a sender who will hear that they are kept; raises LogBusyError also where they would be dropped."""
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
         """Take readings, where their source stands after them, and what it has lost up to there by reason; raises LogBusyError."""
@@ -73,8 +82,11 @@ class LogSink:
     def __init__(self, stream: StreamLog) -> None:
         self._stream = stream
 
-    async def room(self) -> None:
-        await self._stream.room()
+    async def room(self, *, promised: bool = False) -> None:
+        await self._stream.room(promised=promised)
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self._stream.append_all(readings, position=position, promised=True)
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
         self._stream.append_all(readings, position=position, lost=lost)
@@ -92,14 +104,20 @@ class LogSink:
 class OneWaySink:
     """Mode `one_way`: straight to the uplink's queue, which drops its oldest."""
 
-    def __init__(self, send: Callable[[Sequence[Reading]], None]) -> None:
+    def __init__(self, send: Callable[[Sequence[Reading]], None], lose: Callable[[int, str], None]) -> None:
         self._send = send
+        self._lose = lose
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         pass
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     def put(self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:  # noqa: ARG002
         self._send(readings)
+        for reason, count in lost.items():
+            self._lose(count, reason)
 
     async def kept(self) -> None:
         pass
@@ -108,75 +126,102 @@ class OneWaySink:
         pass
 
     def lose(self, count: int, reason: str) -> None:
-        """The stream may lose readings; the status counts them."""
+        """The stream may lose readings, and says how many."""
+        self._lose(count, reason)
 
 
 class Intake:
     """One source's way in. All counts are since the start."""
 
-    def __init__(self, name: str, sink: Sink, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        policy: Policy,
+        clock: Clock,
+        *,
+        time: TimeRule = TimeRule(),  # noqa: B008  # frozen
+        also: Callable[[Mapping[str, Scalar]], None] | None = None,
+    ) -> None:
+        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's fields, raises Rejected."""
         self.name = name
         self.policy = policy
         self.taken = 0
         self.dropped = 0
+        self.turned_away = 0
+        """Readings that their sender was told to send again: it has them still, so they are not lost."""
         self.refused: Counter[str] = Counter()
+        self.remarks: Counter[str] = Counter()
+        """Readings that were taken although something in them was odd, by what was done about it."""
         self._sink = sink
         self._clock = clock
+        self._time = time
+        self._also = also
         self._shapes: set[tuple[str, ...]] = set()
 
     def check_lines(self, lines: Sequence[bytes]) -> Sequence[Reading]:
         """`check_line` of each, in order, without those that are refused."""
-        if len(lines) >= BUNDLE_MIN and max(map(len, lines)) <= READING_BYTES_MAX:
-            try:
-                bodies = [orjson.loads(line) for line in lines]
-            except orjson.JSONDecodeError:
-                pass  # one by one: which is it?
-            else:
-                if (bundle := self._bundle(bodies)) is not None:
-                    return bundle
+        if (bundle := self.bundle_lines(lines)) is not None:
+            return bundle
         return [reading for line in lines if (reading := self.check_line(line)) is not None]
 
     def check_line(self, line: bytes) -> Reading | None:
         """A line of JSON as a reading; None where it is refused (and counted)."""
-        try:
-            if len(line) > READING_BYTES_MAX:
-                raise Rejected(RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}")
-            body = orjson.loads(line)
-            if not isinstance(body, dict):
-                raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
-        except orjson.JSONDecodeError as error:
-            self.refuse(RejectReason.JSON, f"not JSON: {error}")
-            return None
-        except Rejected as error:
-            self.refuse(error.reason, error.detail)
-            return None
-        return self.check(body)
+        return self.check_item(line)
 
     def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
         """`check` of each, in order, without those that are refused."""
-        if len(bodies) >= BUNDLE_MIN and (bundle := self._bundle(bodies)) is not None:
+        if (bundle := self.bundle(bodies)) is not None:
             return bundle
         return [reading for body in bodies if (reading := self.check(body)) is not None]
 
-    def _bundle(self, bodies: Sequence[Any]) -> Bundle | None:
-        """None: check them one by one."""
-        if set(map(type, bodies)) != {dict}:
+    def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
+        """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check them one by one."""
+        if len(lines) < BUNDLE_MIN or max(map(len, lines)) > READING_BYTES_MAX:
+            return None
+        try:
+            bodies = [orjson.loads(line) for line in lines]
+        except orjson.JSONDecodeError:
+            return None
+        return self.bundle(bodies)
+
+    def bundle(self, bodies: Sequence[Any]) -> Bundle | None:
+        """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one by one."""
+        if len(bodies) < BUNDLE_MIN or self._also is not None or self._time.path or set(map(type, bodies)) != {dict}:
             return None
         names = tuple(bodies[0])
         return bundle_of(bodies, names, self._now_ms()) if names in self._shapes or self._learn(names) else None
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
         """An object as a reading; None where it is refused (and counted). `t` is now where it is missing."""
-        reading = self._check_plain(body)
-        if reading is not None:
-            return reading
+        return self.check_item(body)
+
+    def check_item(self, item: Any) -> Reading | None:
+        """An object, or a line of JSON, as a reading; None where it is refused (and counted)."""
         try:
-            t, fields = reading_of(body, now_ms=self._now_ms())
-            if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
-                raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+            return self.reading(item)
         except Rejected as error:
             self.refuse(error.reason, error.detail)
             return None
+
+    def reading(self, item: Any) -> Reading:
+        """`check_item` for who counts what is refused by itself. Raises Rejected."""
+        body = _parsed(item) if isinstance(item, bytes) else item
+        if not isinstance(body, Mapping):
+            raise Rejected(RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}")
+        if self._time.path:
+            body = with_time(body, self._time, self.remark)
+        reading = self._check_plain(body)
+        if reading is None:
+            reading = self._check_at_length(body if self._time.path else with_time(body, self._time, self.remark))
+        if self._also is not None:
+            self._also(reading[1])
+        return reading
+
+    def _check_at_length(self, body: Mapping[str, Any]) -> Reading:
+        t, fields = reading_of(body, now_ms=self._now_ms())
+        if sum(len(value) for value in fields.values() if isinstance(value, str)) > READING_BYTES_MAX:
+            raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
         return t, fields
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
@@ -186,7 +231,7 @@ class Intake:
             return None
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t") if "t" in fields else self._now_ms()
-        if type(t) is not int or not 0 <= t <= TIME_MS_MAX:
+        if type(t) is not int or not is_ms(t):
             return None
         chars = 0
         for value in fields.values():
@@ -223,6 +268,14 @@ class Intake:
                 extra={"event": "intake.refused", "source": self.name, "reason": reason.value, "count": before + count},
             )  # fmt: skip
 
+    def remark(self, what: str, count: int = 1) -> None:
+        """Count something odd in readings that are taken, or what was found in them, and say it the first time."""
+        if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
+            what = "others"
+        if what not in self.remarks:
+            log.warning("%s: %s", self.name, what, extra={"event": "intake.remark", "source": self.name, "remark": what})
+        self.remarks[what] += count
+
     async def put(
         self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
     ) -> bool:
@@ -247,6 +300,24 @@ class Intake:
                 self.taken += len(readings)
                 await self._sink.kept()
                 return True
+
+    def offer(self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None) -> bool:
+        """Pass on checked readings of a sender who hears what became of them: all of them now, or none of them. Never waits.
+
+        False: there is no room. Nothing of them is left here then, and nothing is said to be lost: the sender has them.
+        """
+        if not readings and position is None:
+            return True
+        try:
+            self._sink.offer(readings, position)
+        except LogBusyError:
+            return False
+        self.taken += len(readings)
+        return True
+
+    async def room(self) -> None:
+        """Wait until `offer` may have room."""
+        await self._sink.room(promised=True)
 
     async def durable(self) -> None:
         """Wait until all that was put so far survives a crash: what a source acknowledges to its sender, it acknowledges after this."""
@@ -283,4 +354,15 @@ class Intake:
 
     def counts(self) -> dict[str, Any]:
         """For the status."""
-        return {"taken": self.taken, "dropped": self.dropped, "refused": dict(self.refused)}
+        said: dict[str, Any] = {"taken": self.taken, "dropped": self.dropped, "turned_away": self.turned_away}
+        return said | {"refused": dict(self.refused), "remarks": dict(self.remarks)}
+
+
+def _parsed(line: bytes) -> Any:
+    """Raises Rejected."""
+    if len(line) > READING_BYTES_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(line)} bytes: expected at most {READING_BYTES_MAX}")
+    try:
+        return parse(line)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error

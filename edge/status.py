@@ -144,6 +144,8 @@ def table(status: dict[str, Any]) -> str:
     ]
     if unset := log.get("unset_clock_readings"):
         rows.append(("clock", f"{unset} readings were sent with times from before it was set"))
+    if one_way := _one_way(status.get("uplink", {})):
+        rows.append(("one_way", one_way))
     rows += [(f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting") for name, of in log["streams"].items()]
     rows += [(f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed") for name, of in log["consumers"].items()]
     rows += [(f"source {name}", _counts(counts)) for name, counts in status.get("sources", {}).items()]
@@ -153,6 +155,12 @@ def table(status: dict[str, Any]) -> str:
     rows += [(f"action {name}", _action(counts)) for name, counts in status.get("actions", {}).items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _one_way(uplink: dict[str, Any]) -> str:
+    """What became of readings that are never logged; empty where there were none."""
+    sent, dropped = uplink.get("one_way_sent", 0), uplink.get("one_way_dropped", 0)
+    return f"{sent} sent, {dropped} dropped since the start" if sent or dropped else ""
 
 
 def _chain(counts: dict[str, Any]) -> str:
@@ -178,4 +186,7 @@ def _action(counts: dict[str, Any]) -> str:
 def _counts(counts: dict[str, Any]) -> str:
     refused = ", ".join(f"{count} {reason}" for reason, count in counts["refused"].items()) or "0"
     text = f"{counts['taken']} taken, {counts['dropped']} dropped, refused {refused}"
+    if away := counts.get("turned_away"):
+        text += f", {away} turned away (their sender has them)"
+    text += "".join(f", {count} {remark}" for remark, count in counts.get("remarks", {}).items())
     return text if counts["state"] == "running" else f"{counts['state']} ({counts['error'] or 'what it read has ended'}); {text}"

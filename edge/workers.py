@@ -56,7 +56,7 @@ class Workers:
         if config.downlink.requests:
             from edgewake.edge.downlink.requests import BookKeeper
 
-            self._requests = BookKeeper(events)
+            self._requests = BookKeeper(events, clock)
 
     async def open(self) -> dict[str, Run]:
         """Before the first reading comes, so that nothing made is missed: what to run, by name, from what acts to what makes.

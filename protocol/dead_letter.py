@@ -1,7 +1,8 @@
 """Dead letters: what was refused, kept byte for byte with its reason and origin.
 
-On `ew.dead` the value is the payload exactly as it came, the key the device (empty where unknown), and the headers are the
-fields of DeadLetter, ASCII or UTF-8 text. So a letter can be read with any tool, mended and sent again.
+On `ew.dead` the value is the payload exactly as it came, or of a device that used up its share the beginning of it (`size`). The key is
+the device (empty where unknown), and the headers are the fields of DeadLetter, ASCII or UTF-8 text. So a letter can be read with any tool,
+mended and sent again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class DeadLetter(BaseModel):
     received_at: int
     """Its wall clock, ms since 1970 UTC."""
     content_type: str = ""
+    size: int = 0
+    """Bytes of the message where the value is only its beginning; 0 where it is whole."""
 
     def headers(self) -> list[tuple[str, bytes]]:
         """As Kafka headers."""

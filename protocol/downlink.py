@@ -53,11 +53,14 @@ ANSWER_FIELDS: Final = {
 }
 REQUESTS: Final = "device_requests"
 """The stream of requests (`edgewake.protocol.request`). Its fields are given."""
+REQUEST_WRONG: Final = "wrong"
+"""What a bridge writes into a request that it had to cut: why its reply is a refusal."""
 REQUEST_FIELDS: Final = {
     "id": FieldType.STRING,
     "name": FieldType.STRING,
     "body": FieldType.STRING,
     "expires_s": FieldType.NUMBER,
+    REQUEST_WRONG: FieldType.STRING,
 }
 REPLIES: Final = "ew_replies"
 """The stream of a device's log that holds the replies."""

@@ -54,7 +54,7 @@ class RejectReason(StrEnum):
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
     RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic
     NAME = "name"  # a stream name that a query has, or that is reserved for what the system says of itself
-    QUOTA = "quota"  # one stream or field more than a device, a stream or the catalogue may have
+    QUOTA = "quota"  # a stream, field, or more in a second than a device, a stream or the catalogue may have
     VERSION = "version"  # a protocol version or content type that we do not speak
     UNKNOWN = "unknown"  # never sent: a device reads it for a reason that is newer than itself
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,6 +29,9 @@ import orjson
 import zstandard
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.event_time import TIME_MS_MAX as TIME_MS_MAX  # it is a frame's bound, too
+from edgewake.protocol.event_time import is_ms, of_t
+from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
 READING_BYTES_MAX: Final = 64 * 1024
@@ -46,12 +49,12 @@ FIELDS_MAX: Final = 256
 """Fields in a frame, after flattening. Over it: rejected (oversize)."""
 STRING_CHARS_MAX: Final = 8192
 """Characters of a string value. Over it: rejected (oversize)."""
+EXTRAS_MAX: Final = 1024
+"""Values under keys of a frame that we do not know, of a later version. Over it: rejected (oversize)."""
 DEPTH_MAX: Final = 8
 """Nesting of a plain device's object before flattening. Over it: rejected (shape)."""
 GAP_REASON_CHARS_MAX: Final = 64
 """Characters of the word that says why readings were lost."""
-TIME_MS_MAX: Final = 4_102_444_800_000
-"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
 COUNTER_MAX: Final = 2**53 - 1
 """Largest epoch, frame or seq: what every JSON reader keeps exactly."""
 
@@ -174,23 +177,32 @@ def _check_extras(body: Mapping[str, Any], device: str | None) -> None:
         raise Rejected(RejectReason.SHAPE, f"frame: key {min(forged)!r} is the bridge's to write")
     if device is not None and body.get("device", device) != device:
         raise Rejected(RejectReason.FOREIGN_DEVICE, f"claims device {str(body['device'])[:100]!r} on a topic of {device!r}")
+    if len(body) > len(_FRAME_KEYS) + EXTRAS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"frame: {len(body)} keys: expected at most {len(_FRAME_KEYS) + EXTRAS_MAX}")
+    left = EXTRAS_MAX
     for name in body.keys() - _FRAME_KEYS:
-        _check_depth(body[name], 1)
+        left = _check_extra(body[name], 1, left)
 
 
-def _check_depth(value: object, depth: int) -> None:
+def _check_extra(value: object, depth: int, left: int) -> int:
+    """How many of `left` values remain after this one and those in it; raises Rejected where there are more, or nested too deep."""
     if depth > DEPTH_MAX:
         raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
+    left -= 1
+    if left < 0:
+        raise Rejected(RejectReason.OVERSIZE, f"frame: expected at most {EXTRAS_MAX} values of a later version")
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            _check_depth(inner, depth + 1)
+            left = _check_extra(inner, depth + 1, left)
+    return left
 
 
 def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -> Frame:
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
-    `t` (ms since 1970) is optional and becomes `received_at` where it is missing; `seq` and `epoch` are optional numbers by which
-    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text.
+    `t` (ms since 1970; what can only be another unit is converted) is optional and becomes `received_at` where it is missing;
+    `seq` and `epoch` are optional numbers by which
+    repeats are removed; nested objects are flattened with `_`, arrays kept as JSON text; NaN and Infinity are null.
     With `device`, an object that claims another one is rejected too.
     """
     return from_plain_with_kinds(payload, received_at=received_at, device=device)[0]
@@ -198,7 +210,7 @@ def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -
 
 def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | None = None) -> tuple[Frame, Kinds]:
     """`from_plain`, and the type of each field, found in the same pass."""
-    body = _object(payload)
+    body = _object(payload, parse)
     if "device" in body and body.pop("device") != device is not None:
         raise Rejected(RejectReason.FOREIGN_DEVICE, f"claims another device on a topic of {device!r}")
     seq = epoch = None
@@ -209,8 +221,8 @@ def from_plain_with_kinds(payload: bytes, *, received_at: int, device: str | Non
         epoch = _counter(body, "epoch")
         del body["epoch"]
     t = body.pop("t", received_at)
-    if type(t) is not int or not 0 <= t <= TIME_MS_MAX:
-        _check_times([t])  # says what is wrong
+    if type(t) is not int or not is_ms(t):
+        t, _ = of_t(t)
     fields, kinds = _plain_columns(body, _has_suspect_strings(payload))
     return Frame((epoch or 0) if seq is not None else None, seq, seq, [t], fields), kinds
 
@@ -221,8 +233,7 @@ def reading_of(body: Mapping[str, Any], *, now_ms: int) -> tuple[int, dict[str, 
     `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON cannot carry them.
     """
     rest = {name: value for name, value in body.items() if name != "t"}
-    t = body.get("t", now_ms)
-    _check_times([t])
+    t, _ = of_t(body["t"]) if "t" in body else (now_ms, "ms")
     fields = _flat_columns(rest)
     _check_columns(fields, 1)
     flat = {name: column[0] for name, column in fields.items()}
@@ -246,11 +257,11 @@ def is_suspect(text: str) -> bool:
     return _NUL_OR_LONE_SURROGATE.search(text) is not None
 
 
-def _object(payload: bytes) -> dict[str, Any]:
+def _object(payload: bytes, loads: Callable[[bytes], Any] = orjson.loads) -> dict[str, Any]:
     if len(payload) > FRAME_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}")
     try:
-        body = orjson.loads(payload)
+        body = loads(payload)
     except orjson.JSONDecodeError as error:
         _check_utf8(payload)
         raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
@@ -357,23 +368,30 @@ def _plain_columns(body: Mapping[str, Any], suspect_strings: bool) -> tuple[dict
 
 def _flat_columns(body: Mapping[str, Any]) -> dict[str, list[Scalar]]:
     fields: dict[str, list[Scalar]] = {}
-    _flatten(body, "", 1, fields)
+    _flatten(body, "", 1, fields, 0)
     if not fields:
         raise Rejected(RejectReason.SHAPE, "reading: expected at least one field")
     return fields
 
 
-def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]]) -> None:
+def _flatten(body: Mapping[str, Any], prefix: str, depth: int, into: dict[str, list[Scalar]], objects: int) -> int:
+    """Put an object's fields into columns; how many objects there were with this one. What is too much is refused before a look at it."""
+    objects += 1
     if depth > DEPTH_MAX:
         raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
+    if len(into) + len(body) > FIELDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"{len(into) + len(body)} fields: expected at most {FIELDS_MAX}")
+    if objects > FIELDS_MAX:
+        raise Rejected(RejectReason.OVERSIZE, f"more than {FIELDS_MAX} objects in one another")
     for name, value in body.items():
         full = prefix + str(name)
         if isinstance(value, dict):
-            _flatten(value, full + "_", depth + 1, into)
+            objects = _flatten(value, full + "_", depth + 1, into, objects)
         elif full in into:
             raise Rejected(RejectReason.SHAPE, f"field {full[:80]!r} twice after flattening")
         else:
             into[full] = [_array_text(full, value) if isinstance(value, list) else value]
+    return objects
 
 
 def _array_text(name: str, value: list[Any]) -> str:

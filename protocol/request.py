@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from edgewake.protocol.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REQUEST_FIELDS, REQUEST_ID_PATTERN
+from edgewake.protocol.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REQUEST_FIELDS, REQUEST_ID_PATTERN, REQUEST_WRONG
+from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import FIELD_PATTERN
 from edgewake.protocol.plain import Plain, key
-from edgewake.protocol.plain_json import value_of
+from edgewake.protocol.plain_json import Misshapen, value_of
 
 EXPIRES_S: Final = 86_400
 """For how long a reply is worth something where the request does not say."""
@@ -41,9 +42,20 @@ class Request(Plain):
     expires_s: int = key(default=EXPIRES_S, ge=1, le=EXPIRES_S_MAX)
 
 
+def check_request(fields: Mapping[str, Any]) -> None:
+    """May a device send this? Raises Rejected: the cloud would refuse the whole frame, with the good requests in it."""
+    for name in fields:
+        if name not in REQUEST_FIELDS or name == REQUEST_WRONG:
+            raise Rejected(RejectReason.SHAPE, f"{name[:80]!r} is no field of a request: expected id, name, body (a text), expires_s")
+    try:
+        request_of(fields)
+    except Misshapen as error:
+        raise Rejected(RejectReason.SHAPE, f"no request: {error}") from error
+
+
 def request_of(fields: Mapping[str, Any]) -> Request:
     """A request from a reading's fields, others beside them. Raises Misshapen."""
-    found = {name: fields[name] for name in REQUEST_FIELDS if fields.get(name) is not None}
+    found = {name: fields[name] for name in REQUEST_FIELDS if name != REQUEST_WRONG and fields.get(name) is not None}
     expires_s = found.get("expires_s")
     if isinstance(expires_s, float) and expires_s.is_integer():  # fields have numbers, whole or not
         found["expires_s"] = int(expires_s)

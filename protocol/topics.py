@@ -37,6 +37,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,9 +45,11 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.names import is_device, is_stream
 
 ROOT: Final = "ew/v1"
-UP_FILTER: Final = f"{ROOT}/+/up/+"
-FEED_FILTER: Final = f"{ROOT}/+/req/feed"
-STATUS_FILTER: Final = f"{ROOT}/+/status"
+UP_FILTER: Final = f"{ROOT}/+/up/#"
+STATUS_FILTER: Final = f"{ROOT}/+/status/#"
+BRIDGE_FILTERS: Final = (UP_FILTER, STATUS_FILTER, f"{ROOT}/+/req/#", f"/{ROOT}/#")
+"""What devices send, wider than what is right: a topic with a level or a slash too many is refused and said, and does not vanish. Beside
+these MQTT has no filter for wrong topics that leaves out what goes down to devices."""
 JOINED_SUFFIX: Final = "/acks"
 """A device that asks for its answers on such a topic gets several in one message."""
 BRIDGE_PREFIX: Final = "ew/bridges/"
@@ -164,23 +167,53 @@ class UpTopic:
 
 
 def parse_up(topic: str) -> UpTopic:
-    """Read device and stream from an MQTT topic; raises Rejected(topic)."""
+    """Read device and stream from an MQTT topic; raises Rejected(topic), which names the nearest right topic."""
     parts = topic.split("/")
     if len(parts) != 5 or parts[0] != "ew" or parts[1] != "v1" or parts[3] != "up":
-        raise Rejected(RejectReason.TOPIC, f"topic {topic[:200]!r}: expected {ROOT}/<device>/up/<stream>")
+        raise _wrong(topic, f"topic {topic[:200]!r}: expected {ROOT}/<device>/up/<stream>")
     device, stream = parts[2], parts[4]
     if not is_device(device):
-        raise Rejected(RejectReason.TOPIC, f"device {device[:100]!r}: expected 1-64 of A-Z a-z 0-9 . _ -")
+        raise _wrong(topic, f"device {device[:100]!r}: expected 1-64 of A-Z a-z 0-9 . _ -")
     if not is_stream(stream):
-        raise Rejected(RejectReason.TOPIC, f"stream {stream[:100]!r}: expected 1-64 of a-z 0-9 _, a letter first")
+        raise _wrong(topic, f"stream {stream[:100]!r}: expected 1-64 of a-z 0-9 _, a letter first")
     return UpTopic(device, stream)
+
+
+def _wrong(topic: str, detail: str) -> Rejected:
+    return Rejected(RejectReason.TOPIC, f"{detail}; the nearest right one is {nearest(topic)}")
+
+
+def device_in(topic: str) -> str:
+    """The device that a topic names, be it right or have it levels or slashes too many; empty where it names none."""
+    levels = topic.strip("/").split("/", 3)
+    return levels[2] if len(levels) > 2 and levels[0] == "ew" and levels[1] == "v1" and is_device(levels[2]) else ""
+
+
+def nearest(topic: str) -> str:
+    """The right topic that is most like a wrong one; what cannot be guessed stays as `<device>` or `<stream>`."""
+    levels = [level for level in topic[:TOPIC_CHARS_READ].split("/") if level]
+    levels = levels[2:] if levels[:2] == ROOT.split("/") else levels
+    device = levels[0] if levels and is_device(levels[0]) else "<device>"
+    match levels[1:]:
+        case ["status", *_]:
+            return status(device)
+        case ["req", *_]:
+            return feed(device)
+        case ["up", *names] | [*names]:
+            words = re.sub("[^a-z0-9_]+", "_", "_".join(names).lower()).strip("_")
+    stream = words if is_stream(words) else f"s_{words}"
+    return up(device, stream if words and is_stream(stream) else "<stream>")
+
+
+TOPIC_CHARS_READ: Final = 256
+"""Characters of a wrong topic that are looked at for the nearest right one; MQTT allows 65,535."""
 
 
 def parse_status(topic: str) -> str:
     """Read the device from `ew/v1/<device>/status`; raises Rejected(topic)."""
     parts = topic.split("/")
     if len(parts) != 4 or parts[:2] != ["ew", "v1"] or parts[3] != "status" or not is_device(parts[2]):
-        raise Rejected(RejectReason.TOPIC, f"topic {topic[:200]!r}: expected {ROOT}/<device>/status")
+        raise _wrong(topic, f"topic {topic[:200]!r}: expected {ROOT}/<device>/status")
     return parts[2]
 
 

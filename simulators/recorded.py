@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from edgewake.protocol.json_text import parse
 from edgewake.simulators.nmea import NmeaReader, is_sentence
 
 TYPE_ROWS: Final = 10_000
@@ -120,7 +121,7 @@ def _json_rows(numbered: Iterable[tuple[int, str | BadRow]]) -> Iterator[Row | B
 
 def _json_row(number: int, line: str) -> Row | BadRow:
     try:
-        row = orjson.loads(line)
+        row = parse(line)
     except orjson.JSONDecodeError as error:
         return BadRow(number, f"not JSON: {error}")
     return (number, row) if isinstance(row, dict) else BadRow(number, f"expected an object, found {type(row).__name__}")

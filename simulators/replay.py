@@ -10,19 +10,16 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from edgewake.protocol.frame import TIME_MS_MAX
+from edgewake.protocol.event_time import NAMES, to_ms
 from edgewake.protocol.names import RESERVED_FIELDS, is_device
 from edgewake.simulators.recorded import BadRow, Row
 
 SORT_ROWS_MAX: Final = 2_000_000
 """Rows that can be sorted by time, in memory: about 2 GB. More is refused."""
-TIME_NAMES: Final = ("t", "ts", "time", "timestamp", "event_time", "datetime", "date_time", "time_ms", "date")
-"""Columns taken as the time where none is named, in this order, whatever their case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Columns:
 def guess_time_field(columns: Iterable[str]) -> str | None:
     """The column that is most likely the time."""
     by_lower = {name.lower(): name for name in reversed(list(columns))}
-    return next((by_lower[name] for name in TIME_NAMES if name in by_lower), None)
+    return next((by_lower[name] for name in NAMES if name in by_lower), None)
 
 
 def with_time_field(rows: Iterable[Row | BadRow], columns: Columns, named: str | None) -> tuple[Columns, Iterator[Row | BadRow]]:
@@ -165,46 +162,10 @@ def legal_stream(name: str) -> str:
 
 # --- times ----------------------------------------------------------------------------------------------------------------------
 
-_UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
-
 
 def parse_time(value: Any, columns: Columns) -> int:
     """A recorded time in ms since 1970 UTC; raises ValueError."""
-    style = columns.time_format
-    if style in _UNITS_MS:
-        ms = _number(value) * _UNITS_MS[style]
-    elif style == "auto" and not isinstance(value, str):
-        ms = _number(value) * _UNITS_MS[_unit(_number(value))]
-    else:
-        ms = _calendar(str(value), style, columns.zone)
-    if not 0 <= ms <= TIME_MS_MAX:
-        raise ValueError(f"time {value!r}: expected 1970 to 2100")
-    return round(ms)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError(f"time {value!r}: expected a number")
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"time {str(value)[:40]!r}: expected a number") from error
-
-
-def _unit(value: float) -> str:
-    """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
-    return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
-
-
-def _calendar(text: str, style: str, zone: ZoneInfo) -> float:
-    try:
-        moment = datetime.fromisoformat(text) if style in {"auto", "iso"} else datetime.strptime(text, style)  # noqa: DTZ007
-    except ValueError as error:
-        expected = "an ISO 8601 time; say --time-format for another" if style in {"auto", "iso"} else style
-        raise ValueError(f"time {text[:40]!r}: expected {expected}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    return moment.timestamp() * 1000
+    return to_ms(value, columns.time_format, columns.zone)
 
 
 # --- pace -----------------------------------------------------------------------------------------------------------------------

@@ -42,11 +42,19 @@ def room(folders: Iterable[Path], *, free: FreeBytes = free_bytes) -> None:
             )
 
 
-def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> None:
-    """One of the programs `names`, else Debian's package."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin"  # where Debian puts servers, and no PATH but root's
-    if not any(shutil.which(name, path=path) for name in names):
+def found(names: tuple[str, ...]) -> Path | None:
+    """The first of the programs `names`, also where Debian puts servers, and no PATH but root's."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    return next((Path(one) for name in names if (one := shutil.which(name, path=path))), None)
+
+
+def program(names: tuple[str, ...], packages: tuple[str, ...], what: str) -> Path:
+    """One of the programs `names`, else Debian's package. Raises LocalError."""
+    if found(names) is None:
         apt.install(packages, what=what)
+    if (installed := found(names)) is None:
+        raise LocalError(f"{what} was installed and none of {', '.join(names)} is on PATH or in /usr/sbin")
+    return installed
 
 
 def library(name: str, package: str, what: str) -> None:
@@ -61,6 +69,13 @@ def nginx_module(name: str, package: str, what: str) -> None:
     """A module of nginx, else Debian's package."""
     if not (NGINX_MODULES / name).exists():
         apt.install((package,), what=what)
+
+
+def nginx_with_nchan() -> Path:
+    """nginx, and the module nchan for it. Raises LocalError."""
+    nginx = program(("nginx",), ("nginx-light",), "nginx")
+    nginx_module("ngx_nchan_module.so", "libnginx-mod-nchan", "nchan, a rival in the benchmark of event streams")
+    return nginx
 
 
 def javascript() -> None:
@@ -89,9 +104,9 @@ def main() -> None:
         program(("node",), ("nodejs",), "Node.js")
         program(("npm",), ("npm",), "npm")
         program(("openssl",), ("openssl",), "OpenSSL")
-        program(("nginx",), ("nginx-light",), "nginx")
-        nginx_module("ngx_nchan_module.so", "libnginx-mod-nchan", "nchan, a rival in the benchmark of event streams")
+        nginx_with_nchan()
         program(("curl",), ("curl",), "curl")
+        program(("promtool",), ("prometheus",), "promtool, which checks alarms and metrics")
         program(("git",), ("git",), "git")
         program(("systemd-analyze",), ("systemd",), "systemd-analyze")
         program(("strace",), ("strace",), "strace")

@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
+from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.config import HubConfig
 from edgewake.protocol.config import Config
@@ -26,6 +27,11 @@ class AccessConfig(Config):
     """TCP port; 0 takes any that is free."""
     public_names: tuple[str, ...] = ()
     """Host names under which others reach this part, e.g. "readings.example.org"; addresses and localhost are always right."""
+    trusted_proxies: tuple[NetworkText, ...] = ()
+    """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may say in X-Forwarded-For for whom they ask."""
+    address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
+    """The part of each bound (streams, subscriptions, readers of the past, connections) that one client address may hold; an IPv6 network
+    of 64 bits is one. 1 where all clients come from one address."""
     cursor_key_file: Path | None = None
     """Lines `kid hexkey [sign | verify]`, the same for all access servers and push proxies, read again when it changes. Without it one
     is made and kept in the user's state folder (cloud/log/cursor_keys.py)."""

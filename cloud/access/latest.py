@@ -1,8 +1,8 @@
 """The latest of a stream or a query: the last reading of each device, or the newest window of each group. Pure.
 
 Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is newer; without them, what came last. Of
-a group counts the newest window, and of that the last revision; a row that was withdrawn is none. What nothing was heard of for `ttl_s` is
-forgotten, and of more than `rows_max` the one that was heard of least lately.
+a group counts the newest window, and of that the last revision; a row that was withdrawn is none. All rows are kept up to BYTES_MAX; past
+it the one that was heard of least lately is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -15,51 +15,77 @@ from typing import Any, Final
 
 from edgewake.cloud.log.decode import DATA, Event
 
-ROWS_MAX: Final = 10_000
-"""Devices, or groups, of one stream or query; 1 to 2 KB each."""
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may have."""
+ROW_BYTES: Final = 200
+"""Memory of a row beside its data, roughly."""
+_WITHDRAWN: Final = b""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     rank: tuple[Any, ...] | None
-    event: Event
-    heard_s: float
+    data: bytes
+    """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
 
 
 class Latest:
-    """See the module. Seconds are of a clock that only grows."""
+    """See the module."""
 
-    def __init__(self, keys: Sequence[str] | None, *, ttl_s: float, rows_max: int = ROWS_MAX) -> None:
+    def __init__(self, keys: Sequence[str] | None, *, bytes_max: int = BYTES_MAX) -> None:
         """`keys`: the group columns of a query; None: a stream, whose key is the device."""
         self._keys = keys
-        self._ttl_s = ttl_s
-        self._rows_max = rows_max
+        self._bytes_max = bytes_max
         self._rows: OrderedDict[str, _Row] = OrderedDict()
-        """At most `rows_max`, the one that was heard of least lately first."""
+        """The one that was heard of least lately first."""
+        self._older: set[str] = set()
+        """Keys of which only older events are known yet: of those the last one counts where nothing else tells."""
+        self._bytes = 0
         self.left_out = 0
-        """Rows that were forgotten because there are too many."""
+        """Rows that were dropped because there are too many."""
 
-    def take(self, event: Event, now_s: float) -> None:
-        """Take in the next event of the log."""
+    def take(self, event: Event, *, is_older: bool = False) -> None:
+        """Take in the next event of the log; `is_older`: of what lies before all that was taken otherwise."""
         if event.kind != DATA:
             return
         key, rank = self._place(event.fields)
         known = self._rows.get(key)
-        if known is not None and known.rank is not None and rank is not None and rank < known.rank:
+        if known is not None and self._is_newer(known, key, rank, is_older=is_older):
             return
-        self._rows[key] = _Row(rank, event, now_s)
-        self._rows.move_to_end(key)
-        if len(self._rows) > self._rows_max:
-            self._rows.popitem(last=False)
-            self.left_out += 1
+        self._put(key, _Row(rank, _WITHDRAWN if event.fields.get("withdrawn") is True else event.data))
+        if not is_older:
+            self._older.discard(key)
+            self._rows.move_to_end(key)
+        elif known is None:
+            self._older.add(key)
+            self._rows.move_to_end(key, last=False)
+        while self._bytes > self._bytes_max and len(self._rows) > 1:
+            self._drop_first()
 
-    def rows(self, now_s: float) -> Iterator[bytes]:
+    def end_of_older(self) -> None:
+        """Nothing older comes any more."""
+        self._older.clear()
+
+    def rows(self) -> Iterator[bytes]:
         """JSON of each row, the one that was heard of least lately first."""
-        for row in list(self._rows.values()):
-            if row.heard_s < now_s - self._ttl_s:
-                self._rows.popitem(last=False)
-            elif row.event.fields.get("withdrawn") is not True:
-                yield row.event.data
+        return (row.data for row in self._rows.values() if row.data is not _WITHDRAWN)
+
+    def _is_newer(self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool) -> bool:
+        """Is what is known newer than what comes?"""
+        if known.rank is not None and rank is not None:
+            return rank < known.rank
+        return is_older and key not in self._older
+
+    def _put(self, key: str, row: _Row) -> None:
+        before = self._rows.get(key)
+        self._bytes += _size(key, row) - (0 if before is None else _size(key, before))
+        self._rows[key] = row
+
+    def _drop_first(self) -> None:
+        key, row = self._rows.popitem(last=False)
+        self._bytes -= _size(key, row)
+        self._older.discard(key)
+        self.left_out += row.data is not _WITHDRAWN
 
     def _place(self, fields: Mapping[str, Any]) -> tuple[str, tuple[Any, ...] | None]:
         """The key, and what decides which of two is newer."""
@@ -69,3 +95,7 @@ class Latest:
         window, revision = fields.get("window_start"), fields.get("revision")
         rank = None if window is None or revision is None else (window, revision)
         return json.dumps([fields.get(name) for name in self._keys]), rank
+
+
+def _size(key: str, row: _Row) -> int:
+    return len(key) + len(row.data) + ROW_BYTES

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from edgewake.cloud.access.latest_stores import LatestStores
+from edgewake.cloud.access.latest_stores import LatestStores, Missing
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.web import Problem
 from edgewake.cloud.web_openapi import problems
@@ -20,23 +21,29 @@ class LatestView(BaseModel):
     """A snapshot."""
 
     name: str
+    complete: bool
+    """Are these all rows there are?"""
+    missing: list[Missing]
+    """Why they are not: reading (older records are still being read: ask again), records (so far back is not read), retention (what came
+    before is no longer kept), bytes (`left_out` rows were dropped)."""
     left_out: int
-    """Rows that were forgotten because there are too many."""
+    """Rows that were dropped because there are too many; those that were heard of least lately go first."""
     cursor: str
     """Where the stream goes on behind exactly this: `last_event_id` of `/v1/streams/{name}/events`."""
     rows: list[dict[str, Any]]
     """The last reading of each device, or the newest window of each group."""
 
 
-def router(stores: LatestStores) -> APIRouter:
+def router(stores: LatestStores, clients: Clients) -> APIRouter:
     """Snapshots of streams and queries."""
     routes = APIRouter()
 
     @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(404))
-    async def latest(name: str) -> Response:
-        """The last reading of each device, or the newest window of each group, of the last hour; its cursor goes on as a stream."""
+    async def latest(http: Request, name: str) -> Response:
+        """The last reading of each device, or the newest window of each group; its cursor goes on as a stream."""
+        client = clients.of(http.client.host if http.client else None, http.headers.getlist("x-forwarded-for"))
         try:
-            return Response(await stores.answer(name), media_type="application/json", headers=NO_STORE)
+            return Response(await stores.answer(name, client), media_type="application/json", headers=NO_STORE)
         except UnknownStream as error:
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error
 

@@ -1,7 +1,8 @@
 """The latest of streams that somebody asks for, kept up to date from the hub, each with the cursor of exactly what it has.
 
-The first question about a stream reads back `TTL_S` of it, RECORDS_MAX of each partition at most, and follows it from there on; after
-IDLE_S without a question it is dropped. So a question costs nothing but its answer, and a stream that nobody asks for costs nothing.
+The first question about a stream reads back `NEAR_S` of it, RECORDS_MAX of each partition at most, and follows it from there on; what is
+older is read beside it. Each answer says whether it is complete, and if not, why. After IDLE_S without a question a store is dropped. So a
+question costs nothing but its answer, and a stream that nobody asks for costs nothing.
 """
 
 from __future__ import annotations
@@ -10,26 +11,33 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
+import orjson
+
 from edgewake.cloud.access.latest import Latest
+from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
-from edgewake.cloud.log.subscription import LogEnd, OnGap, Plan, Positions, Request
+from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.lease import Subscription
+from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.access")
 
-TTL_S: Final = 3600.0
-"""How long a row is shown after it was last heard of; also how far back a store begins."""
+NEAR_S: Final = 3600.0
+"""How far back the first question waits for."""
+OLDER_RECORDS_MAX: Final = 50_000
+"""Records of a partition that are read before those, after the first answer."""
 RECORDS_MAX: Final = 20_000
 """Records of a partition that a store begins before the live end at most: some seconds of reading."""
 STORES_MAX: Final = 16
-"""Streams and queries at a time: each decodes all that comes of it, and holds up to latest.ROWS_MAX rows."""
+"""Streams and queries at a time: each decodes all that comes of it, and holds up to latest.BYTES_MAX of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """How long the first question waits until the store has read up to the live end."""
@@ -38,6 +46,19 @@ FIRST_LOOK_S: Final = 0.05
 EVENTS_A_TURN: Final = 200
 """Events taken in before other clients have their turn."""
 _EVENT_BYTES: Final = 1000
+
+
+class Missing(StrEnum):
+    """Why an answer is not complete."""
+
+    READING = "reading"
+    """Older records are still being read: ask again."""
+    RECORDS = "records"
+    """Of each partition only its last RECORDS_MAX and OLDER_RECORDS_MAX records are looked at."""
+    RETENTION = "retention"
+    """Records before those that are kept may have had rows that nothing was heard of since."""
+    BYTES = "bytes"
+    """There are more rows than fit: `left_out` were dropped."""
 
 
 class _Steps:
@@ -54,9 +75,10 @@ class _Steps:
 class LatestStores:
     """All of them; `run` must run."""
 
-    def __init__(self, hub: Hub, clock: Clock) -> None:
+    def __init__(self, hub: Hub, clock: Clock, *, address_share: float = SHARE_DEFAULT) -> None:
         self._hub = hub
         self._clock = clock
+        self._bound = Bound("streams and queries whose latest is kept", STORES_MAX, address_share)
         self._stores: dict[str, _Store] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -65,11 +87,12 @@ class LatestStores:
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
-    async def answer(self, name: str) -> bytes:
-        """{"name", "rows", "left_out", "cursor"}. Raises UnknownStream and Unavailable."""
+    async def answer(self, name: str, client: str, reader: Reader = ANYBODY) -> bytes:
+        """JSON of a `latest_routes.LatestView`. Raises UnknownStream and Unavailable."""
+        await self._hub.check((name,), reader)
         store = self._stores.get(name)
         if store is None:
-            store = await self._started(name)
+            store = await self._started(name, client)
         store.asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(FIRST_S):
@@ -78,17 +101,19 @@ class LatestStores:
             raise Unavailable(f"{name}: its last hour is still being read") from None
         return store.answer()
 
-    async def _started(self, name: str) -> _Store:
+    async def _started(self, name: str, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,))
         if name in self._stores:
             return self._stores[name]
-        if len(self._stores) >= STORES_MAX:
-            raise Full(f"the latest of {STORES_MAX} streams is kept already")
+        held = sum(store.client == client for store in self._stores.values())
+        refused = self._bound.refusal(total=len(self._stores), held=held)
+        if refused is not None:
+            raise Full(refused)
         assert self._tasks is not None, "run first"
         keys = self._hub.catalogue.group_columns(name) if topic.is_query else None
         if topic.is_query and keys is None:
             raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
-        store = self._stores[name] = _Store(name, Latest(keys, ttl_s=TTL_S), self._hub, self._clock)
+        store = self._stores[name] = _Store(name, client, Latest(keys), self._hub, self._clock)
         self._tasks.create_task(self._follow(store), name=f"latest-{name}")
         return store
 
@@ -106,8 +131,10 @@ class LatestStores:
 class _Store:
     """One of them."""
 
-    def __init__(self, name: str, latest: Latest, hub: Hub, clock: Clock) -> None:
+    def __init__(self, name: str, client: str, latest: Latest, hub: Hub, clock: Clock) -> None:
         self.name = name
+        self.client = client
+        """Who asked first."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
         self._latest, self._hub, self._clock = latest, hub, clock
@@ -115,17 +142,22 @@ class _Store:
         self._plan: Plan | None = None
         self._taken: Positions = ()
         """What `_latest` has: the cursor of the answer."""
+        self._missing: set[Missing] = {Missing.READING}
 
     async def run(self) -> None:
         """Follow until nobody asked for IDLE_S. Raises Unavailable, LookupError and ViewEnded."""
         plan = self._plan = await self._hub.open(Subscription(streams=(self.name,)))
         try:
             news = asyncio.Event()
-            self._taken = await self._begin(plan)
-            self._subscriber = self._hub.subscribe(plan, _Steps(), self._taken, news.set)
+            bounds = (await self._hub.bounds(plan))[0]
+            begin = self._taken = await self._begin(plan, bounds)
+            self._subscriber = self._hub.subscribe(plan, _Steps(), begin, news.set)
+            older = asyncio.create_task(self._take_older(plan, bounds, begin), name=f"older-{self.name}")
             try:
                 await self._take_all(self._subscriber, news)
             finally:
+                older.cancel()
+                await asyncio.wait({older})
                 self._subscriber.close()
         finally:
             self._hub.close(plan)
@@ -134,24 +166,24 @@ class _Store:
         """Raises Unavailable where it has ended."""
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
-        rows = b",".join(self._latest.rows(self._clock.monotonic_s()))
-        cursor = self._hub.codec.encode(self._plan.cursor(self._taken))
-        return b'{"name":"%s","left_out":%d,"cursor":"%s","rows":[%s]}' % (
-            self.name.encode(),
-            self._latest.left_out,
-            cursor.encode(),
-            rows,
-        )
+        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
+        told = {
+            "name": self.name,
+            "complete": not missing,
+            "missing": missing,
+            "left_out": self._latest.left_out,
+            "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
+        }
+        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(self._latest.rows()))
 
     def end(self) -> None:
         """Whoever waits for it waits no longer."""
         self._taken = ()
         self.ready.set()
 
-    async def _begin(self, plan: Plan) -> Positions:
-        since = self._clock.now_ms() - int(TTL_S * 1000)
+    async def _begin(self, plan: Plan, bounds: Sequence[Bounds]) -> Positions:
+        since = self._clock.now_ms() - int(NEAR_S * 1000)
         start = await self._hub.start(plan, Request(plan.subscription, start=since if since > 0 else LogEnd.EARLIEST))
-        bounds = (await self._hub.bounds(plan))[0]
         live = self._hub.live(plan)[0]
         return (
             tuple(
@@ -159,6 +191,34 @@ class _Store:
                 for at, kept, end in zip(start.positions[0], bounds, live, strict=True)
             ),
         )
+
+    async def _take_older(self, plan: Plan, bounds: Sequence[Bounds], to: Positions) -> None:
+        """Read what lies before `to`, as far back as is read at all."""
+        firsts = [max(kept.earliest, at[0] - OLDER_RECORDS_MAX) for kept, at in zip(bounds, to[0], strict=True)]
+        if any(kept.earliest > 0 for kept in bounds):
+            self._missing.add(Missing.RETENTION)
+        if any(first > kept.earliest for first, kept in zip(firsts, bounds, strict=True)):
+            self._missing.add(Missing.RECORDS)
+        news = asyncio.Event()
+        subscriber = self._hub.subscribe(plan, _Steps(), (tuple((first, 0) for first in firsts),), news.set)
+        try:
+            while any(position < end for position, end in zip(subscriber.positions[0], to[0], strict=True)):
+                news.clear()
+                item = subscriber.next()
+                if isinstance(item, Chunk):
+                    await self._take_older_steps(item.content or ())
+                elif item is not None:
+                    await self._hub.gap(subscriber, item, OnGap.EARLIEST)
+                elif subscriber.is_at_end:
+                    break
+                else:
+                    await news.wait()
+        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made anew
+            return
+        finally:
+            subscriber.close()
+        self._latest.end_of_older()
+        self._missing.discard(Missing.READING)
 
     async def _take_all(self, subscriber: Subscriber[Sequence[Step]], news: asyncio.Event) -> None:
         while self._clock.monotonic_s() - self.asked_s < IDLE_S:
@@ -179,12 +239,19 @@ class _Store:
 
     async def _take(self, steps: Sequence[Step], to: Positions) -> None:
         """Take a chunk in pieces; after each the cursor is that of its last event."""
-        now_s = self._clock.monotonic_s()
         row = list(self._taken[0])
-        for number, step in enumerate(steps, 1):
-            self._latest.take(step.event, now_s)
-            row[step.partition] = step.position
-            if number % EVENTS_A_TURN == 0:
+        for first in range(0, len(steps), EVENTS_A_TURN):
+            piece = steps[first : first + EVENTS_A_TURN]
+            for step in piece:
+                self._latest.take(step.event)
+                row[step.partition] = step.position
+            if first + EVENTS_A_TURN < len(steps):
                 self._taken = (tuple(row),)
                 await asyncio.sleep(0)
         self._taken = to
+
+    async def _take_older_steps(self, steps: Sequence[Step]) -> None:
+        for number, step in enumerate(steps, 1):
+            self._latest.take(step.event, is_older=True)
+            if number % EVENTS_A_TURN == 0:
+                await asyncio.sleep(0)

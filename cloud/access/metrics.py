@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 TICK_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+
+
+class Total(Collector):
+    """A counter that somebody else counts; told at each scrape how far it came."""
+
+    def __init__(self, name: str, text: str, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._text = text
+        self._value = 0
+        registry.register(self)
+
+    def set(self, value: int) -> None:
+        """It came so far."""
+        self._value = value
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(self._name, self._text, value=self._value)
 
 
 class Metrics:
@@ -22,11 +42,9 @@ class Metrics:
         self.chunk_bytes = Gauge("edgewake_access_chunk_bytes", "Bytes made ready for clients and kept", registry=self.registry)
         self.cohorts = Gauge("edgewake_access_cohorts", "Different places at which chunks are being made", registry=self.registry)
         self.writes = Counter("edgewake_access_writes", "Writes to connections", registry=self.registry)
-        self.records = Gauge("edgewake_access_records", "Records read since the start", registry=self.registry)
-        self.unreadable = Gauge(
-            "edgewake_access_unreadable_records", "Records that could not be read since the start", registry=self.registry
-        )
-        self.replayed = Gauge("edgewake_access_replayed_blocks", "Blocks of older records read since the start", registry=self.registry)
+        self.records = Total("edgewake_access_records", "Records read", self.registry)
+        self.unreadable = Total("edgewake_access_unreadable_records", "Records that could not be read", self.registry)
+        self.replayed = Total("edgewake_access_replayed_blocks", "Blocks of older records read", self.registry)
         self.started = Counter("edgewake_access_started", "Streams opened, by where they began", ["how"], registry=self.registry)
         self.ended = Counter("edgewake_access_ended", "Streams ended, by reason", ["why"], registry=self.registry)
         self.refused = Counter("edgewake_access_refused", "Requests refused, by reason", ["code"], registry=self.registry)

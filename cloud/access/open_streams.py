@@ -1,4 +1,6 @@
-"""All open event streams of a server: admission, writing, heartbeats, the end of those that stalled, and the drain at the stop.
+"""All open event streams of a server: writing, heartbeats, the end of those that stalled, and the drain at the stop.
+
+Who is let in is decided by `admission`, by what each client has open.
 
 Chunks are written straight to the connection, the same framed bytes for everybody, whenever a session has some and the connection takes
 them: no task has to run for a chunk. A client that does not read is not written to.
@@ -9,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from typing import Final
 
 from edgewake.cloud.access import sse
+from edgewake.cloud.access.admission import Admission, Holding
+from edgewake.cloud.access.bounded import read
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, http_chunk
 from edgewake.cloud.access.metrics import Metrics
@@ -21,9 +26,12 @@ from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.turns import IsTimeUp
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.lease import Subscription
 
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are looked for; heartbeats are late by so much at most."""
+ENCODINGS: Final = (sse.Encoder.name, read.NAME)
+"""What views of clients are encoded as."""
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that they do not all come back at once."""
 
@@ -31,8 +39,11 @@ RETRY_AFTER_S: Final = 2.0
 class OpenStream:
     """A place for one stream on one connection, from the request on; its session comes when the stream is opened. `close` it."""
 
-    def __init__(self, streams: OpenStreams, connection: Connection, *, heartbeat_s: float, now: float) -> None:
+    def __init__(self, streams: OpenStreams, connection: Connection, *, client: str, heartbeat_s: float, now: float) -> None:
         self.connection = connection
+        self.client = client
+        self.subscription: Subscription | None = None
+        """What it reads, once that is admitted."""
         self.session: Session | None = None
         self.heartbeat_s = heartbeat_s
         self.progress = Progress(0, now)
@@ -40,6 +51,12 @@ class OpenStream:
         self.written_at = now
         self.is_stalled = False
         self.is_closed = False
+        self.sees_heartbeats = False
+        """Are signs of life events?"""
+        self.is_waiting = False
+        """Is it open and has nothing to read yet?"""
+        self.on_end: Callable[[], None] | None = None
+        """What ends an answer that is no stream."""
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is lost."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -51,12 +68,24 @@ class OpenStream:
         if connection.is_lost():
             self._on_lost()
 
+    @property
+    def place(self) -> object:
+        """Where it catches up; None where it does not."""
+        is_behind = self.session is not None and self.session.state is State.BEHIND
+        return self.session.place if self.session is not None and is_behind else None
+
     def start(self, session: Session, *, retry_ms: int) -> None:
         """Write a session until it ends."""
+        self.is_waiting = False
         self.session = session
         session.wake = self.write
         session.start(retry_ms=retry_ms)
         self.write()
+
+    def wait(self, *, retry_ms: int) -> None:
+        """Write signs of life until there is something to read, and `start`."""
+        self.is_waiting = True
+        self._write(http_chunk(sse.HEARTBEAT + sse.retry(retry_ms)))
 
     def write(self) -> None:
         """Write what there is. Who is behind gets one piece a turn, so that nobody's past holds up the others."""
@@ -79,6 +108,8 @@ class OpenStream:
         """Send a heartbeat when it is due; cut off a reader that takes nothing."""
         if self.session is not None and now - self.written_at >= self.heartbeat_s:
             self.session.beat()
+        elif self.is_waiting and now - self.written_at >= self.heartbeat_s and not self.connection.is_paused:
+            self._write(http_chunk(sse.heartbeat_event(self._streams.clock.now_ms()) if self.sees_heartbeats else sse.HEARTBEAT))
         self.progress = observe(self.progress, written=self.written, waiting=self.connection.waiting(), now=now)
         if is_stalled(self.progress, now=now, stall_s=stall_s):
             self.is_stalled = True
@@ -86,8 +117,12 @@ class OpenStream:
 
     def end(self) -> None:
         """End at the next chunk's border; one that is being opened is given up."""
+        if self.on_end is not None:
+            self.on_end()
         if self.session is not None:
             self.session.end()
+        elif self.is_waiting:
+            self._end()
 
     def close(self) -> None:
         """Leave."""
@@ -112,9 +147,8 @@ class OpenStream:
         self._streams.metrics.writes.inc()
 
     def _end(self) -> None:
-        assert self.session is not None
         if not self.ended.done():
-            if not self.session.has_failed:
+            if self.session is None or not self.session.has_failed:
                 self._write(http_chunk(sse.retry(self._streams.retry_ms())))
             self.ended.set_result(None)
 
@@ -135,37 +169,70 @@ class OpenStreams:
         self.draining = False
         self.behind = 0
         """Streams that catch up."""
+        self._admission = Admission(config)
         self._rng = rng
         self._streams: set[OpenStream] = set()
+        self._of_client: dict[str, set[OpenStream]] = {}
+        self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, connection: Connection, *, heartbeat_s: float | None) -> OpenStream:
+    def add(self, connection: Connection, *, client: str, heartbeat_s: float | None) -> OpenStream:
         """A place for one more, which counts from now on, while it is being opened too. Raises Full.
 
         `heartbeat_s` is what its client asks for; None: the server's own.
         """
-        self.admit()
-        if len(self._streams) >= self.config.clients_max:
-            raise Full(f"this server already serves {len(self._streams)} clients")
-        stream = OpenStream(self, connection, heartbeat_s=heartbeat_s or self.config.heartbeat_s, now=self.clock.monotonic_s())
+        self._refuse_while_draining()
+        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+        heartbeat_s = heartbeat_s or self.config.heartbeat_s
+        stream = OpenStream(self, connection, client=client, heartbeat_s=heartbeat_s, now=self.clock.monotonic_s())
         self._streams.add(stream)
+        self._of_client.setdefault(client, set()).add(stream)
+        self._holdings.setdefault(client, Holding())
         self._empty.clear()
         return stream
 
-    def admit(self, *, replays: bool = False) -> None:
-        """Is there work left over for one more? Raises Full."""
+    def claim(self, stream: OpenStream, subscription: Subscription) -> None:
+        """May its client have this subscription? Then it counts from now on, while it is being opened too. Raises Full."""
+        holding = self._holdings[stream.client]
+        self._admission.names(subscription.streams, followed=self.hub.streams, held=lambda: holding.names)
+        self._admission.view(subscription, is_served=self._serves(subscription), total=self.hub.own_views, held=lambda: holding.filters)
+        stream.subscription = subscription
+        holding.add(subscription)
+
+    def admit(self, stream: OpenStream, *, replays: bool) -> None:
+        """Is there work left over for what was claimed, now that it is open? Raises Full."""
+        self._refuse_while_draining()
+        if stream.subscription is not None:
+            is_served = self._serves(stream.subscription)
+            self._admission.view(stream.subscription, is_served=is_served, total=self.hub.own_views, held=lambda: 0)
+        if replays:
+            self._admission.replay(total=self.hub.cohorts_reading, held=lambda: self._places(stream.client))
+
+    def _serves(self, subscription: Subscription) -> bool:
+        return any((subscription, encoding) in self.hub.views for encoding in ENCODINGS)
+
+    def _places(self, client: str) -> int:
+        return len({stream.place for stream in self._of_client[client]} - {None})
+
+    def _refuse_while_draining(self) -> None:
         if self.draining:
             raise Full("this server is about to stop")
-        if replays and self.hub.cohorts_reading >= self.config.replays_max:
-            raise Full(f"older records are read at {self.config.replays_max} different places already")
 
     def remove(self, stream: OpenStream) -> None:
         """One is gone."""
         self._streams.discard(stream)
+        own = self._of_client.get(stream.client, set())
+        own.discard(stream)
+        if stream.subscription is not None and stream.client in self._holdings:
+            self._holdings[stream.client].drop(stream.subscription)
+            stream.subscription = None
+        if not own:
+            self._of_client.pop(stream.client, None)
+            self._holdings.pop(stream.client, None)
         if not self._streams:
             self._empty.set()
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
-from edgewake.cloud import web
+from edgewake.cloud import process_metrics, web
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
@@ -24,8 +24,10 @@ from edgewake.cloud.access.latest_stores import LatestStores
 from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.web_connections import Connections
 from edgewake.cloud.web_host import HostCheck
 from edgewake.protocol import config
 from edgewake.protocol import log as protocol_log
@@ -37,6 +39,8 @@ DRAIN_S: Final = 2.0
 HTTP_GRACE_S: Final = 1
 SWITCH_S: Final = 0.001
 """After so long a thread that computes lets a waiting one run; with Python's 5 ms each new record waits longer while others catch up."""
+OTHER_CONNECTIONS_MAX: Final = 1000
+"""Connections beside open streams: the page, health, questions."""
 FILES_MAX: Final = 65_536
 """File descriptors asked for; the hard limit may allow fewer."""
 
@@ -61,10 +65,11 @@ async def run(settings: AccessConfig) -> None:
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()
+    process_metrics.register(metrics.registry, "access", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
     keys = KeyFile(settings.cursor_key_file or state_key_file())
     hub = Hub(settings.hub, settings.kafka, name=settings.name, codec=keys.codec, clock=clock, on_tick=metrics.tick.observe)
     streams = OpenStreams(settings, metrics, hub, clock=clock, rng=random.Random())
-    latest = LatestStores(hub, clock)
+    latest = LatestStores(hub, clock, address_share=settings.address_share)
     leases = LeaseReports(settings.kafka, settings.name, clock)
     app = application.build(settings, hub=hub, streams=streams, latest=latest, leases=leases, metrics=metrics, clock=clock)
     async with asyncio.TaskGroup() as tasks:
@@ -85,10 +90,16 @@ async def run(settings: AccessConfig) -> None:
             before_close=lambda: _drain(streams),
             protocol=Protocol,
             grace_s=HTTP_GRACE_S,
+            connections=_connections(settings),
         )
         for task in background:
             task.cancel()
     log.info("stopped", extra={"event": "part.stopped"})
+
+
+def _connections(settings: AccessConfig) -> Connections:
+    clients = Clients(settings.trusted_proxies)
+    return Connections(settings.clients_max + OTHER_CONNECTIONS_MAX, share=settings.address_share, clients=clients)
 
 
 async def _drain(streams: OpenStreams) -> None:

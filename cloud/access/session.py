@@ -3,7 +3,8 @@
 It begins with the gaps, or with the cursor where it begins, so that a client has one before its first event. Then come chunks, the same
 bytes for all who stand at the same place. `next` never waits: it gives framed bytes, or None, and `wake` is called when to ask again.
 
-Progress that only filtered-out events made is announced in place of the heartbeat, so that a radio may sleep in between.
+Progress that only filtered-out events made is announced in place of the heartbeat, so that a radio may sleep in between. A heartbeat is a
+comment, which a browser's EventSource hides, or where it is asked for an event named `heartbeat`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Session:
         *,
         on_gap: OnGap,
         checkpoint_events: bool,
+        heartbeat_events: bool,
         clock: Clock,
         on_change: Callable[[State, State], None],
     ) -> None:
@@ -54,6 +56,7 @@ class Session:
         self._plan = plan
         self._on_gap = on_gap
         self._checkpoint_events = checkpoint_events
+        self._heartbeat_events = heartbeat_events
         self._clock = clock
         self._on_change = on_change
         self._encoder = Encoder(hub.codec, plan)
@@ -65,6 +68,16 @@ class Session:
         self._announced: Positions | None = None
         """The position of the last cursor that the client was given; None after events, which end where they end."""
         self._start = start
+
+    @property
+    def place(self) -> object:
+        """Equal for all who stand at the same place of the same view."""
+        return self._subscriber.place
+
+    @property
+    def is_calm(self) -> bool:
+        """Is what it announced written? Then its cursor is the client's."""
+        return not self._waiting and self._gap_task is None and self.state in (State.BEHIND, State.LIVE)
 
     def cursor(self) -> str:
         """Where it stands."""
@@ -87,7 +100,7 @@ class Session:
             return None
         found = None if self._gap_task is not None else self._next_chunks()
         if found is None and self._heartbeat_is_due and self.state in (State.BEHIND, State.LIVE):
-            found = http_chunk(self._checkpoint() if self._has_moved() else sse.HEARTBEAT)
+            found = http_chunk(self._sign_of_life())
         if found is not None:
             self._heartbeat_is_due = False
         return found
@@ -179,6 +192,12 @@ class Session:
     def _checkpoint(self) -> bytes:
         self._announced = self._subscriber.positions
         return self._encoder.checkpoint(self._announced, as_event=self._checkpoint_events)
+
+    def _sign_of_life(self) -> bytes:
+        progress = self._checkpoint() if self._has_moved() else b""
+        if self._heartbeat_events:
+            return progress + sse.heartbeat_event(self._clock.now_ms())
+        return progress or sse.HEARTBEAT
 
     def _put(self, words: bytes) -> None:
         self._waiting.append(http_chunk(words))

@@ -18,6 +18,8 @@ from edgewake.cloud.log.subscription import Gap, Plan, Positions
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
+CACHE_CONTROL: Final = "no-store, no-transform"
+"""No-transform: a proxy that compresses would hold events back until it has enough of them (RFC 9111, 5.2.2.6)."""
 CONTENT_TYPE: Final = b"text/event-stream"
 PROBLEM: Final = "problem"
 """Name of the event that says why a stream ends. Not `error`, which EventSource uses for a lost connection."""
@@ -80,6 +82,11 @@ def block(event: Event, cursor: bytes) -> bytes:
     if event.kind:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (cursor, event.kind.encode(), event.data)
     return b"id: %b\ndata: %b\n\n" % (cursor, event.data)
+
+
+def heartbeat_event(at_ms: int) -> bytes:
+    """A sign of life that a browser's EventSource can see. It has no id: nothing moved."""
+    return b'event: heartbeat\ndata: {"at":%d}\n\n' % at_ms
 
 
 def retry(ms: int) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -12,59 +15,95 @@ from edgewake.cloud.access.lease_reports import LeaseReport
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.session import Session
+from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Plan, Start
+from edgewake.protocol.errors import Unavailable
 
 HEADERS = (
     (b"content-type", sse.CONTENT_TYPE),
-    (b"cache-control", b"no-store"),
+    (b"cache-control", sse.CACHE_CONTROL.encode()),
     (b"x-accel-buffering", b"no"),
 )
 
+ABSENT_LOOK_S: Final = 0.5
+"""How often it is looked whether a stream that is waited for is there; the catalogue knows it a second after it was made."""
 CURSOR_HEADER_MAX: Final = 4096
 """Characters of a cursor that is also told in a header: clients bound an answer's head, Node's at 16 KB. The first block has it anyway."""
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A subscription that is being read: its plan is open, and its session stands at the start."""
+
+    plan: Plan
+    start: Start
+    session: Session
+
+
+class Opener(Protocol):
+    """Opens subscriptions for one client."""
+
+    def arrived(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of these streams are there now."""
+
+    async def open(self, names: tuple[str, ...], *, cursor: str | None, has_waited: bool = False) -> Opened | None:
+        """Open these of the client's streams, at `cursor` where there is one. What it has waited for begins at its first record.
+
+        Raises UnknownStream, Full or Unavailable.
+        """
+
+
 class EventStream(Response):
-    """Serves one session until it, its view or the server ends, or the client leaves. Owns stream, session and plan from the call on."""
+    """Serves a client until its session, its view or the server ends, or the client leaves. Owns stream, session and plan from the call on.
+
+    Streams that are not there yet are waited for: when one comes the client goes on with it and what it reads already, from its cursor.
+    """
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
         stream: OpenStream,
-        session: Session,
-        start: Start,
-        plan: Plan,
+        opened: Opened | None,
         *,
+        absent: tuple[str, ...] = (),
+        opener: Opener,
         hub: Hub,
         streams: OpenStreams,
         metrics: Metrics,
         lease: LeaseReport | None = None,
     ) -> None:
-        """`lease`: what is reported to the push proxies while the stream is open."""
+        """`opened`: None where none of the streams is there yet; `absent`: those that are waited for. `lease`: what is reported to the push
+        proxies while the stream is open.
+        """
         self.status_code = 200
         self.background = None
         self.raw_headers = [
             *HEADERS,
-            (b"edgewake-start", start.how.encode()),
+            (b"edgewake-start", (opened.start.how if opened is not None else "waiting").encode()),
             (b"edgewake-heartbeat", b"%g" % stream.heartbeat_s),
         ]
-        cursor = session.cursor().encode()
-        if len(cursor) <= CURSOR_HEADER_MAX:
+        cursor = b"" if opened is None else opened.session.cursor().encode()
+        if 0 < len(cursor) <= CURSOR_HEADER_MAX:
             self.raw_headers.append((b"edgewake-cursor", cursor))
-        self._stream, self._session, self._start, self._plan = stream, session, start, plan
+        self._stream, self._opened, self._absent, self._opener = stream, opened, absent, opener
         self._hub, self._streams, self._metrics = hub, streams, metrics
         self._lease = lease
+        self._waiting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
-                self._count()
                 if self._lease is not None:
                     self._lease.start()
-                self._stream.start(self._session, retry_ms=self._streams.retry_ms())
+                if self._opened is not None:
+                    self._start(self._opened)
+                else:
+                    self._stream.wait(retry_ms=self._streams.retry_ms())
+                if self._absent:
+                    self._waiting = asyncio.create_task(self._wait_for_absent(), name="absent-streams")
                 await self._stream.ended
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -74,25 +113,60 @@ class EventStream(Response):
     def discard(self) -> None:
         """Leave nothing behind; also of an answer that is never sent."""
         if not self._stream.is_closed:
+            if self._waiting is not None:
+                self._waiting.cancel()
             if self._lease is not None:
                 self._lease.end()
-            self._session.close()
             self._stream.close()
-            self._hub.close(self._plan)
+            if self._opened is not None:
+                self._close(self._opened)
+
+    def _start(self, opened: Opened) -> None:
+        self._opened = opened
+        self._metrics.started.labels(opened.start.how).inc()
+        for gap in opened.start.gaps:
+            self._metrics.gaps.labels(gap.event.fields["reason"]).inc()
+        self._stream.start(opened.session, retry_ms=self._streams.retry_ms())
+
+    def _close(self, opened: Opened) -> None:
+        opened.session.close()
+        self._hub.close(opened.plan)
+
+    async def _wait_for_absent(self) -> None:
+        """Until all are there. What cannot be opened at the moment is tried again."""
+        while self._absent and not self._stream.ended.done():
+            await self._streams.clock.sleep(ABSENT_LOOK_S)
+            arrived = self._opener.arrived(self._absent)
+            if arrived and (self._opened is None or self._opened.session.is_calm):
+                with contextlib.suppress(UnknownStream, Unavailable):
+                    await self._go_on_with(arrived)
+
+    async def _go_on_with(self, arrived: tuple[str, ...]) -> None:
+        before = self._opened
+        if before is None:
+            opened = await self._opener.open(arrived, cursor=None, has_waited=True)
+        else:
+            self._stream.session = None  # nothing is written meanwhile: what the client has ends at this cursor
+            try:
+                names = (*before.plan.subscription.streams, *arrived)
+                opened = await self._opener.open(names, cursor=before.session.cursor(), has_waited=True)
+            finally:
+                self._stream.session = before.session
+            if opened is not None:
+                self._close(before)
+        if opened is None:
+            return
+        self._absent = tuple(name for name in self._absent if name not in arrived)
+        self._start(opened)
 
     def _why(self) -> str:
         if self._stream.is_stalled:
             return "stalled"
-        if self._session.has_failed:
+        if self._opened is not None and self._opened.session.has_failed:
             return "failed"
         if self._stream.lost.done():
             return "left"
         return "drained" if self._streams.draining else "ended"
-
-    def _count(self) -> None:
-        self._metrics.started.labels(self._start.how).inc()
-        for gap in self._start.gaps:
-            self._metrics.gaps.labels(gap.event.fields["reason"]).inc()
 
 
 class Later(Response):
@@ -100,5 +174,5 @@ class Later(Response):
 
     def __init__(self, retry_ms: int) -> None:
         super().__init__(sse.retry(retry_ms) + b"\n", 200, media_type="text/event-stream")
-        self.headers["Cache-Control"] = "no-store"
+        self.headers["Cache-Control"] = sse.CACHE_CONTROL
         self.headers["Edgewake-Start"] = "later"

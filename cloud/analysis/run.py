@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics, metrics_port, process_metrics
 from edgewake.cloud.analysis import analysis_metrics
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
@@ -566,9 +566,11 @@ def run(config: AnalysisConfig, *, clock: Clock, rng: random.Random, stop: threa
         for each in leading:
             yield from each.gather()
 
-    metrics.serve(
+    metrics_port.serve(
         config.metrics_port,
         gather,
+        part="analysis",
+        certificates=process_metrics.of_kafka(config.kafka.security),
         host=config.metrics_host,
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
         why_not_ready=lambda: "".join(each.health.why_not_ready() for each in leading),

@@ -7,6 +7,7 @@ frame of one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -14,16 +15,17 @@ from typing import Final, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.cloud.bridge.catalogue import Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
 from edgewake.cloud.bridge.envelope import Envelope
+from edgewake.cloud.bridge.items import Aside, without_wrong
 from edgewake.protocol import compact, packed, record, topics
 from edgewake.protocol import frame as frames
 from edgewake.protocol.ack import is_joinable
 from edgewake.protocol.compact import COMPACT_TYPE
 from edgewake.protocol.device import DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame
+from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Kinds
 from edgewake.protocol.packed import PACKED_TYPE
 from edgewake.protocol.record import Discipline, Mode, Placement
 
@@ -42,6 +44,16 @@ class Admitted(NamedTuple):
     device: str
     value: bytes
     placement: bytes
+    aside: Sequence[Aside] = ()
+    """Readings that were set aside: each is a dead letter."""
+
+
+class _Taken(NamedTuple):
+    """A frame that passes."""
+
+    payload: bytes
+    placement: Placement
+    aside: Sequence[Aside] = ()
 
 
 def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled: CompiledStreams | None = None) -> Admitted:
@@ -54,6 +66,7 @@ def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled
     check_answer(message, device)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
+    aside: Sequence[Aside] = ()
     if content_type == COMPACT_TYPE:  # `in_full` has left it as it is
         compact.decode(message.payload)
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
@@ -63,16 +76,17 @@ def admit(message: Envelope, catalogue: Catalogue, *, received_at: int, compiled
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
         if content_type == PACKED_TYPE:
-            payload, placement = _admit_packed(message.payload, device, stream, catalogue, discipline)
+            payload, placement, aside = _admit_packed(message.payload, device, stream, catalogue, discipline)
         else:
             payload = _json_of(message.payload, content_type)
-            placement = _admit_frame(payload, device, stream, catalogue, discipline, compiled)
+            payload, placement, aside = _admit_frame(payload, device, stream, catalogue, discipline, compiled)
     return Admitted(
         device=device,
         value=record.encode(
             device=device, stream=stream, mode=mode, sent_at=_sent_at(message), received_at=received_at, frame_bytes=payload
         ),
         placement=placement.encode(),
+        aside=aside,
     )
 
 
@@ -83,9 +97,11 @@ def _admit_plain(
         seq = reading.seq
         if seq is None:
             return reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1)
-        return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1)
+        return reading.frame_bytes, Placement(Discipline.NUMBERED, stream, reading.epoch or 0, seq, seq, seq, 1, record.content_of(payload))
     frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
     placement = _placement(Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame)
+    if frame.frame is not None:
+        placement = placement._replace(content=record.content_of(payload))
     catalogue.check(device, stream, kinds)
     return frames.encode(frame), placement
 
@@ -98,25 +114,40 @@ def _json_of(payload: bytes, content_type: str) -> bytes:
     return payload
 
 
-def _admit_packed(payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline) -> tuple[bytes, Placement]:
+def _admit_packed(payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline) -> _Taken:
     frame, kinds = packed.unpack(payload)
     placement = _placement(discipline, stream, frame)
-    catalogue.check(device, stream, kinds)
+    frame, aside = _checked(frame, kinds, device, stream, catalogue)
     text = frames.encode(frame)
     if len(text) > FRAME_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"frame unpacks to {len(text)} bytes: expected at most {FRAME_BYTES_MAX}")
-    return text, placement
+    return _Taken(text, placement, aside)
 
 
 def _admit_frame(
     payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline, compiled: CompiledStreams | None
-) -> Placement:
+) -> _Taken:
     if compiled is not None and (head := compiled.frame(stream, payload)) is not None and head.frame > 0:
-        return Placement(discipline, stream, head.epoch, head.frame, head.frame, head.seq, head.readings)
+        return _Taken(payload, Placement(discipline, stream, head.epoch, head.frame, head.frame, head.seq, head.readings))
     frame, kinds = frames.decode_with_kinds(payload, device=device)
     placement = _placement(discipline, stream, frame)
-    catalogue.check(device, stream, kinds)
-    return placement
+    checked, aside = _checked(frame, kinds, device, stream, catalogue)
+    return _Taken(payload if checked is frame else frames.encode(checked), placement, aside)
+
+
+def _checked(frame: Frame, kinds: Kinds, device: str, stream: str, catalogue: Catalogue) -> tuple[Frame, Sequence[Aside]]:
+    """The frame as the catalogue takes it, and the readings that were set aside. Raises Rejected, NotNow or AwaitsCatalogueError."""
+    try:
+        catalogue.check(device, stream, kinds)
+    except (Rejected, NotNow) as why:
+        refusal = why if isinstance(why, Rejected) else why.refusal
+        expected, given = catalogue.expected(stream)
+        found = without_wrong(frame, expected, given=given) if refusal.reason is RejectReason.FIELD_TYPE else None
+        if found is None:
+            raise
+        catalogue.check(device, stream, frames.check_columns(found[0].t, found[0].fields))
+        return found
+    return frame, ()
 
 
 def _placement(discipline: Discipline, stream: str, frame: Frame) -> Placement:

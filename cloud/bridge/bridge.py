@@ -17,7 +17,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from typing import Final
 
 import mqtt5
@@ -25,6 +26,7 @@ from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.ack_ledger import AckLedger, Delivery, InFlight
 from edgewake.cloud.bridge.adoption import Adoption
+from edgewake.cloud.bridge.allowance import ASK_S, LETTER_HEAD_BYTES, MEASURED_BYTES, Account, Allowance, Room
 from edgewake.cloud.bridge.answers import Answers
 from edgewake.cloud.bridge.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.compiled import CompiledStreams
@@ -36,14 +38,24 @@ from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.records import KafkaRecord, dead_letter, is_answerable, record_of, too_large
+from edgewake.cloud.bridge.records import (
+    KafkaRecord,
+    aside_letter,
+    dead_letter,
+    device_in,
+    is_answerable,
+    left_out_letter,
+    record_of,
+    too_large,
+)
 from edgewake.cloud.bridge.register import Register
 from edgewake.cloud.bridge.status_rows import StatusRows
+from edgewake.cloud.bridge.subscriptions import Subscriptions
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
-from edgewake.protocol.ack import Later
+from edgewake.protocol.ack import Later, LaterReason
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink import FEED
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -60,6 +72,10 @@ HEALTH_S: Final = 1.0
 """Seconds between two looks at what is in the way."""
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
+LEFT_OUT_S: Final = 60.0
+"""Seconds after which it is said again how many dead letters were counted and not kept."""
+LETTER_RETRY_MS: Final = 30_000
+"""Wait of a device that is answered and has more dead letters than it may have."""
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
 
@@ -73,6 +89,7 @@ class Bridge:
         self,
         config: BridgeConfig,
         *,
+        subscriptions: Subscriptions,
         producer: Producer,
         alone: Callable[[], Producer],
         catalogue: Catalogue,
@@ -82,7 +99,7 @@ class Bridge:
         rng: random.Random,
     ) -> None:
         self._config = config
-        self._filters = filters(config.kafka.installation)
+        self._subscriptions = subscriptions
         self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
@@ -97,6 +114,9 @@ class Bridge:
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
+        self._allowance = Allowance(config.device)
+        self._told_s = clock.monotonic_s()
+        """When was said last how many dead letters were counted only."""
         self._seen_changes = 0
         self._is_paused = self._is_draining = self._is_held_back = False
         self._confirmed_s = clock.monotonic_s()
@@ -108,7 +128,7 @@ class Bridge:
         self.source = MqttSource(
             config.mqtt,
             client_id=client_id(config.kafka.installation, config.name),
-            filters=self._filters,
+            subscriptions=self._subscriptions,
             will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
@@ -130,7 +150,7 @@ class Bridge:
         adoption = Adoption(
             self._config.mqtt,
             client_id=client_id(self._config.kafka.installation, session),
-            filters=self._filters,
+            filters=(*self._subscriptions.wanted, *self._subscriptions.given_up),
             receive_max=self._config.inflight_messages_max,
             on_publish=self._on_publish,
             clock=self._clock,
@@ -170,7 +190,10 @@ class Bridge:
             delivery = Delivery(packet.packet_id, None, None, 0, self._clock.monotonic_s(), hash(packet.topic))
             ledger.add(delivery)
             delivery.is_left_out = True
-        if isinstance(packet, mqtt5.PublishPacket):
+        now_s = self._clock.monotonic_s()
+        account = self._allowance.account(device, now_s)
+        if isinstance(packet, mqtt5.PublishPacket) and not account.wait_s(now_s):
+            account.pay(len(packet.payload), ASK_S)
             self.feeds.on_ask(device, packet.payload)
         self._work.set()
 
@@ -181,9 +204,8 @@ class Bridge:
 
     def _accept(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int) -> None:
         received_at = self._clock.now_ms()
-        size = packet.size if isinstance(packet, Unreadable) else len(packet.payload)
         delivery = Delivery(
-            packet.packet_id, packet.response_topic, packet.correlation_data, size, self._clock.monotonic_s(), fingerprint
+            packet.packet_id, packet.response_topic, packet.correlation_data, _size(packet), self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
         if delivery.packet_id is not None:
             ledger.add(delivery)
@@ -195,26 +217,59 @@ class Bridge:
 
     def _admitted(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int) -> bool:
         """Give the message to Kafka, or its device an answer. False: something in it is new, and the catalogue must decide first."""
+        account = self._allowance.account(device_in(packet.topic), delivery.since_s)
+        record: KafkaRecord | None
         try:
-            record = record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
+            record = self._record(packet, account, received_at, delivery.since_s)
         except AwaitsCatalogueError:
             return False
         except NotNow as why:
-            if is_answerable(packet):
-                self._postpone(delivery, why.later)
-                return True
-            record = self._refused(packet, delivery, why.refusal, received_at)
+            record = self._refused(packet, delivery, why.refusal, account, received_at, later=why.later)
         except Rejected as why:
-            record = self._refused(packet, delivery, why, received_at)
-        if record.topic == topics.DEVICES:
-            self._outbox.on_status(record.key.partition("|")[0], record.value or b"{}", delivery.since_s)
-        if record.topic == topics.DEVICES and self._is_repetition(record, delivery):
+            record = self._refused(packet, delivery, why, account, received_at)
+        if record is None:
+            return True
+        if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
             return True
         delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
+        if record.aside:
+            self._keep_aside(record, packet.topic, account, delivery.since_s)
         self._writer.write(record, delivery)
         return True
+
+    def _keep_aside(self, record: KafkaRecord, topic: str, account: Account, now_s: float) -> None:
+        """Dead letters of single readings; the rest of their frame passes."""
+        for one in record.aside:
+            self.metrics.rejected[RejectReason.FIELD_TYPE] += 1
+            room = account.letter_room(len(one.payload), now_s)
+            if room is Room.NONE:
+                self.metrics.outcomes["counted"] += 1
+                self._allowance.note_left_out(account, len(one.payload))
+                continue
+            bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
+            letter = aside_letter(one, topic, part=self._config.name, received_at=record.timestamp, bytes_max=bytes_max)
+            self._writer.write(letter, None)
+
+    def _record(self, packet: mqtt5.PublishPacket | Unreadable, account: Account, received_at: int, now_s: float) -> KafkaRecord:
+        """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""
+        if (wait_s := account.wait_s(now_s)) > 0:
+            raise _too_much(account.device, wait_s)
+        size = _size(packet)
+        began_s = time.thread_time() if size >= MEASURED_BYTES else None
+        try:
+            return record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
+        finally:
+            account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
+
+    def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
+        """Is it a status that nobody needs, or one of too many?"""
+        if not account.may_say_status(delivery.since_s):
+            self.metrics.outcomes["left_out"] += 1
+            return True
+        self._outbox.on_status(record.key.partition("|")[0], record.value or b"{}", delivery.since_s)
+        return self._is_repetition(record, delivery)
 
     def _is_repetition(self, record: KafkaRecord, delivery: Delivery) -> bool:
         """A status that nobody waits for and that repeats the last one."""
@@ -237,9 +292,38 @@ class Bridge:
         delivery.later = later
         self._answer_device(delivery)
 
-    def _refused(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, why: Rejected, received_at: int) -> KafkaRecord:
+    def _refused(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        delivery: Delivery,
+        why: Rejected,
+        account: Account,
+        received_at: int,
+        *,
+        later: Later | None = None,
+    ) -> KafkaRecord | None:
+        """The dead letter; None where the device is asked to come again `later`, or has no room for another letter."""
+        if later is not None and is_answerable(packet):
+            self._postpone(delivery, later)
+            return None
+        room = account.letter_room(_size(packet), delivery.since_s)
+        if room is Room.NONE:
+            self._leave_out(packet, delivery, why, account)
+            return None
         self._note_refusal(packet, why, delivery)
-        return dead_letter(packet, why, part=self._config.name, received_at=received_at)
+        bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
+        return dead_letter(packet, why, part=self._config.name, received_at=received_at, bytes_max=bytes_max)
+
+    def _leave_out(self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, why: Rejected, account: Account) -> None:
+        """Refused, but the device has as many dead letters as it may have: it waits, or the letter is counted only."""
+        if is_answerable(packet):
+            detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
+            self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
+            return
+        self.metrics.rejected[why.reason] += 1
+        self.metrics.outcomes["counted"] += 1
+        self._allowance.note_left_out(account, _size(packet))
+        delivery.is_left_out = True
 
     def _note_refusal(self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery) -> None:
         delivery.rejected, delivery.detail = refusal.reason, refusal.detail
@@ -348,6 +432,8 @@ class Bridge:
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes
             self._admit_parked()
+        if self._polled_s - self._told_s > LEFT_OUT_S:
+            self._tell_left_out()
         for stream in self._catalogue.unpublished():
             row = KafkaRecord(topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], self._clock.now_ms())
             self._writer.write(row, None)
@@ -370,9 +456,15 @@ class Bridge:
         why = "the sequencer is too far behind, so nothing is accepted" if self._is_held_back else None
         self.health.note("sequencer", why)
 
+    def _tell_left_out(self) -> None:
+        self._told_s = self._polled_s
+        for one in self._allowance.left_out():
+            self._writer.write(left_out_letter(one, part=self._config.name, received_at=self._clock.now_ms()), None)
+
     async def drain(self) -> None:
         """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""
         self._is_draining = True
+        self._tell_left_out()
         self._set_reading(False)
         deadline_s = self._clock.monotonic_s() + DRAIN_S
         while self._in_flight.messages and self._clock.monotonic_s() < deadline_s:
@@ -384,15 +476,18 @@ class Bridge:
         self.source.disconnect()
 
 
+def _size(packet: mqtt5.PublishPacket | Unreadable) -> int:
+    return packet.size if isinstance(packet, Unreadable) else len(packet.payload)
+
+
+def _too_much(device: str, wait_s: float) -> NotNow:
+    detail = f"device {device!r} sends more in a second than one may ([device] of bridge.toml): expected nothing for {wait_s:.1f} s"
+    return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
+
+
 def client_id(installation: str, bridge: str) -> str:
     """A bridge's client id: no device can have it, for a device's name holds no colon."""
     return f"bridge:{installation}:{bridge}"
-
-
-def filters(installation: str) -> Sequence[str]:
-    """What a bridge subscribes to. The bridges of an installation share the messages among them; those of another one get them, too."""
-    shared = f"$share/bridge-{installation}/"
-    return shared + topics.UP_FILTER, shared + topics.STATUS_FILTER, shared + topics.FEED_FILTER, topics.bridge(installation, "+")
 
 
 def _pubacks(ledger: AckLedger) -> list[bytes]:

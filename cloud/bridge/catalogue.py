@@ -206,6 +206,12 @@ class Catalogue:
             if info.first_device:
                 _add(self._device_fields, info.first_device, by)
 
+    def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
+        """The types of a stream's fields as far as they are known, and whether there may be no others."""
+        if stream in _GIVEN:
+            return _GIVEN[stream], True
+        return self._types.get(stream, {}), False
+
     def sendable(self, stream: str) -> Stream | None:
         """The confirmed row of a stream that devices may send; None also for the name of a query and for the system's own streams."""
         row = self._confirmed.get(stream)

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from edgewake.cloud.bridge.catalogue import Catalogue
+from edgewake.protocol.event_time import is_ms
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import COUNTER_MAX, FRAME_BYTES_MAX, FRAME_READINGS_MAX, STRING_CHARS_MAX, TIME_MS_MAX
 from edgewake.protocol.stream import Stream
@@ -87,6 +88,8 @@ class CompiledStreams:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
         fields = {name: [value] for name, value in zip(decoders.names, values, strict=True) if value is not UNSET}
+        if t is not UNSET and not is_ms(t):  # another unit: it is converted
+            return None
         if not fields or (claimed is not UNSET and claimed != device):
             return None
         seq = None if seq is UNSET else seq

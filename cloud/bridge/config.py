@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from edgewake.cloud.bridge.allowance import DeviceConfig
 from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.broker import BrokerConfig
@@ -25,6 +27,16 @@ class MqttConfig(BrokerConfig):
     site: str | None = key(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
     """Name of this broker, the same for all bridges on it: they adopt each other's sessions. None: host:port."""
 
+    share_key_file: Path | None = None
+    """File with the key that all bridges of an installation have and nobody else, mode 0600: 32 hexadecimal digits or more. It makes the
+    name under which they share the messages, which a device that knew it could swallow. Lines below it are keys of before. None only where
+    the broker knows nobody by certificate or password: there everybody may do everything anyway."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.share_key_file is None and (self.ca_file is not None or self.username is not None):
+            raise ValueError("share_key_file is missing: a device that knows the name of the bridges' group swallows what others send")
+
     @property
     def site_name(self) -> str:
         """The broker's name in the register of sessions."""
@@ -43,6 +55,8 @@ class BridgeConfig(Config):
     """[kafka]"""
     feed: FeedConfig = FeedConfig()
     """[feed]"""
+    device: DeviceConfig = DeviceConfig()
+    """[device]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"

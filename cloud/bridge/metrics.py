@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from edgewake.cloud.metrics import Histogram, counter, gauge
 
@@ -17,7 +17,8 @@ class BridgeMetrics:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """acked: in Kafka and answered; dead: refused and kept as a dead letter; status: a device's status;
-    left_out: one in which nothing was new."""
+    left_out: one in which nothing was new, or of too many of a device; counted: refused, of a device with more dead letters than one may
+    have."""
     rejected: Counter[str] = field(default_factory=Counter)
     """By RejectReason."""
     later: Counter[str] = field(default_factory=Counter)
@@ -52,7 +53,7 @@ class BridgeMetrics:
         yield gauge("edgewake_bridge_held_back", "1: accepts nothing, the sequencer is too far behind", self.held_back)
         yield gauge("edgewake_bridge_inflight_messages", "Messages taken and not yet in Kafka", self.inflight_messages)
         yield gauge("edgewake_bridge_inflight_bytes", "Bytes taken and not yet in Kafka", self.inflight_bytes)
-        yield gauge("edgewake_bridge_mqtt_connections", "Connections made to the broker", self.connections)
+        yield CounterMetricFamily("edgewake_bridge_mqtt_connections", "Connections made to the broker", value=self.connections)
         yield gauge("edgewake_bridge_others", "Other bridges on this broker that live", self.others)
         yield counter("edgewake_bridge_adopted", "Sessions of dead bridges that were emptied and ended", "kind", {"session": self.adopted})
         yield counter(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ import mqtt5
 from edgewake.cloud.bridge.ack_ledger import AckLedger
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.cloud.bridge.mqtt_connection import Connection, OnPublish
+from edgewake.cloud.bridge.subscriptions import Subscriptions
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
@@ -43,7 +44,7 @@ class MqttSource:
         config: MqttConfig,
         *,
         client_id: str,
-        filters: Sequence[str],
+        subscriptions: Subscriptions,
         will: mqtt5.Will,
         receive_max: int,
         on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
@@ -52,7 +53,7 @@ class MqttSource:
     ) -> None:
         self._config = config
         self._client_id = client_id
-        self._filters = filters
+        self._subscriptions = subscriptions
         self._receive_max = receive_max
         self._will = will
         self.ledger = AckLedger()
@@ -107,7 +108,9 @@ class MqttSource:
         connack = await connection.open(self._config, self._tls)
         self._connection = connection
         keepalive_s = connack.server_keep_alive or self._config.keepalive_s
-        connection.subscribe(self._filters)
+        if connack.session_present:
+            connection.unsubscribe(self._subscriptions.given_up)
+        connection.subscribe(self._subscriptions.wanted)
         # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the broker sends again, and that is no
         # failure of the connection. A broker that is silent while we do read is noticed by the pings.
         self._pause_or_resume()

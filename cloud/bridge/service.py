@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.catalogue import Catalogue
@@ -20,9 +20,11 @@ from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt_source import MqttSource
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.register import Register
+from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -43,6 +45,7 @@ async def run(
     config: BridgeConfig, *, clock: Clock, rng: random.Random, stop: asyncio.Event, is_alive: Callable[[], bool] = lambda: True
 ) -> None:
     """Serve until `stop`. Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError."""
+    keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}")
     outbox = Outbox()
@@ -53,6 +56,7 @@ async def run(
     packed = {"compression.type": config.compression}
     bridge = Bridge(
         config,
+        subscriptions=subscriptions(config.kafka.installation, keys),
         producer=clients.producer(config.kafka, config.name, **PRODUCER | packed),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE | packed),
         catalogue=catalogue,
@@ -61,9 +65,11 @@ async def run(
         clock=clock,
         rng=rng,
     )
-    metrics.serve(
+    metrics_port.serve(
         config.metrics_port,
         lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
+        part="bridge",
+        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
         host=config.metrics_host,
         is_alive=is_alive,
         why_not_ready=bridge.health.why_not_ready,

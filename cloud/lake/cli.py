@@ -18,9 +18,10 @@ def lake(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
+    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError
@@ -36,9 +37,11 @@ def lake(config_file: Path, verbose: bool) -> None:
         config = load(LakeConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         writer = Writer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(
+        metrics_port.serve(
             config.metrics_port,
             lambda: [*writer.metrics.gather(), *writer.health.gather()],
+            part="lake",
+            certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
             why_not_ready=writer.health.why_not_ready,

@@ -30,6 +30,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError, Unavailable
 from edgewake.protocol.names import is_stream
+from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.hub")
 
@@ -134,15 +135,27 @@ class Catalogue:
             away, delay, self._failed_by = False, 0.2, ""
             await self._pause()
 
-    async def find(self, names: tuple[str, ...]) -> list[Topic]:
-        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or Unavailable."""
-        if any(name not in self.topics for name in names):
-            await self._ask()
-        return [self._get(name) for name in names]
+    def seen_by(self, reader: Reader) -> Mapping[str, Topic]:
+        """What there is for a reader: the one place where its rights count."""
+        return {name: topic for name, topic in self.topics.items() if reader.may_read(name)}
 
-    def describe(self) -> list[dict[str, Any]]:
+    async def find(self, names: tuple[str, ...], reader: Reader = ANYBODY) -> list[Topic]:
+        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or Unavailable."""
+        if any(name not in self.seen_by(reader) for name in names):
+            await self._ask()
+        seen = self.seen_by(reader)
+        return [_found(seen, name) for name in names]
+
+    async def present(self, names: tuple[str, ...], reader: Reader = ANYBODY) -> tuple[str, ...]:
+        """Which of these are there, after a fresh look if one is unknown; raises Unavailable."""
+        if any(name not in self.seen_by(reader) for name in names):
+            await self._ask()
+        seen = self.seen_by(reader)
+        return tuple(name for name in names if name in seen)
+
+    def describe(self, reader: Reader = ANYBODY) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
-        return [self._described(topic) for topic in sorted(self.topics.values(), key=lambda t: (t.is_query, t.name))]
+        return [self._described(topic) for topic in sorted(self.seen_by(reader).values(), key=lambda t: (t.is_query, t.name))]
 
     def field_kinds(self, name: str) -> Mapping[str, str] | None:
         """The fields of a stream with their types; None of a query, and of a stream whose fields were not learnt yet."""
@@ -162,12 +175,6 @@ class Catalogue:
         if self._reading.acquire(timeout=CLOSE_S) and self._tables is not None:
             self._tables.close()
             self._tables = None
-
-    def _get(self, name: str) -> Topic:
-        topic = self.topics.get(name)
-        if topic is None:
-            raise UnknownStream(name, difflib.get_close_matches(name, self.topics, n=NEAR_MAX))
-        return topic
 
     async def _ask(self) -> None:
         """Wait for a look that began after now."""
@@ -288,6 +295,13 @@ def topics_of(partitions: Mapping[str, int], registered_at: Mapping[str, Any]) -
         if name != topic and count and is_stream(name) and name not in registered_at:
             found[name] = Topic(name, topic, False, count)
     return found
+
+
+def _found(seen: Mapping[str, Topic], name: str) -> Topic:
+    topic = seen.get(name)
+    if topic is None:
+        raise UnknownStream(name, difflib.get_close_matches(name, seen, n=NEAR_MAX))
+    return topic
 
 
 T = TypeVar("T")

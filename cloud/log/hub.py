@@ -42,6 +42,7 @@ from edgewake.cloud.log.subscription import (
     Source,
     Start,
     check_filters,
+    is_common,
     normal,
     plan,
 )
@@ -52,6 +53,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.lease import Subscription
+from edgewake.protocol.readable import ANYBODY, Reader
 
 log = logging.getLogger("edgewake.hub")
 
@@ -95,6 +97,8 @@ class Hub:
         self.cohorts_reading = 0
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Subscription, str], View[Any]] = {}
+        self.own_views = 0
+        """Of these, what not everybody uses: with a filter, or of several streams."""
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
@@ -137,10 +141,17 @@ class Hub:
 
     # Streams: followed while somebody reads them.
 
-    async def open(self, subscription: Subscription) -> Plan:
+    async def check(self, names: tuple[str, ...], reader: Reader) -> None:
+        """Raises UnknownStream, or Unavailable, for what a reader may not see; as slowly as for what is not there."""
+        hidden = tuple(name for name in names if not reader.may_read(name))
+        if hidden:
+            await self.catalogue.find(hidden, reader)
+
+    async def open(self, subscription: Subscription, reader: Reader = ANYBODY) -> Plan:
         """Follow the streams of a subscription. `close` the plan when done."""
         wanted = normal(subscription)
         check_filters(wanted)
+        await self.check(wanted.streams, reader)
         while True:
             missing = [name for name in wanted.streams if name not in self.streams.by_name]
             for name in missing:
@@ -164,15 +175,22 @@ class Hub:
                 entry.idle_since = self._clock.monotonic_s()
 
     async def _follow_one(self, name: str) -> None:
-        if len(self.streams.by_name) >= self._config.followed_max:
-            raise Full(f"this server already follows {len(self.streams.by_name)} streams")
+        self._make_room()
         (topic,) = await self.catalogue.find((name,))
         entry = await self._ask_patiently(topic)
-        if len(self.streams.by_name) >= self._config.followed_max:
-            raise Full(f"this server already follows {len(self.streams.by_name)} streams")
+        self._make_room()
         entry.idle_since = self._clock.monotonic_s()
         self.streams.add(entry)
         self._reader.assign(entry.partitions(), entry.assignment)
+
+    def _make_room(self) -> None:
+        """For one stream more: the one that nobody reads for longest gives way. Raises Full."""
+        if len(self.streams.by_name) < self._config.followed_max:
+            return
+        idle = [entry for entry in self.streams.by_name.values() if entry.readers == 0]
+        if not idle:
+            raise Full(f"this server already follows {len(self.streams.by_name)} streams")
+        self._drop(min(idle, key=lambda entry: entry.idle_since))
 
     async def _ask_patiently(self, topic: Topic) -> Followed:
         """A topic that was just made is not known to all of Kafka at once."""
@@ -366,15 +384,22 @@ class Hub:
 
         def on_empty() -> None:
             if self.views.get(key) is view:
-                del self.views[key]
+                self._forget_view(key)
             for entry in entries:
                 entry.views.discard(view)
 
         view = View(opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty)
+        if key in self.views:
+            self._forget_view(key)
         self.views[key] = view
+        self.own_views += not is_common(opened.subscription)
         for entry in entries:
             entry.views.add(view)
         return view
+
+    def _forget_view(self, key: tuple[Subscription, str]) -> None:
+        del self.views[key]
+        self.own_views -= not is_common(key[0])
 
     # Housekeeping.
 

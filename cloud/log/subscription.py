@@ -8,6 +8,7 @@ Start     the positions to begin at, and the gaps to announce first (decided in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,8 +33,13 @@ KNOWN_OF_A_GAP: Final = ("stream", "query", "device")
 HEARTBEAT_S_MIN: Final = 5
 HEARTBEAT_S_MAX: Final = 300
 """What a client may ask for: a radio that is woken more often never sleeps; proxies close what is silent for longer."""
+TIME_MS_MIN: Final = 100_000_000_000
+"""March 1973: a smaller number is a time in seconds, of which everything since 1970 would be sent."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The year 9999."""
+AGO: Final = re.compile(r"-([0-9]{1,9})([smhd])")
+AGO_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+TIME_EXPECTED: Final = "earliest, latest, a time such as 2026-11-21T08:00:00Z, a time ago such as -15m, or milliseconds since 1970"
 
 
 class RequestError(RemoteError):
@@ -77,6 +83,10 @@ class Request:
     """Send the cursor's progress as `event: checkpoint` with data and not as a block with an id alone, which half of all clients ignore."""
     heartbeat_s: float | None = None
     """Seconds of silence after which the client wants a sign of life; None: as the server likes."""
+    heartbeat_events: bool = False
+    """Signs of life are events with a name, which a browser's EventSource can see, and not comments."""
+    waits: bool = False
+    """Wait for streams that are not there yet, in place of being refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +154,11 @@ def normal(subscription: Subscription) -> Subscription:
     return Subscription(streams=streams, where=subscription.where or None, select=subscription.select or None)
 
 
+def is_common(subscription: Subscription) -> bool:
+    """Is it what everybody uses: one stream without a filter?"""
+    return len(subscription.streams) == 1 and subscription.where is None and subscription.select is None
+
+
 def check_filters(subscription: Subscription) -> tuple[Where | None, Select | None]:
     """The compiled filters; raises FilterError."""
     where, select = subscription.where, subscription.select
@@ -163,60 +178,79 @@ def plan(subscription: Subscription, sources: Sequence[Source]) -> Plan:
 def request(
     streams: Sequence[str],
     *,
+    now_ms: int,
     where: str | None = None,
     select: str | None = None,
     start: str | None = None,
     on_gap: str | None = None,
     checkpoint: str | None = None,
     heartbeat: str | None = None,
+    beat: str | None = None,
+    absent: str | None = None,
     cursors: Sequence[str | None] = (),
 ) -> Request:
     """Read the words of a request; `cursors` in order of rank, the first that is not empty counts. Raises RequestError."""
-    if not 0 < len(set(streams)) <= STREAMS_PER_SUBSCRIPTION_MAX:
-        raise RequestError("streams", f"{len(set(streams))} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}")
-    if checkpoint not in (None, "id", "event"):
-        raise RequestError("checkpoint", f"checkpoint={checkpoint[:40]!r}: expected id or event")
-    try:
-        gap_policy = OnGap(on_gap or OnGap.EARLIEST)
-    except ValueError:
-        raise RequestError("on_gap", f"on_gap={str(on_gap)[:40]!r}: expected earliest, latest or stop") from None
+    if not 0 < len(streams) <= STREAMS_PER_SUBSCRIPTION_MAX:
+        raise RequestError("streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}")
+    gap_policy = _one_of("on_gap", on_gap, tuple(OnGap))
     return Request(
         normal(Subscription(streams=tuple(streams), where=where, select=select)),
         next(filter(None, cursors), None),
-        parse_start(start or LogEnd.LATEST),
-        gap_policy,
+        parse_start(start or LogEnd.LATEST, now_ms),
+        OnGap(gap_policy or OnGap.EARLIEST),
         on_gap in (OnGap.EARLIEST, OnGap.LATEST),
-        checkpoint != "id",
+        _one_of("checkpoint", checkpoint, ("event", "id")) != "id",
         None if heartbeat is None else parse_heartbeat(heartbeat),
+        _one_of("beat", beat, ("comment", "event")) == "event",
+        _one_of("absent", absent, ("refuse", "wait")) == "wait",
     )
+
+
+def _one_of(name: str, text: str | None, words: tuple[str, ...]) -> str | None:
+    if text is not None and text not in words:
+        raise RequestError(name, f"{name}={text[:40]!r}: expected {', '.join(words[:-1])} or {words[-1]}")
+    return text
 
 
 def parse_heartbeat(text: str) -> float:
     """Seconds; raises RequestError."""
-    if text.isascii() and text.isdigit() and HEARTBEAT_S_MIN <= int(text) <= HEARTBEAT_S_MAX:
+    if len(text) <= 3 and text.isascii() and text.isdigit() and HEARTBEAT_S_MIN <= int(text) <= HEARTBEAT_S_MAX:
         return float(text)
     raise RequestError("heartbeat", f"heartbeat={text[:40]!r}: expected whole seconds from {HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX}")
 
 
-def parse_start(text: str) -> LogEnd | int:
-    """`earliest`, `latest`, an ISO 8601 time with offset or Z, or ms since 1970 UTC; raises RequestError."""
+def parse_start(text: str, now_ms: int) -> LogEnd | int:
+    """`earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since 1970 UTC; raises RequestError."""
     if text in (LogEnd.EARLIEST, LogEnd.LATEST):
         return LogEnd(text)
+    ago = AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - int(ago[1]) * AGO_MS[ago[2]])
     try:
-        ms = int(text) if text.isascii() and text.isdigit() else _iso_ms(text)
+        ms = _number_ms(text) if text.isascii() and text.isdigit() else _iso_ms(text)
     except ValueError:
         ms = -1
     if not 0 <= ms <= TIME_MS_MAX:
-        expected = "earliest, latest, a time such as 2026-11-21T08:00:00Z, or milliseconds since 1970"
-        raise RequestError("from", f"from={text[:40]!r}: expected {expected}")
+        raise RequestError("from", f"from={text[:40]!r}: expected {TIME_EXPECTED}")
     return ms
+
+
+def _number_ms(text: str) -> int:
+    """Raises ValueError for what has too many digits, and RequestError."""
+    number = int(text)
+    if number < TIME_MS_MIN:
+        hint = "for all that is kept, from=earliest" if number == 0 else f"did you mean {number * 1000}?"
+        raise RequestError("from", f"from={text[:40]!r}: these are seconds, or it is 1970; expected milliseconds since 1970; {hint}")
+    return number
 
 
 def _iso_ms(text: str) -> int:
     # A `+` of an offset that was not encoded arrives as a blank.
     moment = datetime.fromisoformat(text.replace(" ", "+") if text.count(" ") == 1 and "T" in text else text)
     if moment.tzinfo is None:
-        raise ValueError("no offset")
+        example = moment.isoformat(timespec="seconds")
+        detail = f"from={text[:40]!r}: a time zone is missing; expected {example}Z for UTC, or an offset such as {example}%2B02:00"
+        raise RequestError("from", detail)
     return int(moment.timestamp() * 1000)
 
 

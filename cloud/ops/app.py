@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.responses import RedirectResponse
 
-from edgewake.cloud import web, web_docs
+from edgewake.cloud import web, web_pages
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.routes import (
@@ -15,6 +14,7 @@ from edgewake.cloud.ops.routes import (
     dead_letters,
     device_commands,
     devices,
+    overview,
     queries,
     repairs,
     requests,
@@ -42,6 +42,7 @@ def make_app(services: Services) -> FastAPI:
     _add_health(app, services)
     pages.add(app, services.access)
     for routes in (
+        overview,
         devices,
         device_commands,
         requests,
@@ -77,4 +78,6 @@ def _add_health(app: FastAPI, services: Services) -> None:
 
     @app.get("/", include_in_schema=False)
     async def home() -> Response:
-        return RedirectResponse(web_docs.DOCS_PATH, 303)
+        return web_pages.document("ops.html")
+
+    app.mount("/page", web_pages.PageFiles(directory=web_pages.folder()), name="page")

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import web
+from edgewake.cloud import process_metrics, web
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake.asking import Asking
@@ -125,6 +125,7 @@ async def run(settings: OpsConfig) -> None:
     access = Access(keys, Passes(clock, _secret, TICKET_LIFE_S), Passes(clock, _secret, SESSION_LIFE_S))
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
+    process_metrics.register(metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
     services = Services(
         tables=tables,
         registry=registry,

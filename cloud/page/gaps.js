@@ -4,7 +4,7 @@ import { byId, clock, duration, make, say } from "./dom.js";
 
 export const GAPS_KEPT = 20;
 /* Announcements that come as gaps and lose nothing. */
-const NO_LOSS = new Set(["stream_added", "filter_changed"]);
+export const NO_LOSS = new Set(["stream_added", "filter_changed"]);
 const REASONS = {
   retention: "no longer kept",
   quota: "the device was full",

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from edgewake.cloud import web
+from edgewake.cloud import process_metrics, web
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.push import sealing
@@ -91,6 +91,7 @@ async def run(settings: PushConfig) -> None:
     keys = KeyFile(settings.cursor_key_file)
     watch = Watchers(settings.kafka, keys.codec, clock, name=settings.name, scanned_filters_max=settings.scanned_filters_max)
     metrics = Metrics(registry)
+    process_metrics.register(registry, "push", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock)
     metrics.behind.set_function(lambda: watch.behind)
     services = Services(watch, caller, sealer, clock, rng, metrics, settings.session_timeout_s)
     proxy = Proxy(services, random_bytes=os.urandom, leases_max=settings.leases_max)

@@ -38,5 +38,8 @@ class Bounds:
     known (`unknown_before`), nothing is counted as lost."""
     old_epoch_s: float = 7 * 86_400.0
     """Seconds that an epoch is remembered after its last frame when a line has a higher one."""
+    contents: int = 4096
+    """NUMBERED lines whose last 64 numbers are remembered with a checksum of what came under them, some 320 bytes each; at the bound the
+    oldest is forgotten: another reading under one of its numbers then counts as a repeat until RESTART_S is over."""
     wide: int = 2048
     """NUMBERED lines with numbers that have not come among the last WINDOW; at the bound the oldest has 64 numbers only."""

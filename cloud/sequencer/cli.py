@@ -19,7 +19,8 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import sys
     import threading
 
-    from edgewake.cloud import metrics
+    from edgewake.cloud import metrics_port
+    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.protocol.clock import SystemClock
@@ -37,9 +38,11 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(config, clock=SystemClock(), rng=random.Random(), stop=stop, on_turn=heartbeat.beat)
-        metrics.serve(
+        metrics_port.serve(
             config.metrics_port,
             part.metrics.gather,
+            part="sequencer",
+            certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
             why_not_ready=part.why_not_ready,

@@ -125,10 +125,16 @@ class FrameOrder:
     def block_row(self, block: int, *, through: int) -> bytes:
         """The row of a block as it is now."""
         slots = self.table.block(block)
-        holes, wide = self._ordered.holes, self._numbered.wide
-        keys = [raw[:20] for raw in slots] if holes or wide else []
+        holes, wide, contents = self._ordered.holes, self._numbered.wide, self._numbered.contents
+        keys = [raw[:20] for raw in slots] if holes or wide or contents else []
         return encode_block(
-            BlockRow(through, slots, {key: holes[key] for key in keys if key in holes}, {key: wide[key] for key in keys if key in wide})
+            BlockRow(
+                through,
+                slots,
+                {key: holes[key] for key in keys if key in holes},
+                {key: wide[key] for key in keys if key in wide},
+                {key: contents[key] for key in keys if key in contents},
+            )
         )
 
     def reserve(self, states: int) -> None:
@@ -142,6 +148,7 @@ class FrameOrder:
         self._ordered.holes |= row.holes
         self._ordered.holes_count += sum(map(len, row.holes.values()))
         self._numbered.wide |= row.wide
+        self._numbered.contents |= row.contents
         self._through[block] = row.through
 
     def _accept_free(self, arrival: Arrival) -> list[Output]:
@@ -170,7 +177,7 @@ class FrameOrder:
         epoch, slot = min((one for one in line if one[0] != highest), key=lambda one: (self.table.read(one[1]).touched_s, one[0]))
         old = state_key(digest, epoch)
         out = self._ordered.forget(old, offset=arrival.offset, now_ms=arrival.received_at)
-        self._numbered.wide.pop(old, None)
+        self._numbered.forget(old)
         self.table.rename(slot, key)
         self.outcomes["forgotten"] += 1
         return slot, out
@@ -202,7 +209,7 @@ class FrameOrder:
         out: list[Output] = []
         for key in gone:
             out += self._ordered.forget(key, offset=offset, now_ms=now_ms)
-            self._numbered.wide.pop(key, None)
+            self._numbered.forget(key)
             self.changes.note(key[0], offset)
         self.outcomes["forgotten"] += self.table.retain(lambda key, _state: key not in gone)
         return out

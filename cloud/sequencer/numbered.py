@@ -4,7 +4,8 @@ A state knows which of the last WINDOW numbers came: 64 of them in the slot, whe
 (an integer of 1024 bits) only while one of the older ones is open.
 
 A number below the window, received no earlier than the last one, is no repeat: the device began to count anew (it restarted, or it once
-sent a huge number). So is number 0 or 1 again after RESTART_S. What follows is stated as RESTARTED and passes; nothing silences a device.
+sent a huge number). So is one of the last 64 numbers with other contents than came under it, and number 0 or 1 again after RESTART_S. What
+follows is stated as RESTARTED and passes; nothing silences a device.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from edgewake.cloud.sequencer.arrival import Arrival, Output, Statement, StatementKind
 from edgewake.cloud.sequencer.bounds import RESTART_S, WINDOW, Bounds
 from edgewake.cloud.sequencer.changes import Changes
+from edgewake.cloud.sequencer.contents import KEPT, Contents
 from edgewake.cloud.sequencer.state_table import State, StateTable, seconds
 
 _SHORT: Final = 64
@@ -31,6 +33,13 @@ class NumberedRecords:
         self._bounds, self._table, self._changes, self._outcomes = bounds, table, changes, outcomes
         self.wide: dict[bytes, int] = {}
         """Full windows by key."""
+        self.contents: dict[bytes, Contents] = {}
+        """What came under the last numbers, by key."""
+
+    def forget(self, key: bytes) -> None:
+        """Nothing is known of this state any more."""
+        self.wide.pop(key, None)
+        self.contents.pop(key, None)
 
     def open(self, key: bytes, slot: int, arrival: Arrival) -> list[Output]:
         """The first record of a state."""
@@ -41,18 +50,21 @@ class NumberedRecords:
     def accept(self, key: bytes, slot: int, arrival: Arrival) -> list[Output]:
         """A further record."""
         state = self._table.read(slot)
-        number = arrival.placement.last
+        number, content = arrival.placement.last, arrival.placement.content
         if number == state.next and state.detail >> (_SHORT - 1) and key not in self.wide:
             detail = (state.detail << 1 | 1) & _SHORT_MASK
             self._table.write(slot, number + 1, detail, seconds(arrival.received_at), state.began_s)
         else:
             back = state.next - 1 - number
-            if self._has_restarted(key, state, back, arrival):
+            has_come = back >= 0 and (back >= WINDOW or bool(self._window(key, state) >> back & 1))
+            if self._has_restarted(key, state, back, arrival) or (has_come and self._is_other(key, back, number, content)):
                 return self._restart(key, slot, arrival)
-            if back >= WINDOW or (back >= 0 and self._window(key, state) >> back & 1):
+            if has_come:
                 self._outcomes["repeat"] += 1
                 return []
             self._note_number(key, slot, state, back, arrival)
+        if content and state.next - 1 - number < KEPT:
+            self._note_content(key, number, content, skipped=max(number - state.next, 0))
         self._changes.note(key[0], arrival.offset)
         self._outcomes["passed"] += 1
         return [arrival]
@@ -85,8 +97,22 @@ class NumberedRecords:
         is_first = arrival.placement.last <= 1 and bool(self._window(key, state) >> back & 1)
         return is_first and back > 0 and received_s - state.began_s >= RESTART_S
 
+    def _is_other(self, key: bytes, back: int, number: int, content: int) -> bool:
+        contents = self.contents.get(key)
+        return contents is not None and content != 0 and back < KEPT and contents.is_other(number, content)
+
+    def _note_content(self, key: bytes, number: int, content: int, *, skipped: int = 0) -> None:
+        contents = self.contents.get(key)
+        if contents is None:
+            if len(self.contents) >= self._bounds.contents:
+                del self.contents[next(iter(self.contents))]
+            contents = self.contents[key] = Contents()
+        contents.note(number, content, skipped=skipped)
+
     def _restart(self, key: bytes, slot: int, arrival: Arrival) -> list[Output]:
         placement = arrival.placement
+        if (contents := self.contents.get(key)) is not None:
+            contents.begin_anew()
         self._begin(key, slot, arrival)
         self._changes.decided(key[0], arrival.offset)
         self._outcomes["restarted"] += 1
@@ -102,4 +128,6 @@ class NumberedRecords:
         received_s = seconds(arrival.received_at)
         self.wide.pop(key, None)
         self._table.write(slot, arrival.placement.last + 1, 1, received_s, received_s)
+        if arrival.placement.content:
+            self._note_content(key, arrival.placement.last, arrival.placement.content)
         self._changes.note(key[0], arrival.offset)

@@ -20,7 +20,8 @@ mkdir -p "$etc/conf.d" "$etc/certs"
 for name in devices-ca.crt devices-crl.pem bridges-ca.crt bridges-crl.pem server.crt; do
     put 0644 "$from/$name" "$etc/certs/$name"
 done
-# The broker reads it as the user mosquitto.
+# The broker reads these as the user mosquitto.
+put 0640 "$from/subscriptions.json" "$etc/certs/subscriptions.json"
 put 0640 "$from/server.key" "$etc/certs/server.key"
 put 0644 "$here/devices.acl" "$etc/devices.acl"
 put 0644 "$here/bridges.acl" "$etc/bridges.acl"

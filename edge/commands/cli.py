@@ -12,7 +12,8 @@ from edgewake.edge.commands.log import log_group
 from edgewake.edge.commands.requests import requests
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="edgewake")
 @CONFIG
 @click.option("--verbose", is_flag=True, help="Log details, too.")
 @click.pass_context

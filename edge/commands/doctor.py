@@ -12,10 +12,12 @@ from functools import partial
 
 from edgewake.edge import status as status_file
 from edgewake.edge.commands.broker_look import look
+from edgewake.edge.commands.source_look import look as look_at_source
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.log.audit import verify
 from edgewake.edge.log.reserve import RESERVE_NAME
 from edgewake.edge.log.schema import LOG_NAME
+from edgewake.edge.sources.config import SourceConfig
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, Clock
 from edgewake.protocol.errors import EdgewakeError, LocalError
 
@@ -36,6 +38,7 @@ def examine(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
         ("directory", lambda: _directory(config)),
         ("log", lambda: _log(config)),
         ("agent", lambda: _agent(config, clock)),
+        *((f"source {number} {source.type}", partial(_source, config, clock, source)) for number, source in enumerate(config.source, 1)),
         ("broker", lambda: look(config.mqtt)),
         *((f"fallback {number}", partial(look, broker)) for number, broker in enumerate(config.fallback, start=1)),
     )
@@ -80,6 +83,16 @@ def _log(config: AgentConfig) -> str:
     if verdict.fault_count:
         raise LocalError(f"{verdict.fault_count} faults, the first: {verdict.faults[0]}. The agent mends what it can when it starts")
     return f"sound: {verdict.readings} readings wait or are kept for consumers"
+
+
+def _source(config: AgentConfig, clock: Clock, source: SourceConfig) -> str:
+    """What the agent says while it runs, which may have the port; what can be seen from outside while it does not."""
+    if (config.data_dir / LOG_NAME).exists():
+        found = status_file.read(config.data_dir, now_ms=clock.now_ms())
+        counts = next((of for name, of in found.get("sources", {}).items() if name.split()[1:] == [source.type, source.stream]), None)
+        if found["running"] and counts is not None:
+            return f"{counts['state']}, {counts['taken']} taken"
+    return look_at_source(source)
 
 
 def _agent(config: AgentConfig, clock: Clock) -> str:

@@ -27,15 +27,16 @@ def requests(of_group: Path | None, config_file: Path | None, request_id: str | 
     import orjson
 
     from edgewake.edge.downlink.requests import kept_in
+    from edgewake.protocol.clock import SystemClock
 
-    directory = data_dir_of(config_file or of_group)
+    directory, clock = data_dir_of(config_file or of_group), SystemClock()
     if request_id is None:
-        for entry in kept_in(directory).entries.values():
+        for entry in kept_in(directory).at(clock.now_ms()).entries.values():
             click.echo(orjson.dumps(entry))
         return
     deadline_s = time.monotonic() + wait_s
     while True:
-        found = kept_in(directory).entries.get(request_id)
+        found = kept_in(directory).at(clock.now_ms()).entries.get(request_id)
         if (found is not None and found.state != "waiting") or time.monotonic() >= deadline_s:
             break
         time.sleep(LOOK_EVERY_S)

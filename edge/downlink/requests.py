@@ -20,6 +20,7 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import REQUESTS as CONSUMER
 from edgewake.edge.log.schema import reading
 from edgewake.edge.log.tables import read_consumers
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink import REPLIES, REQUESTS
 
 log = logging.getLogger("edgewake.downlink")
@@ -41,7 +42,7 @@ class Entry:
     asked_at: int = 0
     expires_s: int = 0
     state: str = "waiting"
-    """waiting; else answered, refused or expired, as the cloud said."""
+    """waiting; else answered, refused or expired, as the cloud said; expired also where it said nothing in time (`Book.at`)."""
     body: str = ""
     """Of the reply."""
     detail: str = ""
@@ -63,6 +64,10 @@ class Book:
     def encode(self) -> bytes:
         """For the log."""
         return orjson.dumps(list(self.entries.values()))
+
+    def at(self, now_ms: int) -> Book:
+        """As it is now: what waits for longer than its reply is worth something waits no more. A reply that comes still is taken."""
+        return Book({key: _at(entry, now_ms) for key, entry in self.entries.items()})
 
     def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
         """A reading of REQUESTS. Between the streams is no order: the reply may have been read before."""
@@ -96,11 +101,18 @@ class Book:
         return book
 
 
+def _at(entry: Entry, now_ms: int) -> Entry:
+    if entry.state != "waiting" or now_ms < entry.asked_at + 1000 * entry.expires_s:
+        return entry
+    return replace(entry, state="expired", detail=f"no reply came within {entry.expires_s} s")
+
+
 class BookKeeper:
     """Keeps the book."""
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(self, events: EventLog, clock: Clock) -> None:
         self._events = events
+        self._clock = clock
         self._book = Book()
 
     async def open(self) -> Consumer:
@@ -120,17 +132,18 @@ class BookKeeper:
 
     async def _take(self, consumer: Consumer) -> None:
         chunk = await consumer.read()
+        now_ms = self._clock.now_ms()  # a request of the future would wait for ever
         for item in chunk.items:
             if isinstance(item, Missed):
                 log.error("%d requests or replies are missing: %s", item.count, item.reason, extra={"event": "requests.missed"})
                 continue
             for at, fields in item.readings:
-                self._book = self._book.asked(at, fields) if item.stream == REQUESTS else self._book.replied(at, fields)
+                self._book = self._book.asked(min(at, now_ms), fields) if item.stream == REQUESTS else self._book.replied(at, fields)
         await consumer.commit(chunk.cursor, state=self._book.encode())
 
     def counts(self) -> dict[str, int]:
         """For the status."""
-        waiting = sum(entry.state == "waiting" for entry in self._book.entries.values())
+        waiting = sum(entry.state == "waiting" for entry in self._book.at(self._clock.now_ms()).entries.values())
         return {"waiting": waiting, "ended": len(self._book.entries) - waiting}
 
 

@@ -31,10 +31,11 @@ from edgewake.edge.log.bundle import last_of
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.config import FrameBounds, LogConfig
 from edgewake.edge.log.consumer import Consumer
-from edgewake.edge.log.consumers import ConsumerState, Received
+from edgewake.edge.log.consumers import CORRUPT, ConsumerState, Received
 from edgewake.edge.log.epoch import next_epoch
 from edgewake.edge.log.frames import UNSET_CLOCK
 from edgewake.edge.log.lanes import Lane
+from edgewake.edge.log.mode import NOT_LOGGED
 from edgewake.edge.log.salvage import LOG_ERRORS, damaged_logs, delete, is_damage, set_aside, set_foreign_aside
 from edgewake.edge.log.schema import LOG_NAME, open_for_reading
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
@@ -63,7 +64,7 @@ class LogStatus:
     oldest_at: int | None
     """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
     lost: dict[str, int]
-    """Readings given up, by reason (quota, age, corrupt, rejected, queue_full, refused), since the log was made."""
+    """Readings given up since the log was made, by reason: quota, age, corrupt, not_logged, rejected, queue_full, refused, …"""
     unset_clock_readings: int = 0
     """Readings that were sent with times from before the machine's clock was set, since the log was made."""
     given_up_readings: int = 0
@@ -93,15 +94,21 @@ class StreamLog:
         """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
 
     def append_all(
-        self, readings: Iterable[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+        self,
+        readings: Iterable[Reading],
+        *,
+        position: tuple[str, str] | None = None,
+        lost: Mapping[str, int] | None = None,
+        promised: bool = False,
     ) -> int:
         """Leave readings, (source, how far it has read after them), and what was lost up to there by reason, in one transaction.
 
-        Raises as `append`.
+        `promised`: their sender will hear that they are kept, so no quota takes them before they are durable. Raises as `append`, and
+        LogBusyError, too, where the lane is full and loses what comes.
         """
         check_text(*(position or ()))
         before = self._queue.appended
-        ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost)
+        ticket = self._writer.append_all(self._queue, readings, position=position, lost=lost, promised=promised)
         if position is not None:
             self._places.pop(position[0], None)
             if ticket == before:
@@ -143,9 +150,10 @@ class StreamLog:
         """Wait until a ticket is durable. Raises LogClosedError."""
         await self._events.until(lambda: self._queue.accepted >= ticket)
 
-    async def room(self) -> None:
-        """Wait until the queue has room. Raises LogClosedError."""
-        await self._events.until(lambda: self._writer.has_room_for(self._name))
+    async def room(self, *, promised: bool = False) -> None:
+        """Wait until the queue has room, for what is `promised` in its lane, too. Raises LogClosedError."""
+        has_room = self._writer.may_promise if promised else self._writer.has_room_for
+        await self._events.until(lambda: has_room(self._name))
 
     def wait_accepted(self, ticket: int, *, timeout_s: float) -> bool:
         """`accepted` for threads that are not asyncio's; False after the time."""
@@ -196,6 +204,7 @@ class EventLog:
             quota_bytes=_quota_bytes(config),
             consumer_bytes=config.consumer_bytes,
             copies_sent=flags.copies_sent,
+            missing=CORRUPT if flags.is_durable else NOT_LOGGED,
             readings_max=uplink.frame_readings_max,
             bytes_max=uplink.frame_bytes_max,
             window_frames=uplink.inflight_frames_max,

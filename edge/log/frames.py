@@ -125,9 +125,9 @@ class LogFrames:
         draft.stored_bytes -= size
         draft.wait_more(stream.name, -size)
         self._db.execute(f"DELETE {damaged}", where)
-        self._rows.give_up(stream.id, first, count, "corrupt", after=first)
-        draft.add("lost_corrupt", count)
-        return Gap("corrupt", count)
+        self._rows.give_up(stream.id, first, count, self._limits.missing, after=first)
+        draft.add(f"lost_{self._limits.missing}", count)
+        return Gap(self._limits.missing, count)
 
     def put_gap(
         self, draft: Draft, stream: StreamState, epoch: int, frame: int, seq: int, gap: Gap, *, first: int = NO_BATCHES
@@ -168,8 +168,8 @@ class LogFrames:
             return OutFrame(key, body, content_type, count, None)
         self._db.execute("DELETE FROM frames WHERE stream = ? AND epoch = ? AND frame = ?", place)
         draft.stored_bytes -= len(payload or b"") + ROW_BYTES
-        draft.add("lost_corrupt", count)
-        return self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap("corrupt", count), first=first)
+        draft.add(f"lost_{self._limits.missing}", count)
+        return self.put_gap(draft, stream, key.epoch, key.frame, seq, Gap(self._limits.missing, count), first=first)
 
     def _columns_of(self, stream: StreamState, first: int, count: int) -> FrameColumns | None:
         """What was put together for a frame, once more; None where a part of it is missing. Its bounds were kept when it was formed."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+NOT_LOGGED: Final = "not_logged"
+"""Reason of what was accepted and was in memory only when the agent ended."""
+
 
 class LogMode(StrEnum):
     """How the device logs."""

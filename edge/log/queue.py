@@ -47,6 +47,8 @@ class Queue:
     """Of these, what a commit has taken."""
     appended: int = 0
     accepted: int = 0
+    is_promised: bool = False
+    """Will a sender hear that what waits here is kept?"""
     lost: dict[str, int] = field(default_factory=dict)
     """Readings that were lost before they got a place in the log, by reason; the next commit says so in a gap."""
 
@@ -82,6 +84,8 @@ class Queues:
         self.size = 0
         self.stopped: frozenset[Lane] = frozenset()
         """Lanes that take no more: what is in their queues is still committed."""
+        self.dropping: frozenset[Lane] = frozenset()
+        """Lanes that lose what comes next, but for what is promised already."""
 
     def of(self, stream: str, lane: Lane) -> Queue:
         """A stream's queue, made at first use."""
@@ -93,6 +97,10 @@ class Queues:
         if queue.bytes_max is not None:
             free = min(free, queue.bytes_max)
         return queue.count < self._readings_max and queue.size <= free and queue.lane not in self.stopped
+
+    def may_promise(self, queue: Queue) -> bool:
+        """May a sender hear that what it brings now is kept?"""
+        return self.has_room(queue) and queue.lane not in self.dropping
 
     def add(self, queue: Queue, readings: Iterable[Reading]) -> None:
         """At the end."""
@@ -140,6 +148,13 @@ class Queues:
             if queue.count:
                 taken[stream], queue.taken_size = queue.take(), queue.size
         return taken
+
+    def take_promised(self) -> frozenset[str]:
+        """Streams of what was taken whose senders hear that it is kept."""
+        found = frozenset(stream for stream, queue in self._by_stream.items() if queue.is_promised)
+        for stream in found:
+            self._by_stream[stream].is_promised = False
+        return found
 
     def take_losses(self) -> dict[str, dict[str, int]]:
         """All losses, by stream and reason; they come after what was taken before."""

@@ -65,6 +65,11 @@ class Quotas:
         stopping = (lane for lane in Lane if self.of(lane).policy is AtQuota.STOP_SOURCE)
         return frozenset(lane for lane in stopping if self.is_full(lane, waiting, total))
 
+    def dropping(self, waiting: Mapping[Lane, int], total: int) -> frozenset[Lane]:
+        """Lanes that lose what comes next."""
+        dropping = (lane for lane in Lane if self.of(lane).policy is AtQuota.DROP_NEWEST)
+        return frozenset(lane for lane in dropping if self.is_full(lane, waiting, total))
+
     def excess(self, waiting: Mapping[Lane, int], total: int) -> tuple[Lane, int] | None:
         """Which lane has to give up how many bytes now; None where all is within its bounds, or nobody yields."""
         yielding = [lane for lane in Lane if self.of(lane).policy in YIELDING and waiting.get(lane, 0) > 0]

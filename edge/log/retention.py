@@ -149,6 +149,10 @@ class Retention:
         """Lanes whose sources must wait."""
         return self.quotas.stopped(self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
 
+    def dropping_lanes(self, draft: Draft) -> frozenset[Lane]:
+        """Lanes that lose what comes next."""
+        return self.quotas.dropping(self.waiting(draft), draft.stored_bytes - draft.retained_bytes)
+
     def _in_lane(self, draft: Draft, lane: Lane) -> list[StreamState]:
         return [stream for name, stream in draft.streams.items() if self._limits.lane(name) is lane]
 

@@ -331,6 +331,11 @@ class LogStore:
         """Lanes that are full and whose sources must wait."""
         return self._retention.stopped_lanes(self._state)
 
+    @property
+    def dropping_lanes(self) -> frozenset[Lane]:
+        """Lanes that are full and lose what comes next."""
+        return self._retention.dropping_lanes(self._state)
+
     def unframed(self, stream: str) -> int:
         """Readings of a stream that wait for their frame."""
         found = self._state.streams.get(stream)
@@ -419,7 +424,7 @@ class LogStore:
         with transaction(self._db):
             clocks = self._repair.note(commit)
             for name, readings in work.readings.items():
-                self._insert(draft, name, self._repair.in_time(readings), commit)
+                self._insert(draft, name, self._repair.in_time(readings), commit, is_promised=name in work.promised)
             self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", work.positions.items())
             draft.change.sources |= work.positions
             for name, reasons in work.lost.items():
@@ -467,12 +472,12 @@ class LogStore:
 
     # accept
 
-    def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int) -> None:
+    def _insert(self, draft: Draft, name: str, readings: Sequence[Reading], commit: int, *, is_promised: bool) -> None:
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         if self._stays_here(stream):
             self._retention.keep_here(draft, stream, readings, commit, self._repair.at_ms)
             return
-        if self._limits.quota(name) is AtQuota.DROP_NEWEST and self._retention.is_full(draft, name):
+        if not is_promised and self._limits.quota(name) is AtQuota.DROP_NEWEST and self._retention.is_full(draft, name):
             self._lose(draft, name, FULL, len(readings))
             draft.dropped += len(readings)
             return

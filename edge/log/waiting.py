@@ -70,6 +70,13 @@ class Waiting:
         if not all(map(self.queues.has_room, queues)):
             raise LogBusyError
 
+    def check_promise(self, queue: Queue) -> None:
+        """Raises as `check_room`, and LogBusyError where its lane would lose what comes now. What is added next is promised."""
+        self.check_room(queue)
+        if not self.queues.may_promise(queue):
+            raise LogBusyError
+        queue.is_promised = True
+
     def add(self, queue: Queue, readings: Iterable[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]) -> None:
         """Readings, the place of their source that follows them, and what was lost up to there.
 
@@ -183,7 +190,13 @@ class Waiting:
         taken, answers = Work(), list[Future[None]]()
         if self.intake_is_due(store, now_s):
             answers, self.answers = self.answers, []
-            taken = Work(self.queues.take(), self._positions, passed=self._passed, lost=self._take_losses(now_s))
+            taken = Work(
+                self.queues.take(),
+                self._positions,
+                passed=self._passed,
+                lost=self._take_losses(now_s),
+                promised=self.queues.take_promised(),
+            )
             self._positions, self._passed = {}, {}
         freed, self._freed = self._freed, []
         self.framing.takes(taken.readings, now_s)
@@ -197,6 +210,7 @@ class Waiting:
             self.frame_bytes,
             taken.lost,
             taken.passed,
+            taken.promised,
         )
         return (None if work.empty and not self.can_frame(store, now_s) else work), answers
 
@@ -213,8 +227,12 @@ class Waiting:
         if work.readings:
             self._batching.committed(sum(map(len, work.readings.values())), now_s)
         self.queues.accepted(work.readings)
-        self.queues.stopped = store.stopped_lanes
+        self.say_full(store)
         self.framing.done(store)
+
+    def say_full(self, store: LogStore) -> None:
+        """Let the queues know which lanes are full."""
+        self.queues.stopped, self.queues.dropping = store.stopped_lanes, store.dropping_lanes
 
     def _take_losses(self, now_s: float) -> dict[str, dict[str, int]]:
         if not self._losses_are_due(now_s):

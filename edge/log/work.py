@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.consumers import ConsumerState, Passed
+from edgewake.edge.log.consumers import CORRUPT, ConsumerState, Passed
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.log.quota import AtQuota, LaneQuota
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -77,6 +77,8 @@ class Limits:
     """Streams that are not sent: only consumers read them."""
     clock_wait_s: float = 60.0
     """How long frames wait for the machine's clock to be set."""
+    missing: str = CORRUPT
+    """Reason of readings that were accepted and are not here."""
     copies_sent: bool = False
     """Are a frame's bytes logged when it is formed, beside the readings?"""
 
@@ -108,6 +110,8 @@ class Work:
     """Readings that never came to the log, by stream and reason; their positions follow those of `readings`."""
     passed: Mapping[str, Passed] = field(default_factory=dict)
     """What consumers commit, by name."""
+    promised: frozenset[str] = frozenset()
+    """Streams of `readings` whose senders hear that these are kept: a lane that came to its quota meanwhile takes them still."""
     registered: Sequence[ConsumerState] = ()
     forgotten: Sequence[str] = ()
     """Consumers that come and go."""

@@ -76,7 +76,7 @@ class LogWriter:
         self._answers_of_work: list[Future[None]] = []
         self._over = threading.Event()
         self._disk = LogDisk(opener, directory, config, stopping=self._over, on_renewed=on_renewed)
-        self._queues.stopped = self.store.stopped_lanes
+        self._waiting.say_full(self.store)
         self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
 
     def start(self) -> None:
@@ -118,11 +118,21 @@ class LogWriter:
             return queue.appended
 
     def append_all(
-        self, queue: Queue, readings: Iterable[Reading], *, position: tuple[str, str] | None = None, lost: Mapping[str, int] | None = None
+        self,
+        queue: Queue,
+        readings: Iterable[Reading],
+        *,
+        position: tuple[str, str] | None = None,
+        lost: Mapping[str, int] | None = None,
+        promised: bool = False,
     ) -> int:
-        """Leave readings, the place of their source after them, and losses up to there by reason: one transaction takes all or none."""
+        """Leave readings, the place of their source after them, and losses up to there by reason: one transaction takes all or none.
+
+        `promised`: no quota takes them before they are durable; LogBusyError where the lane would lose them.
+        """
+        check = self._waiting.check_promise if promised else self._waiting.check_room
         with self._lock:
-            self._waiting.check_room(queue)
+            check(queue)
             was_empty = not queue.count
             self._waiting.add(queue, readings, position, lost or {})
             if self._idle or was_empty or queue.count >= self._enough:
@@ -139,6 +149,10 @@ class LogWriter:
     def has_room_for(self, *streams: str) -> bool:
         """May more be appended to all of these?"""
         return all(self._queues.has_room(self.queue(stream)) for stream in streams)
+
+    def may_promise(self, stream: str) -> bool:
+        """May a sender of this stream hear that what it brings is kept?"""
+        return self._queues.may_promise(self.queue(stream))
 
     def lose(self, queue: Queue, count: int, reason: str) -> None:
         """Readings of the stream were dropped: a gap says so, with those of a short while. Raises LogClosedError."""

@@ -29,6 +29,9 @@ def _families(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[S
     yield "backlog_bytes", "gauge", "Bytes of them in the log.", [({}, log["backlog_bytes"])]
     yield "oldest_unacked_seconds", "gauge", "Age of the oldest of them; 0 where there is none.", [({}, log["oldest_unacked_s"] or 0)]
     yield "lost_readings_total", "counter", "Readings given up, by reason.", [({"reason": r}, n) for r, n in log["lost"].items()]
+    one_way = status.get("uplink", {})
+    yield "one_way_sent_total", "counter", "Readings of one_way streams sent.", [({}, one_way.get("one_way_sent", 0))]
+    yield "one_way_dropped_total", "counter", "Readings of one_way streams dropped.", [({}, one_way.get("one_way_dropped", 0))]
     yield "accepted_readings_total", "counter", "Readings accepted.", [({"stream": s}, of["accepted"]) for s, of in streams.items()]
     yield "waiting_readings", "gauge", "Readings of a stream that wait.", [({"stream": s}, of["waiting"]) for s, of in streams.items()]
     yield "source_up", "gauge", "1 while a source runs.", [({"source": s}, int(of["state"] == "running")) for s, of in sources.items()]

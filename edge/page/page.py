@@ -46,7 +46,7 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
 <p id="waits">{_waits(status["log"])}</p>
 {_table("waiting", ("stream", "readings"), [(name, of["waiting"]) for name, of in status["log"]["streams"].items() if of["waiting"]])}
 <h2>What was lost</h2>
-<p id="lost">{_lost(status["log"]["lost"])}</p>
+<p id="lost">{_lost(status["log"]["lost"])}</p>{_one_way(status.get("uplink", {}))}
 </body></html>
 """
 
@@ -86,6 +86,11 @@ def _waits(log: Mapping[str, Any]) -> str:
 def _lost(lost: Mapping[str, int]) -> str:
     found = [f"{count} readings ({escape(reason)})" for reason, count in lost.items() if count]
     return f'<span class="bad">{", ".join(found)}</span>' if found else "Nothing."
+
+
+def _one_way(uplink: Mapping[str, Any]) -> str:
+    dropped = uplink.get("one_way_dropped", 0)
+    return f'<p id="one_way"><span class="bad">{dropped} readings of one_way streams since the start</span></p>' if dropped else ""
 
 
 def _table(name: str, heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from edgewake.edge.intake import LossReason
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.consumer import STATE_BYTES_MAX, Consumer, LogRenewedError
 from edgewake.edge.log.consumers import Missed
@@ -22,6 +23,8 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import CHAINS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.processors.config import ChainConfig
+from edgewake.protocol.downlink import REQUESTS
+from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
     from edgewake.edge.processors.chain import Chain, ChainState
@@ -72,10 +75,28 @@ class ChainTask:
                 applied = self._chain.apply(state, item.readings)
                 state, made = applied.state, [*made, *applied.readings]
             state, body = self._chain.kept(state, STATE_BYTES_MAX)
+            made = self._sound(made)
             derived = {self._chain.into: made} if made else None
             await consumer.commit(chunk.cursor, state=body, derived=derived, wait=False)
             self._state = state
             await asyncio.sleep(0)  # all of the above may have found everything at hand
+
+    def _sound(self, made: list[Reading]) -> list[Reading]:
+        """Without what the stream does not take, which is said: it would take what is beside it along."""
+        if self._chain.into != REQUESTS:
+            return made
+        from edgewake.protocol.request import check_request  # a device pays for it when it asks
+
+        sound: list[Reading] = []
+        for reading in made:
+            try:
+                check_request(reading[1])
+            except Rejected as error:
+                log.error("chain %s: %s", self._chain.into, error.detail, extra={"event": "chain.refused", "chain": self._chain.into})
+                self._events.stream(REQUESTS).lose(1, LossReason.REFUSED)
+            else:
+                sound.append(reading)
+        return sound
 
     def _resume(self, kept: bytes | None) -> ChainState:
         state = self._chain.resume(kept)

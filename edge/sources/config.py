@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.lanes import Lane
 from edgewake.edge.processors.config import StreamName
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.plain import ConfigTable, checker, key
+from edgewake.protocol.event_time import AUTO, TimeRule, zone_of
+from edgewake.protocol.plain import Check, ConfigTable, checker, key
 from edgewake.protocol.record import Mode
 
 if TYPE_CHECKING:
@@ -58,6 +59,34 @@ class SourceContext:
     """The way to streams of others; None: there is none."""
 
 
+def _zone(name: str) -> str:
+    zone_of(name)
+    return name
+
+
+class TimeConfig(ConfigTable):
+    """When a reading of this source happened."""
+
+    field: str = ""
+    """Field that holds the time; one inside of others by names joined with dots, e.g. `data.ts`. `auto`: the first of ts, time, timestamp,
+    tst, last_seen, … that holds what can only be a time; the status says which. Empty: `t`, or the time when it came."""
+    format: str = AUTO
+    """auto: a number by its size, text by ISO 8601; s, ms, us, ns: a number of these since 1970; iso; or a pattern of strptime, such as
+    `%d.%m.%Y %H:%M:%S`."""
+    zone: Annotated[str, Check(_zone)] = "UTC"
+    """Zone of times that do not say theirs, e.g. `Europe/Berlin`."""
+    unreadable: Literal["now", "refuse"] = "now"
+    """What happens where the field is missing or holds no time. now: the reading is of the time when it came, counted; refuse: it is
+    refused."""
+    other_units: Literal["convert", "refuse"] = "convert"
+    """What happens to a `t` that can only be seconds, micro- or nanoseconds. convert: it is made ms, counted; refuse: the reading is
+    refused."""
+
+    def rule(self) -> TimeRule:
+        """What the intake applies."""
+        return TimeRule(self.field, self.format, zone_of(self.zone), self.other_units == "convert", self.unreadable == "refuse")
+
+
 class SourceConfig(ConfigTable):
     """What every source has."""
 
@@ -78,6 +107,7 @@ class SourceConfig(ConfigTable):
     queue_bytes_max: int | None = key(default=None, ge=64 << 10)
     """Bytes of memory that its stream's readings may take before they are durable; one call of the source may exceed it by what it brings.
     None: as much as `log.queue_bytes_max` leaves it."""
+    time: TimeConfig = TimeConfig()
 
     def source(self, context: SourceContext) -> Source:
         """Make the source. Whatever it raises is said, and it is asked again later."""

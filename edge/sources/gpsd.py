@@ -10,6 +10,7 @@ import orjson
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import Scalar
+from edgewake.protocol.json_text import parse
 
 WATCH: Final = '?WATCH={"enable":true,"json":true}\n'
 """What a client says first."""
@@ -25,7 +26,7 @@ SKY: Final[Mapping[str, str]] = {"nSat": "satellites", "uSat": "satellites_used"
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     """The fields of a report, `t` among them; None where it is none that gives a reading. Raises Rejected."""
     try:
-        body = orjson.loads(line)
+        body = parse(line)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
     if not isinstance(body, dict):
@@ -33,7 +34,7 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
     names = {"TPV": POSITION, "SKY": SKY}.get(str(body.get("class")))
     if names is None:
         return None
-    found: dict[str, Any] = {ours: body[theirs] for theirs, ours in names.items() if theirs in body}
+    found: dict[str, Any] = {ours: body[theirs] for theirs, ours in names.items() if body.get(theirs) is not None}
     if not found:
         return None
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in found.values()):

@@ -1,9 +1,14 @@
 """Takes readings by HTTP from programs that send: `POST /` with one JSON object, a list of them, or lines.
 
-Two ways to send. Request and acknowledge, the usual one: the answer 200 comes when the readings are durable, and says how many were taken
-and how many refused. One-way, with `Prefer: respond-async` (RFC 7240): 202 at once. When the queue is full a request waits, and is answered
-503 in the end; the sender tries again. A request with an `Idempotency-Key` is taken once, also when it is sent again after a crash: the
-last keys are kept in the log with the readings.
+What is answered within TAKE_S is true and stays true:
+
+    200  the readings are durable; it says how many were taken, and which were refused and why
+    202  they are taken and not durable yet: with `Prefer: respond-async` (RFC 7240), in mode one_way, or while the disk is slow
+    422  none was a reading
+    503  none was taken, and none of them will be: send them again
+
+A request with an `Idempotency-Key` is taken once, also when it is sent again after a crash: the last keys are kept in the log with the
+readings. Who heard 202, or nothing at all, may send it again and hears 200 when all is durable.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import h11
 import orjson
@@ -29,6 +34,7 @@ from edgewake.edge.sources.recent_keys import RecentKeys
 from edgewake.edge.sources.web import read_token
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.plain import key
+from edgewake.protocol.record import Mode
 
 log = logging.getLogger("edgewake.source")
 
@@ -38,9 +44,12 @@ BUFFER_BYTES: Final = 64 * 1024
 """Bytes that are read ahead of a connection."""
 REQUEST_S: Final = 15.0
 """Seconds that a request may take to come; a connection without one is closed after as long."""
-TAKE_S: Final = 10.0
-"""Seconds that a request waits for room and for its commit before it is answered 503."""
-NO_ROOM: Final = "the device has no room now, or is slow: send it again"
+TAKE_S: Final = 1.5
+"""Seconds that a request waits for room and for its commit: a sender's own patience is seldom less than two."""
+NO_ROOM: Final = "the device has no room now; nothing of this was taken: send it again"
+OTHER_BODY: Final = "this Idempotency-Key came with another body before: expected a new key for what is new"
+REFUSALS_MAX: Final = 20
+"""Refused items that an answer names; all are counted."""
 
 
 class HttpIntakeConfig(SourceConfig):
@@ -82,10 +91,6 @@ class HttpIntake:
         self._config = config
         self._name = f"http_intake:{config.host}:{config.port}"
         self._keys = RecentKeys.decode(context.position(self._name))
-        self._busy: dict[str, asyncio.Event] = {}
-        """Keys of requests that are being taken."""
-        self._putting = asyncio.Lock()
-        """Of requests with a key: each waits for room alone, so that no key is kept before its own readings are passed on."""
         self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self, intake: Intake) -> None:
@@ -121,50 +126,101 @@ class HttpIntake:
         """Bytes of a body."""
         return self._config.body_bytes_max
 
-    async def take(self, intake: Intake, asked: Wanted, body: bytes) -> tuple[int, dict[str, object]]:
-        """Readings of a request: the status and what is said with it. Of those with one key one at a time."""
-        if asked.key is None:
-            return await self._take(intake, asked, body)
-        while (busy := self._busy.get(asked.key)) is not None:
-            await busy.wait()
-        if asked.key in self._keys:
-            await intake.durable()
-            return 200, {"repeated": True}
-        done = self._busy[asked.key] = asyncio.Event()
+    async def take(self, intake: Intake, asked: Wanted, body: bytes) -> Said:
+        """Readings of a request: what is true of them after TAKE_S at the latest."""
+        request = Taking(asked, body)
         try:
-            return await self._take(intake, asked, body)
-        finally:
-            del self._busy[asked.key]
-            done.set()
+            async with asyncio.timeout(TAKE_S):
+                await self._take(intake, request)
+        except TimeoutError:
+            if request.said[0] == 503:
+                intake.turned_away += request.readings
+        return request.said
 
-    async def _take(self, intake: Intake, asked: Wanted, body: bytes) -> tuple[int, dict[str, object]]:
+    async def _take(self, intake: Intake, request: Taking) -> None:
+        key = request.asked.key
+        if key is not None and key in self._keys:
+            if not self._keys.came_with(key, request.body):
+                request.said = 422, {"error": OTHER_BODY}
+                return
+            request.said = 202, {"repeated": True, "durable": False}
+            await intake.durable()
+            request.said = 200, {"repeated": True}
+            return
         try:
-            items = found(body)
+            items = found(request.body)
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
-            return 400, {"error": error.detail}
-        readings = await checked(intake, items)
-        if not readings and items:
-            return 422, {"taken": 0, "refused": len(items)}
-        if not await self._put(intake, asked, readings):
-            return 503, {"error": NO_ROOM}
-        if not asked.one_way:
+            request.said = 400, {"error": error.detail}
+            return
+        readings = await checked(intake, items, request.refuse)
+        request.readings = len(readings)
+        counts = {"taken": len(readings), **request.refused}
+        if items and not readings:
+            request.count(intake)
+            request.said = 422, counts
+            return
+        if not await self._put(intake, request, readings):
+            return
+        request.count(intake)
+        is_one_way = request.asked.one_way or self._config.mode is Mode.ONE_WAY
+        request.said = 202, counts | ({} if is_one_way else {"durable": False})
+        if not is_one_way:
             await intake.durable()
-        return 202 if asked.one_way else 200, {"taken": len(readings), "refused": len(items) - len(readings)}
+            request.said = 200, counts
 
-    async def _put(self, intake: Intake, asked: Wanted, readings: Sequence[Reading]) -> bool:
-        """Pass on, with the key, in one transaction; False where they were dropped."""
-        if asked.key is None:
-            return await intake.put(readings)
-        async with self._putting:
-            self._keys.add(asked.key)
-            is_taken = False
-            try:
-                is_taken = await intake.put(readings, position=(self._name, self._keys.encode()))
-            finally:
-                if not is_taken:
-                    self._keys.forget(asked.key)
-        return is_taken
+    async def _put(self, intake: Intake, request: Taking, readings: Sequence[Reading]) -> bool:
+        """Pass on, with the key, in one transaction: all or nothing, and no key without its readings. False: said already."""
+        key = request.asked.key
+        while True:
+            keys, position = self._keys, None
+            if key is not None:
+                if key in keys:  # the same request again, while this one waited
+                    await self._take(intake, request)
+                    return False
+                keys = keys.copy()
+                keys.add(key, request.body)
+                position = (self._name, keys.encode())
+            if intake.offer(readings, position=position):
+                self._keys = keys
+                return True
+            if intake.policy is Policy.DROP_NEWEST:
+                intake.turned_away += len(readings)
+                return False
+            await intake.room()
+
+
+Said: TypeAlias = tuple[int, dict[str, object]]
+"""A status, and what is said with it."""
+
+
+class Taking:
+    """A request that is being taken."""
+
+    def __init__(self, asked: Wanted, body: bytes) -> None:
+        self.asked, self.body = asked, body
+        self.readings = 0
+        """Good ones in it."""
+        self.said: Said = 503, {"error": NO_ROOM}
+        """What is true of it at the moment."""
+        self._refused: list[tuple[int, Rejected, int]] = []
+
+    def refuse(self, at: int, why: Rejected, count: int) -> None:
+        """Note an item that is none; `at` counts from 0."""
+        self._refused.append((at, why, count))
+
+    def count(self, intake: Intake) -> None:
+        """They are lost: the sender hears that they will never be taken. One that hears 503 has them still."""
+        for _, why, count in self._refused:
+            intake.refuse(why.reason, why.detail, count)
+
+    @property
+    def refused(self) -> dict[str, object]:
+        """How many, and the first of them, for the answer."""
+        named = [
+            {"item": at, "status": 422, "reason": why.reason.value, "detail": why.detail} for at, why, _ in self._refused[:REFUSALS_MAX]
+        ]
+        return {"refused": sum(count for _, _, count in self._refused)} | ({"refusals": named} if named else {})
 
 
 class Connection:
@@ -188,20 +244,13 @@ class Connection:
                 asked = wanted(request.method.decode(), request.target.decode("latin-1"), headers, self._token)
                 body = await self._body() if isinstance(asked, Wanted) else asked
             if isinstance(asked, Wanted) and isinstance(body, bytes):
-                await self._answer(*await self._taken(intake, asked, body))
+                await self._answer(*await self._source.take(intake, asked, body))
                 if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE:
                     self._protocol.start_next_cycle()
                     continue
             elif isinstance(body, Refusal):
                 await self._answer(body.status, {"error": body.why})
             return
-
-    async def _taken(self, intake: Intake, asked: Wanted, body: bytes) -> tuple[int, dict[str, object]]:
-        try:
-            async with asyncio.timeout(TAKE_S):
-                return await self._source.take(intake, asked, body)
-        except TimeoutError:
-            return 503, {"error": NO_ROOM}
 
     async def _body(self) -> bytes | Refusal:
         if self._protocol.they_are_waiting_for_100_continue:

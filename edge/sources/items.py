@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -16,6 +16,7 @@ from edgewake.edge.intake import Intake
 from edgewake.edge.log.bundle import Pile
 from edgewake.edge.log.codec import Reading
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.json_text import parse
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 """Bytes of one document: all of it is in memory, several times over. A larger one is not read."""
@@ -29,7 +30,7 @@ def found(document: bytes, path: str = "") -> Sequence[Any]:
     """What may be readings in it, in order. `path`: names of objects, joined by dots, that lead to them. Raises Rejected."""
     document = document.removeprefix(BOM_UTF8)  # some programs write one, and a parser may pass over it (RFC 8259, section 8.1)
     try:
-        body = orjson.loads(document)
+        body = parse(document)
     except orjson.JSONDecodeError as error:
         lines = [line for line in document.split(b"\n") if line.strip()] if not path else []
         if len(lines) < 2:
@@ -42,30 +43,35 @@ def found(document: bytes, path: str = "") -> Sequence[Any]:
     return body if isinstance(body, list) else [body]
 
 
-async def checked(intake: Intake, items: Sequence[Any]) -> Sequence[Reading]:
-    """The readings among them; the others are refused and counted. An item is an object, or a line of JSON as bytes."""
+Refuse: TypeAlias = Callable[[int, Rejected, int], None]
+"""Is told the number of an item, from 0, why it was refused, and for how many that holds."""
+
+
+async def checked(intake: Intake, items: Sequence[Any], refuse: Refuse | None = None) -> Sequence[Reading]:
+    """The readings among them, in order; the others are refused: counted by the intake, or told to `refuse` in place of that.
+
+    An item is an object, or a line of JSON as bytes.
+    """
     parts: list[Sequence[Reading]] = []
+    refuse = refuse or (lambda _at, why, count: intake.refuse(why.reason, why.detail, count))
     for at in range(0, min(len(items), ITEMS_MAX), SLICE):
-        parts.append(_checked(intake, items[at : min(at + SLICE, ITEMS_MAX)]))
+        parts.append(_checked(intake, items[at : min(at + SLICE, ITEMS_MAX)], at, refuse))
         await asyncio.sleep(0)
     if len(items) > ITEMS_MAX:
-        intake.refuse(RejectReason.OVERSIZE, f"a document of {len(items)} readings: expected at most {ITEMS_MAX}", len(items) - ITEMS_MAX)
+        why = Rejected(RejectReason.OVERSIZE, f"a document of {len(items)} readings: expected at most {ITEMS_MAX}")
+        refuse(ITEMS_MAX, why, len(items) - ITEMS_MAX)
     return Pile([part for part in parts if part])
 
 
-def _checked(intake: Intake, items: Sequence[Any]) -> Sequence[Reading]:
-    kinds = set(map(type, items))
-    if kinds == {dict}:
-        return intake.check_all(items)
-    if kinds == {bytes}:
-        return intake.check_lines(items)
-    return [reading for item in items if (reading := _checked_one(intake, item)) is not None]
-
-
-def _checked_one(intake: Intake, item: Any) -> Reading | None:
-    if isinstance(item, bytes):
-        return intake.check_line(item)
-    if isinstance(item, dict):
-        return intake.check(item)
-    intake.refuse(RejectReason.SHAPE, f"expected a JSON object, found {type(item).__name__}")
-    return None
+def _checked(intake: Intake, items: Sequence[Any], first: int, refuse: Refuse) -> Sequence[Reading]:
+    are_lines = set(map(type, items)) == {bytes}
+    bundle = intake.bundle_lines(items) if are_lines else intake.bundle(items)
+    if bundle is not None:
+        return bundle
+    found: list[Reading] = []
+    for at, item in enumerate(items, start=first):
+        try:
+            found.append(intake.reading(item))
+        except Rejected as error:
+            refuse(at, error, 1)
+    return found

@@ -22,8 +22,10 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.edge.sources.topic_template import TopicTemplate
+from edgewake.protocol import topics
 from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, Length, key
@@ -32,6 +34,8 @@ ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
 CLIENT_ID_CHARS_MAX: Final = 64
 """Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section 3.1.3.1)."""
+NO_NUMBERS: Final = frozenset({"nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity"})
+"""What programs write for a number that is none; it is null, as in JSON."""
 KEEPALIVE_S: Final = 20
 """Seconds of silence after which the broker is asked for a sign of life; after 1.5 times as long it is taken for dead."""
 
@@ -47,12 +51,24 @@ def _field(name: str) -> str:
     return name
 
 
+RETAINED: Final = "retained"
+"""Field of readings that the broker had kept."""
+HANDLING: Final = {
+    "first": mqtt5.RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS,
+    "skip": mqtt5.RetainHandling.SEND_NEVER,
+    "all": mqtt5.RetainHandling.SEND_ALWAYS,
+}
+"""MQTT 5, section 3.8.3.1."""
+OWN: Final = topics.ROOT + "/"
+
+
 class MqttSubscribeConfig(SourceConfig):
     """Messages of a local MQTT broker."""
 
     type: Literal["mqtt_subscribe"]
     topic: Annotated[str, Check(_template)]
-    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading."""
+    """What is subscribed to: levels as they are, `+`, `#` at the end, or `{field}`, which becomes a field of each reading; `{field...}` at
+    the end has all levels that follow. Edgewake's own topics (`ew/v1/…`) are passed over unless the template begins with them."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -60,6 +76,9 @@ class MqttSubscribeConfig(SourceConfig):
     from the same broker needs one of its own."""
     session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
+    retained: Literal["first", "skip", "all"] = "first"
+    """What is taken of the messages that the broker keeps for who comes later. first: they come once, as long as it keeps our session
+    (`session_s`); skip: never; all: at every connection. Each such reading has the field `retained`, true."""
     broker: BrokerConfig = BrokerConfig()
 
     def source(self, context: SourceContext) -> MqttSubscribe:
@@ -87,7 +106,7 @@ class MqttSubscribe:
         broker = self._config.broker
         async with connected(broker.host, broker.port, tls=self._tls) as (reader, writer):
             link = Link(reader, writer)
-            await link.open(self._client_id, broker, self._config.session_s, self._template.filter)
+            await link.open(self._client_id, self._config, self._template.filter)
             waiting: asyncio.Queue[int] = asyncio.Queue()
             acknowledging = asyncio.create_task(self._acknowledge(intake, link, waiting))
             acknowledging.add_done_callback(lambda _: writer.transport.abort())
@@ -114,6 +133,8 @@ class MqttSubscribe:
             await link.drained()
 
     async def _take(self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]) -> None:
+        sent_once: list[Reading] = []
+        """Of QoS 0: nobody brings them again."""
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
@@ -125,19 +146,36 @@ class MqttSubscribe:
                     continue
                 recent.add(packet.packet_id, packet.topic, packet.payload)
                 remembered = True
-            readings += await self._readings(intake, packet.topic, packet.payload)
-        await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+            found = await self._readings(intake, packet)
+            readings += found
+            if packet.packet_id is None:
+                sent_once += found
+        taken = intake.taken
+        try:
+            await intake.put(readings, position=(self._name, recent.encode()) if remembered else None)
+        except asyncio.CancelledError:
+            if remembered and intake.taken == taken:  # the others come again
+                intake.put_last(sent_once)
+            raise
         self._recent = recent  # not before: what could not be passed on is taken when it is sent again
 
-    async def _readings(self, intake: Intake, topic: str, payload: bytes) -> Sequence[Reading]:
+    async def _readings(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Reading]:
+        payload = bytes(packet.payload)
         if not payload:
             return []  # how retained messages are cleared
+        if packet.topic.startswith(OWN) and not self._config.topic.startswith(OWN):  # the uplink's broker: its frames would feed themselves
+            intake.remark(f"messages of {OWN}… passed over")
+            return []
+        if packet.retain and self._config.retained == "skip":
+            return []  # a broker that does not know how they are left out
         try:
             items = bodies(payload, self._config.field)
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return []
-        named = self._template.fields(topic)
+        named: dict[str, Any] = dict(self._template.fields(packet.topic))
+        if packet.retain:
+            named[RETAINED] = True
         return await checked(intake, [{**item, **named} if isinstance(item, dict) else item for item in items])
 
 
@@ -146,13 +184,21 @@ def bodies(payload: bytes, field: str) -> list[Any]:
     if len(payload) > DOCUMENT_BYTES_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {DOCUMENT_BYTES_MAX}")
     try:
-        items = [orjson.loads(item) if isinstance(item, bytes) else item for item in found(payload)]
-    except (Rejected, orjson.JSONDecodeError):
-        try:
-            items = [payload.decode()]
-        except UnicodeDecodeError as error:
-            raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
-    return [{field: item} if isinstance(item, int | float | str | bool) else item for item in items]
+        items = [parse(item) if isinstance(item, bytes) else item for item in found(payload)]
+    except (Rejected, orjson.JSONDecodeError) as error:
+        if is_meant_as_json(payload):
+            raise Rejected(RejectReason.JSON, f"begins as JSON and is none: {error}") from error
+        items = [_text(payload)]
+    return [{field: item} if item is None or isinstance(item, int | float | str | bool) else item for item in items]
+
+
+def _text(payload: bytes) -> str | None:
+    """Raises Rejected."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
+    return None if text.strip().lower() in NO_NUMBERS else text
 
 
 class Link:
@@ -177,8 +223,9 @@ class Link:
         except TimeoutError as error:
             raise Unavailable("the broker takes nothing") from error
 
-    async def open(self, client_id: str, broker: BrokerConfig, session_s: int, topic: str) -> None:
+    async def open(self, client_id: str, config: MqttSubscribeConfig, topic: str) -> None:
         """Say CONNECT and SUBSCRIBE. Raises Unavailable."""
+        broker, session_s = config.broker, config.session_s
         self.send(
             mqtt5.ConnectPacket(
                 client_id,
@@ -195,7 +242,13 @@ class Link:
                 connack = await self._connack()
                 if connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                     raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
-                self.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(topic, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
+                wanted = mqtt5.TopicFilter(
+                    topic,
+                    max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+                    retain_as_published=False,  # the flag says then that the broker had kept it
+                    retain_handling=HANDLING[config.retained],
+                )
+                self.send(mqtt5.SubscribePacket(1, [wanted]))
         except TimeoutError as error:
             raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
 

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final
 
 KEYS_MAX: Final = 64
-"""Keys that are remembered; each is 17 bytes of every commit. A sender repeats what it sent last, not what it sent long before."""
+"""Keys that are remembered; each is 26 bytes of every commit. A sender repeats what it sent last, not what it sent long before."""
 KEY_BYTES: Final = 8
 """Bytes of a key's digest: two of 64 keys are alike once in 10^16 requests."""
+BODY_BYTES: Final = 4
+"""Bytes of the digest of what came under a key: another body is taken for the same once in four billion."""
 
 
 class RecentKeys:
-    """The last KEYS_MAX keys."""
+    """The last KEYS_MAX keys, each with what came under it."""
 
-    def __init__(self, digests: Iterable[str] = ()) -> None:
-        self._digests = dict.fromkeys(digests)
+    def __init__(self, digests: Mapping[str, str] | None = None) -> None:
+        self._digests = dict(digests or {})
 
     @classmethod
     def decode(cls, text: str | None) -> RecentKeys:
         """From what `encode` wrote; None: nothing yet."""
-        return cls((text or "").split())
+        pairs = (word.partition(":") for word in (text or "").split())
+        return cls({key: body for key, _, body in pairs})
 
     def encode(self) -> str:
         """As the log keeps it."""
-        return " ".join(self._digests)
+        return " ".join(f"{key}:{body}" for key, body in self._digests.items())
 
     def __contains__(self, key: str) -> bool:
-        return _digest(key) in self._digests
+        return _digest(key.encode(), KEY_BYTES) in self._digests
 
-    def add(self, key: str) -> None:
+    def came_with(self, key: str, body: bytes) -> bool:
+        """Did a key that is known come with this body?"""
+        known = self._digests[_digest(key.encode(), KEY_BYTES)]
+        return known in ("", _digest(body, BODY_BYTES))  # an earlier version kept keys alone
+
+    def add(self, key: str, body: bytes) -> None:
         """The newest; the oldest goes."""
-        digest = _digest(key)
+        digest = _digest(key.encode(), KEY_BYTES)
         self._digests.pop(digest, None)
-        self._digests[digest] = None
+        self._digests[digest] = _digest(body, BODY_BYTES)
         while len(self._digests) > KEYS_MAX:
             del self._digests[next(iter(self._digests))]
 
-    def forget(self, key: str) -> None:
-        """It was not taken after all."""
-        self._digests.pop(_digest(key), None)
+    def copy(self) -> RecentKeys:
+        """One that changes for itself."""
+        return RecentKeys(self._digests)
 
 
-def _digest(key: str) -> str:
-    return blake2b(key.encode(), digest_size=KEY_BYTES).hexdigest()
+def _digest(text: bytes, size: int) -> str:
+    return blake2b(text, digest_size=size).hexdigest()

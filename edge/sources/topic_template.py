@@ -1,4 +1,8 @@
-"""Templates of MQTT topics: `home/{room}/+/temperature` subscribes to `home/+/+/temperature` and gives the field `room`. Pure."""
+"""Templates of MQTT topics. Pure.
+
+`home/{room}/+/temperature` subscribes to `home/+/+/temperature` and gives the field `room`; `home/{rest...}` subscribes to `home/#`
+and gives all that follows in the field `rest`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from edgewake.protocol.names import is_field
 
 TEMPLATE_BYTES_MAX: Final = 512
 """Bytes of a template; brokers take topics of 64 KiB, people write short ones."""
-_NAMED: Final = re.compile(r"\{(\w+)\}")
+_NAMED: Final = re.compile(r"\{(\w+)(\.\.\.|…)?\}")
+"""A field, and whether it has all levels that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,8 @@ class TopicTemplate:
     """What is subscribed to (MQTT 5, section 4.7)."""
     names: tuple[str | None, ...]
     """The field that each level gives; None: none."""
+    has_rest: bool = False
+    """Has the last field all levels that follow?"""
 
     @classmethod
     def parse(cls, text: str) -> TopicTemplate:
@@ -29,22 +36,33 @@ class TopicTemplate:
         if not text or len(text.encode()) > TEMPLATE_BYTES_MAX or "\0" in text:
             raise ValueError(f"expected 1 to {TEMPLATE_BYTES_MAX} bytes")
         levels, names = [], []
+        has_rest = False
         parts = text.split("/")
         for number, part in enumerate(parts):
             named = _NAMED.fullmatch(part)
             if named is None and ("{" in part or "}" in part or (part != "+" and "+" in part)):
-                raise ValueError(f"{part!r}: a level is a text, + or {{field}}")
+                raise ValueError(f"{part!r}: a level is a text, + or {{field}}, the last one may be {{field...}}")
             if "#" in part and (part != "#" or number < len(parts) - 1):
                 raise ValueError("# stands alone at the end")
             if named is not None and not is_field(named[1]):
                 raise ValueError(f"{named[1]!r} is no name of a field")
-            levels.append("+" if named else part)
+            has_rest = named is not None and named[2] is not None
+            if has_rest and number < len(parts) - 1:
+                raise ValueError(f"{part!r} stands at the end")
+            levels.append(_level(part, named))
             names.append(named[1] if named else None)
         given = [name for name in names if name]
         if len(set(given)) < len(given):
             raise ValueError("one field stands in two levels")
-        return cls("/".join(levels), tuple(names))
+        return cls("/".join(levels), tuple(names), has_rest)
 
     def fields(self, topic: str) -> Mapping[str, str]:
         """The fields that a topic gives which the broker sent for this template."""
-        return {name: level for name, level in zip(self.names, topic.split("/"), strict=False) if name is not None}
+        levels = topic.split("/", len(self.names) - 1) if self.has_rest else topic.split("/")
+        return {name: level for name, level in zip(self.names, levels, strict=False) if name is not None}
+
+
+def _level(part: str, named: re.Match[str] | None) -> str:
+    if named is None:
+        return part
+    return "#" if named[2] else "+"

@@ -38,6 +38,7 @@ from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web import WebSocketAddress
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RemoteError, Unavailable
+from edgewake.protocol.json_text import parse
 from edgewake.protocol.plain import key
 
 RESUME_BYTES_MAX: Final = 1024
@@ -120,7 +121,7 @@ def last_value(items: Sequence[Any], field: str, before: str) -> str:
 def _object(item: Any) -> dict[str, Any]:
     if isinstance(item, bytes):
         try:
-            item = orjson.loads(item)
+            item = parse(item)
         except orjson.JSONDecodeError:
             return {}
     return item if isinstance(item, dict) else {}

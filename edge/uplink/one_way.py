@@ -1,14 +1,25 @@
-"""Readings that may be lost: they wait in a bounded queue for the connection, and go out with QoS 0, as plain JSON objects."""
+"""Readings that may be lost: they wait in a bounded queue for the connection, and go out with QoS 0, as plain JSON objects.
+
+What is lost here is counted by stream and reason until somebody says it (`take_unsaid`).
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import orjson
 
 from edgewake.edge.log.codec import Reading
 from edgewake.edge.mqtt_link import TooLarge
+
+QUEUE_FULL: Final = "one_way_queue"
+"""Reason of a loss: newer ones took its place in the queue while there was no connection, or a slow one."""
+TOO_LARGE: Final = "oversize"
+"""Reason of a loss: the broker takes no packet as large."""
+STOPPED: Final = "stopped"
+"""Reason of a loss: it still waited when the agent stopped."""
 
 
 class OneWay:
@@ -22,6 +33,7 @@ class OneWay:
         self.sent = 0
         self.dropped = 0
         """For the newer ones, or because the broker takes no packet as large."""
+        self._unsaid = Counter[tuple[str, str]]()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -33,8 +45,27 @@ class OneWay:
             self._waiting.append((stream, payload))
             self._bytes += len(payload)
             while len(self._waiting) > self._readings_max or (self._bytes > self._bytes_max and len(self._waiting) > 1):
-                self._take()
-                self.dropped += 1
+                gone, _ = self._take()
+                self._drop(gone, QUEUE_FULL)
+
+    def lose(self, stream: str, count: int, reason: str) -> None:
+        """Readings were lost before they came here."""
+        self._unsaid[stream, reason] += count
+
+    def _drop(self, stream: str, reason: str) -> None:
+        self.dropped += 1
+        self.lose(stream, 1, reason)
+
+    def give_up(self) -> None:
+        """Nobody will send any more: what waits is lost."""
+        while self._waiting:
+            stream, _ = self._take()
+            self._drop(stream, STOPPED)
+
+    def take_unsaid(self) -> dict[tuple[str, str], int]:
+        """What was lost since the last call, by stream and reason: as many as there are streams, times three."""
+        unsaid, self._unsaid = self._unsaid, Counter()
+        return dict(unsaid)
 
     def _take(self) -> tuple[str, bytes]:
         stream, payload = self._waiting.popleft()
@@ -48,6 +79,6 @@ class OneWay:
             try:
                 publish(stream, payload)
             except TooLarge:
-                self.dropped += 1
+                self._drop(stream, TOO_LARGE)
             else:
                 self.sent += 1

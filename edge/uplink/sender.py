@@ -52,6 +52,8 @@ PACKET_OVERHEAD_BYTES: Final = 512
 FRAME_OVERHEAD_BYTES: Final = 60
 """Bytes of it that a packet usually takes, for the cap: 25 of MQTT with a topic alias, 22 of TLS, and a part of the answer to it."""
 SENT_AT: Final = "sent_at"
+SAY_LOST_S: Final = 10.0
+"""Losses of one_way streams are said in one gap per stream and reason for so long: a gap is a write, of which these streams make none."""
 
 
 class Uplink:
@@ -95,6 +97,7 @@ class Uplink:
         self._presence = Presence(config.device, clock, status, interval_s=config.uplink.status_interval_s)
         self.refused = Refused(self.session, events, Quarantine(config.data_dir), clock)
         self.one_way = OneWay(config.uplink.one_way_queue_max, config.uplink.one_way_queue_bytes_max)
+        self._said_lost_s = float("-inf")
         self._link: MqttLink | None = None
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
@@ -132,6 +135,8 @@ class Uplink:
             await sleep_or(self._clock, wait_s, self._draining)
             if self._draining.is_set():
                 self.session.move(UplinkEvent.DRAIN)
+        self.one_way.give_up()
+        self._say_lost()
 
     def drain(self) -> None:
         """Send and wait for acknowledgements for at most `drain_s`, say goodbye, stop. What is left is sent after the next start."""
@@ -248,6 +253,8 @@ class Uplink:
             now_s = self._clock.monotonic_s()
             await self.refused.keep()
             self._keep_hours()
+            if now_s >= self._said_lost_s + SAY_LOST_S and not len(self.one_way):
+                self._say_lost(now_s)
             if (why := self._time_floor.look(self._clock.now_ms())) is not None:
                 link.cut(why)
                 break
@@ -261,6 +268,16 @@ class Uplink:
                     return
             self._wake.clear()
             await self._until_due(now_s, drain_until_s)
+
+    def _say_lost(self, now_s: float = float("-inf")) -> None:
+        """Let the log tell the cloud what was lost of the one_way streams, now that they flow again, or that the agent stops."""
+        self._said_lost_s = now_s
+        for (stream, reason), count in self.one_way.take_unsaid().items():
+            log.error(
+                "%d readings of the one_way stream %s were lost: %s", count, stream, reason,
+                extra={"event": "uplink.one_way_lost", "stream": stream, "count": count, "reason": reason},
+            )  # fmt: skip
+            self._events.stream(stream).lose(count, reason)
 
     def _all_sent(self) -> bool:
         return not len(self.session) and not len(self.one_way) and not len(self.refused) and self._events.all_framed

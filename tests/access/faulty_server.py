@@ -30,11 +30,11 @@ def abs_but_of_3(part: filters.Evaluate) -> filters.Evaluate:
     return run
 
 
-async def open_with_a_bug(hub: Hub, subscription: Subscription) -> Plan:
+async def open_with_a_bug(hub: Hub, subscription: Subscription, *more: Any) -> Plan:
     """Like Hub.open, with a bug."""
     if subscription.streams[0].startswith("faulty_"):
         raise KeyError("a bug of ours")
-    return await _open(hub, subscription)
+    return await _open(hub, subscription, *more)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
             async with asyncio.timeout(2 * DEADLINE_S):
                 events = await slow.take(12_000)
             assert numbers(events) == [("dev-1", n) for n in range(1, 12_001)]
-            assert metric(bounded, "edgewake_access_replayed_blocks") > 0
+            assert metric(bounded, "edgewake_access_replayed_blocks_total") > 0
 
 
 async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_elses(

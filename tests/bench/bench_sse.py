@@ -31,6 +31,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, rss_mib, run
 from tests.bench.sse_world import access, reading, writing
+from tests.needs import nginx_with_nchan
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
 
 LIMITS: Final = """
@@ -52,6 +53,7 @@ THROUGHPUT = f"deliveries to {CLIENTS} clients, one subscription, offered {OVER 
 
 def measure(folder: Path, runs: int, *, theirs: dict[str, list[float]]) -> Found:
     """Start what is needed, run, and stop it again. `theirs`: name → what the rivals did in each run."""
+    nginx_with_nchan()
     found: Found = defaultdict(list)
     with run_kafka(folder / "kafka") as node:
         topic_admin.ensure_topics(KafkaConfig(bootstrap=node.bootstrap, partitions=1), [topics.stream_topic(STREAM)])

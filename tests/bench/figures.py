@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import psutil
+
+from edgewake.protocol.errors import EdgewakeError
 
 Found: TypeAlias = dict[tuple[str, str, float | None], list[float]]
 """(name, unit, bound or None) → what each run found. The bound is a floor, or a ceiling where less is better (AT_MOST)."""
@@ -44,8 +47,11 @@ def run(
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     arguments = parser.parse_args()
     more = {name: getattr(arguments, name) for name in sizes or {}}
-    with tempfile.TemporaryDirectory() as folder:
-        figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
+    except EdgewakeError as error:  # something that it needs is not here and cannot be installed
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
     for figure in figures:
         bound = f"   bound {_number(figure['floor']):>11}{figure['missed']}" if figure["floor"] else ""
         rival = f"   rival {_number(figure['rival']):>11}" if "rival" in figure else ""

@@ -1,9 +1,13 @@
 """Runs every benchmark, prints one table, and writes docs/benchmarks.md and docs/benchmarks.json.
 
-`python -m tests.bench.report [--runs 3] [--only NAME …]`. With --only the other benchmarks keep the figures that they had. A figure is the
-median of its runs; the last column says where it misses its floor; each section says how (the benchmark's own words), when, at which
-revision and beside which load, and after its table what limits the figures (the benchmark's LIMITS).
-Exit code 1 where a benchmark failed or a floor was missed.
+`python -m tests.bench.report [--runs 3] [--only NAME …]`. A figure is the median of its runs; the last column says where it misses its
+floor; each section says how (the benchmark's own words), when and beside which load, and after its table what limits the figures (the
+benchmark's LIMITS).
+
+Figures can be compared only where nothing else ran and all are of one revision. So a benchmark begins when the load average is at most
+LOAD_MAX, or is refused; and the page is printed whole: what was measured is kept in build/benchmarks.json, --only adds to it, and the page
+is written when every benchmark has figures of the revision that is checked out, with nothing changed in it.
+Exit code 1 where a benchmark failed, was refused, or missed a floor.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import timeit
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -33,6 +38,14 @@ from tests.bench.figures import AT_MOST, is_met
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
+KEPT = HERE.parents[1] / "build" / "benchmarks.json"
+"""What was measured, until the page is whole."""
+LOAD_MAX = 0.5
+"""Load average of the last minute above which nothing is measured: half a process that wants a processor, whatever their number. One
+that waits for nothing else shares caches and memory with what is measured, and takes a quarter of a small machine."""
+QUIET_S = 600
+"""Seconds to wait for that: what a benchmark itself left behind in the average is gone after four minutes."""
+LOOK_S = 5
 TIMEOUT_S = 3600
 """Of a benchmark. Three runs of the slowest, with all rivals, take half of it."""
 LIBRARIES = ("confluent-kafka", "fastapi", "mqtt5", "orjson", "pydantic", "pyspark", "uvicorn", "uvloop", "zstandard")
@@ -114,6 +127,31 @@ def _processor() -> str:
 def _revision() -> str:
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=HERE, check=False)
     return done.stdout.strip() or "unknown"
+
+
+class TooBusy(Exception):
+    """The text says how busy, and what to do."""
+
+
+def wait_for_quiet(load: Callable[[], float] = lambda: os.getloadavg()[0], sleep: Callable[[float], None] = time.sleep) -> None:
+    """Until the load average is at most LOAD_MAX. Raises TooBusy."""
+    for _ in range(QUIET_S // LOOK_S):
+        if load() <= LOAD_MAX:
+            return
+        sleep(LOOK_S)
+    raise TooBusy(
+        f"the load average is {load():.1f}, and was above {LOAD_MAX} for {QUIET_S} s: nothing that is measured now is written down. "
+        "Stop what else runs here; `make bench-NAME` measures all the same and writes nothing"
+    )
+
+
+def why_not_written(figures: Sequence[Figure], revision: str) -> str:
+    """Why the page cannot be printed yet; empty: it can."""
+    if revision.endswith("-dirty") or revision == "unknown":
+        return f"the revision is {revision}: commit first, so that somebody else can measure the same"
+    if missing := sorted(set(benches()) - {figure.bench for figure in figures}):
+        return f"it is printed when every benchmark has figures of {revision}; not yet measured: {', '.join(missing)}"
+    return ""
 
 
 def _circumstances() -> str:
@@ -199,41 +237,49 @@ def table(figures: Sequence[Figure]) -> str:
     )
 
 
-def kept(again: Collection[str]) -> tuple[list[Figure], dict[str, str]]:
-    """Figures of the benchmarks that are not run again, and when they were measured."""
+def kept(again: Collection[str], revision: str, file: Path = KEPT) -> tuple[list[Figure], dict[str, str]]:
+    """Figures of this revision that are not measured again, and when they were."""
     try:
-        before = json.loads(DOCS.joinpath("benchmarks.json").read_text("utf-8"))
+        before = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
+        return [], {}
+    if before["machine"]["revision"] != revision:
         return [], {}
     figures = [figure(row["bench"], row) for row in before["figures"] if row["bench"] not in again]
     return figures, {name: when for name, when in before["measured"].items() if name not in again}
 
 
-def write(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str], failed: Sequence[str]) -> None:
-    """docs/benchmarks.md and docs/benchmarks.json."""
-    DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
+def text_of(figures: Sequence[Figure], where: Mapping[str, str], measured: Mapping[str, str], failed: Sequence[str]) -> str:
+    """As docs/benchmarks.json has it."""
     document = {"machine": where, "measured": measured, "figures": [row(figure) for figure in figures], "failed": failed}
-    DOCS.joinpath("benchmarks.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; the others keep their figures.")
+    parser.add_argument("--only", action="append", choices=benches(), help="Only this one; others keep their figures of this revision.")
     arguments = parser.parse_args()
-    figures, measured = kept(set(arguments.only or benches()))
     where, failed = machine(), list[str]()
+    figures, measured = kept(set(arguments.only or benches()), where["revision"])
+    KEPT.parent.mkdir(exist_ok=True)
     for name in arguments.only or benches():
         print(f"\n== {name}", flush=True)
-        measured[name] = _circumstances()
         try:
+            wait_for_quiet()
+            measured[name] = _circumstances()
             figures += measure(name, arguments.runs)
-        except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
+        except (subprocess.SubprocessError, OSError, ValueError, KeyError, TooBusy) as error:
             print(f"{name} failed: {error}", file=sys.stderr, flush=True)
             failed.append(name)
         figures.sort(key=lambda figure: figure.bench)
-        write(figures, where, measured, failed)  # after each: an interrupted run keeps what it has measured
+        KEPT.write_text(text_of(figures, where, measured, failed), "utf-8")  # after each: an interrupted run keeps what it has
+    if why := why_not_written(figures, where["revision"]):
+        print(f"\ndocs/benchmarks.md stays as it is: {why}", file=sys.stderr)
+    else:
+        DOCS.joinpath("benchmarks.md").write_text(markdown(figures, where, measured), "utf-8")
+        DOCS.joinpath("benchmarks.json").write_text(text_of(figures, where, measured, failed), "utf-8")
     print("\n" + "\n".join(f"{key}: {value}" for key, value in where.items()) + "\n\n" + table(figures))
     sys.exit(1 if failed or not all(figure.met for figure in figures) else 0)
 

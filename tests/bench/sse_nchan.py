@@ -20,7 +20,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import record
-from tests.needs import NGINX_MODULES
+from tests.needs import NGINX_MODULES, nginx_with_nchan
 
 MODULE = NGINX_MODULES / "ngx_nchan_module.so"
 TICK_S = 0.02
@@ -54,7 +54,7 @@ def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "nginx.conf"
     config.write_text(CONFIG.format(module=MODULE, folder=folder, port=port))
-    server = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(config)])
+    server = subprocess.Popen([nginx_with_nchan(), "-p", str(folder), "-c", str(config)])
     print(f"nginx {server.pid}", flush=True)
     try:
         _publish(server, bootstrap, topic, port)

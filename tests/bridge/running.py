@@ -44,10 +44,10 @@ class World:
         """How to reach Kafka."""
         return KafkaConfig(bootstrap=self.node.bootstrap)
 
-    def bridge(self, name: str, *, site: str = "here", installation: str = "edgewake", **keys: object) -> Process:
-        """A bridge that serves. Bridges of one site adopt each other's sessions."""
+    def bridge(self, name: str, *, site: str = "here", installation: str = "edgewake", mqtt: str = "", **keys: object) -> Process:
+        """A bridge that serves. Bridges of one site adopt each other's sessions. `mqtt`: more lines of that table."""
         more = f'installation = "{installation}"\n'
-        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n', keys, more)
+        return self._part("bridge", name, f'[mqtt]\nport = {self.broker.port}\nsite = "{site}"\n{mqtt}\n', keys, more)
 
     def sequencer(self, name: str = "sequencer-1", **keys: object) -> Process:
         """A sequencer that serves."""

@@ -22,7 +22,7 @@ from edgewake.protocol.device import DeviceState, DeviceStatus
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
 from edgewake.protocol.packed import PACKED_TYPE, pack
-from edgewake.protocol.record import Discipline, Mode, Placement
+from edgewake.protocol.record import Discipline, Mode, Placement, content_of
 
 NOW = 1_790_000_000_000
 FRAME = Frame(3, 12, 1101, [NOW, NOW + 1], {"speed": [51.2, None]})
@@ -156,7 +156,7 @@ def test_a_message_needs_no_mqtt() -> None:
 def test_a_plain_reading_is_a_frame_of_one_and_its_seq_removes_repeats() -> None:
     taken, placement = admitted(publish(b'{"t":5,"seq":9,"speed":51.2,"device":"car"}'))
     assert taken.frame == Frame(0, 9, 9, [5], {"speed": [51.2]})
-    assert placement == Placement(Discipline.NUMBERED, "pos", 0, 9, 9, 9, 1)
+    assert placement == Placement(Discipline.NUMBERED, "pos", 0, 9, 9, 9, 1, content_of(b'{"t":5,"seq":9,"speed":51.2,"device":"car"}'))
 
 
 def test_a_plain_reading_without_a_number_is_free() -> None:
@@ -180,7 +180,7 @@ BODY = b'"epoch":1,"frame":1,"seq":1,"t":[5],"fields":{"a":[1]}}'
 
 REFUSED = {
     "bad JSON": (b'{"a":', None, RejectReason.JSON),
-    "NaN": (b'{"a":NaN}', None, RejectReason.JSON),
+    "NaN": (b'{"a":nan}', None, RejectReason.JSON),
     "Infinity by exponent": (b'{"a":1e999}', None, RejectReason.JSON),
     "depth 1000": (b'{"a":' * 1000 + b"1" + b"}" * 1000, None, RejectReason.SHAPE),
     "array depth 1000": (b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}", None, RejectReason.SHAPE),

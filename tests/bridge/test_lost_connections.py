@@ -12,7 +12,7 @@ from tests.services import Kafka, wait_until
 MESSAGES = 1000
 WINDOW = 200
 IN_FLIGHT = "edgewake_bridge_inflight_messages"
-CONNECTIONS = "edgewake_bridge_mqtt_connections"
+CONNECTIONS = "edgewake_bridge_mqtt_connections_total"
 
 
 def _has_connected_more_often_than(here: World, times: int) -> bool:

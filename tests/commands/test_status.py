@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.commands.status import problems_of
 from edgewake.protocol import lease_record, topics
 from edgewake.protocol.dead_letter import DeadLetter
 from edgewake.protocol.device import DeviceSeen
 from edgewake.protocol.errors import RejectReason
-from tests.feeds import Feed
 from tests.ops.conftest import T0, Writer
 from tests.ops.service import KEY, Ops, running
 from tests.ops.test_app import declare, eventually, sql
@@ -147,35 +145,3 @@ def _letter_now(reason: RejectReason) -> list[tuple[str, bytes]]:
 
     now = time.time_ns() // 1_000_000
     return DeadLetter(reason=reason, detail="why", topic="t", part="bridge-1", received_at=now).headers()
-
-
-READY = {"part": "bridge-1", "state": "ready"}
-RUNNING = {"name": "q", "state": "running", "detail": "", "apart": False}
-
-
-@pytest.mark.parametrize(
-    ("parts", "queries", "dead", "problems"),
-    [
-        ([READY], [RUNNING, RUNNING | {"state": "paused"}], {}, []),
-        ([], [RUNNING | {"state": "paused", "apart": True}], {}, []),
-        ([READY | {"state": "failed"}], [], {}, ["part bridge-1 is failed"]),
-        ([READY | {"state": "unknown"}], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
-        ([], [RUNNING | {"state": "refused", "detail": "no such field"}], {}, ["query q is refused: no such field"]),
-        ([], [RUNNING | {"state": "starting", "detail": "waits for stream 's'"}], {}, ["query q is starting: waits for stream 's'"]),
-        ([], [RUNNING | {"apart": True, "detail": "slow: since …"}], {}, ["query q runs apart from the others, slow: since …"]),
-        ([], [], {"json": 3}, ["3 messages were refused within the last hour (json): edgewake dead-letters list --reason json"]),
-    ],
-)
-def test_what_is_well_is_no_problem_and_the_rest_is(parts: Any, queries: Any, dead: Any, problems: list[str]) -> None:
-    assert list(problems_of(parts, queries, dead, is_ready=True)) == problems
-
-
-def test_sql_is_answered_as_rows_and_refused_with_its_place(ops: Ops, feed: Feed) -> None:
-    feed.send("car-1", 3)
-    found = printed(ops, "sql", f"SELECT device, sum(n) AS total FROM {feed.name} GROUP BY device")
-    assert ([column["name"] for column in found["columns"]], found["rows"]) == (["device", "total"], [["car-1", 6.0]])
-    assert (found["past"]["rows"], found["present"], found["is_cut"]) == (0, {"rows": 3, "records_left": 0}, False)
-    refused = ops.client.post("/v1/sql", json={"sql": f"SELECT device,\n  total FROM {feed.name}"})
-    assert (refused.status_code, refused.json()["errors"][0]["line"], refused.json()["errors"][0]["column"]) == (422, 2, 3)
-    near = run(ops, "sql", f"SELECT 1 FROM {feed.name}x")
-    assert (near.returncode, f"did you mean {feed.name}" in near.stderr) == (1, True)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,17 +81,30 @@ class Site:
     def _find_compose(self) -> list[str]:
         """Compose 2 takes the file as it is. Compose 1, which Debian 12 has, does not know its name."""
         fixed = ["--project-name", PROJECT, "--project-directory", str(DEPLOY)]
-        if self._try("docker", "compose", "version"):
-            return ["docker", "compose", *fixed, "-f", str(DEPLOY / "compose.yaml")]
-        if not self._try("docker-compose", "version"):
-            raise NoEngine("docker compose is missing; on Debian `apt-get install docker-compose`")
-        told = subprocess.run(["docker-compose", "version", "--short"], capture_output=True, text=True, check=True).stdout
         file = DEPLOY / "compose.yaml"
-        if told.startswith("1."):
-            file = self._folder / "compose.yaml"
-            lines = (DEPLOY / "compose.yaml").read_text("utf-8").splitlines(keepends=True)
-            file.write_text("".join(line for line in lines if not line.startswith("name:")), "utf-8")
-        return ["docker-compose", *fixed, "-f", str(file)]
+        if self._try("docker", "compose", "version"):
+            program = ["docker", "compose"]
+        elif self._try("docker-compose", "version"):
+            program = ["docker-compose"]
+            told = subprocess.run(["docker-compose", "version", "--short"], capture_output=True, text=True, check=True).stdout
+            if told.startswith("1."):
+                file = self._folder / "compose.yaml"
+                lines = (DEPLOY / "compose.yaml").read_text("utf-8").splitlines(keepends=True)
+                file.write_text("".join(line for line in lines if not line.startswith("name:")), "utf-8")
+        else:
+            raise NoEngine("docker compose is missing; on Debian `apt-get install docker-compose`")
+        return [*program, *fixed, "-f", str(file), *self._bounded_files()]
+
+    def _bounded_files(self) -> list[str]:
+        """A machine may forbid more open files than it has itself, to root as well; then the proxy gets as many."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        wanted = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]["proxy"]["ulimits"]["nofile"]
+        if most == resource.RLIM_INFINITY or most >= wanted:
+            return []
+        override = self._folder / "override.yaml"
+        override.write_text(yaml.safe_dump({"services": {"proxy": {"ulimits": {"nofile": most}}}}), "utf-8")
+        sys.stderr.write(f"compose: this machine allows {most} open files, so the proxy gets so many and not {wanted}\n")
+        return ["-f", str(override)]
 
     def _try(self, *words: str) -> bool:
         try:
@@ -108,9 +124,20 @@ class Site:
             self.docker("build", "--target", target, "-t", image, "-f", str(DEPLOY / "Dockerfile"), str(ROOT), timeout_s=BUILD_S)
         return told.stderr
 
-    def up(self) -> None:
-        """Start all services; they are not ready then."""
-        self.compose("up", "-d", "--no-build")
+    def up(self, within_s: float) -> None:
+        """Start all services, those that need Kafka when it is healthy; they are not ready then.
+
+        Compose gives up when one that others need is unhealthy once, as on a machine that is busy with something else; it is told again.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                self.compose("up", "-d", "--no-build")
+                return
+            except AssertionError as error:
+                if "unhealthy" not in str(error) or time.monotonic() > deadline:
+                    raise
+                sys.stderr.write("compose: one is not healthy yet; once more\n")
 
     def down(self) -> None:
         """Remove containers, networks and volumes."""

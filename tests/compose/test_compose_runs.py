@@ -77,7 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             assert done.returncode == 0, done.stderr
             site.own_certificates()
             try:
-                site.up()
+                site.up(HEALTHY_S)
                 yield site
             finally:
                 site.down()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -120,6 +124,26 @@ class Site:
                 raise ConnectionError("no CONNACK")
 
 
+def certificate(site: Site, folder: Path, name: str, first: datetime.datetime, last: datetime.datetime) -> Path:
+    """A certificate of a device, by the devices' authority and with its own key, that is good between two moments."""
+    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
+    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
+    key = serialization.load_pem_private_key((site.certificates / "devices" / f"{name}.key").read_bytes(), None)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())  # type: ignore[arg-type]
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(first)
+        .not_valid_after(last)
+        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    path = folder / f"{name}.crt"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
 @contextmanager
 def production_site(*names: str) -> Iterator[Site]:
     """A broker with certificates for `names`, each an argument of certificates.sh."""
@@ -162,7 +186,7 @@ class Client:
         self.mqtt.tls_set_context(self.site.context(self.group, self.name))
         self.mqtt.on_connect = lambda *_: self.connected.set()
         self.mqtt.on_disconnect = lambda *_: self.left.set()
-        self.mqtt.on_subscribe = lambda *_: self.subscribed.set()
+        self.mqtt.on_subscribe = lambda _c, _u, _mid, codes, _p: self._note_granted([code.value for code in codes])
         self.mqtt.on_publish = lambda _c, _u, mid, code, _p: self._note(mid, code)
         self.mqtt.on_message = lambda _c, _u, message: self.topics.append(message.topic)
         properties = None
@@ -186,14 +210,19 @@ class Client:
     def _note(self, mid: int, code: ReasonCode) -> None:
         self.codes[mid] = code.value
 
-    def subscribe(self, topic: str) -> None:
-        """And wait for the answer."""
+    def _note_granted(self, codes: list[int]) -> None:
+        self.granted = codes
+        self.subscribed.set()
+
+    def subscribe(self, topic: str) -> list[int]:
+        """And wait for the answer: its reason codes."""
         self.subscribed.clear()
         self.mqtt.subscribe(topic, qos=1)
         assert self.subscribed.wait(60)
+        return self.granted
 
-    def publish(self, topic: str) -> int:
+    def publish(self, topic: str, payload: bytes = b"{}") -> int:
         """Publish with QoS 1; the reason code of the answer."""
-        mid = self.mqtt.publish(topic, b"{}", qos=1).mid
+        mid = self.mqtt.publish(topic, payload, qos=1).mid
         wait_until(lambda: mid in self.codes, f"an answer to {topic}")
         return self.codes[mid]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 from tests.bench import report
 from tests.bench.report import Figure
 
@@ -39,3 +46,47 @@ def test_the_machine_and_the_versions_are_named() -> None:
     where = report.machine()
     assert where["date"].endswith("UTC")
     assert all(where.values())
+
+
+def test_nothing_is_written_down_on_a_busy_machine() -> None:
+    waited: list[float] = []
+    with pytest.raises(report.TooBusy, match=r"the load average is 5\.2, and was above 0\.5 for 600 s"):
+        report.wait_for_quiet(lambda: 5.2, waited.append)
+    assert sum(waited) == report.QUIET_S
+
+
+def test_a_load_that_a_benchmark_left_behind_is_waited_for() -> None:
+    loads, waited = iter([2.0, 1.1, 0.4]), list[float]()
+    report.wait_for_quiet(lambda: next(loads), waited.append)
+    assert waited == [report.LOOK_S, report.LOOK_S]
+
+
+def test_the_page_is_printed_whole_at_one_revision() -> None:
+    every = [Figure(name, "n", 1.0, "s") for name in report.benches()]
+    assert report.why_not_written(every, "e3b7360") == ""
+    assert "commit first" in report.why_not_written(every, "e3b7360-dirty")
+    some = [figure for figure in every if figure.bench not in ("sse", "edge")]
+    assert report.why_not_written(some, "e3b7360").endswith("of e3b7360; not yet measured: edge, sse")
+
+
+def test_figures_of_another_revision_are_not_kept(tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    figures = [Figure("sse", "n", 1.0, "s", runs=[1.0]), Figure("edge", "n", 2.0, "s", runs=[2.0])]
+    file.write_text(report.text_of(figures, {"revision": "a"}, {"sse": "now", "edge": "then"}, []))
+    assert report.kept({"sse"}, "a", file) == ([figures[1]], {"edge": "then"})
+    assert report.kept({"sse"}, "b", file) == ([], {})
+    assert report.kept({"sse"}, "a", tmp_path / "none") == ([], {})
+
+
+def test_a_benchmark_that_lacks_something_says_so_in_a_sentence(tmp_path: Path) -> None:
+    """Without nginx, and where nothing can be installed; it ended with a traceback."""
+    program = (
+        "import sys, shutil, runpy\n"
+        "real = shutil.which\n"
+        "shutil.which = lambda name, **more: None if name in ('nginx', 'apt-get') else real(name, **more)\n"
+        "sys.argv = ['bench_sse', '--runs', '1']\n"
+        "runpy.run_module('tests.bench.bench_sse', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 1
+    assert done.stderr == "bench_sse: nginx is missing; install it, on Debian or Ubuntu with: sudo apt-get install nginx-light\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 
 import psutil
@@ -28,3 +29,27 @@ def test_a_port_whose_connections_linger_is_free() -> None:
             server_side.close()
             assert client.recv(1) == b""
     checks.ports({port: "ops"})
+
+
+def user(name: str, number: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
+    """An account."""
+    return pwd.struct_passwd((name, "x", number, number, "", "/", shell))
+
+
+def test_others_who_can_log_in_are_named_with_what_they_could_do() -> None:
+    accounts = [
+        user("root", 0),
+        user("daemon", 1, "/usr/sbin/nologin"),
+        user("mosquitto", 1001, "/usr/sbin/nologin"),
+        user("me", os.getuid() or 1002),
+        user("anna", 1003),
+        user("ben", 1004),
+        user("nobody", 65534),
+    ]
+    others = checks.other_users([one for one in accounts if one.pw_name != "me" or os.getuid()])
+    assert others == ["anna", "ben"]
+    line = checks.one_user_line(others, "127.0.0.1:8710")
+    assert "anna, ben can log in here" in line
+    assert "docs/production.md" in line
+    assert checks.other_users([user("root", 0)]) == []
+    assert "a, b, c and 2 more can" in checks.one_user_line(list("abcde"), "x")

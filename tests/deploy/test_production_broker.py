@@ -10,12 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.x509.oid import NameOID
 from paho.mqtt import client as paho
 
-from tests.deploy.production import TLS_REFUSED, Client, Site, certificates, production_site
+from edgewake.protocol import topics
+from tests.deploy.production import TLS_REFUSED, Client, Site, certificate, certificates, production_site
 from tests.services import wait_until
 
 SUCCESS, NO_SUBSCRIBER, NOT_AUTHORISED = 0x00, 0x10, 0x87
@@ -47,13 +45,14 @@ def test_a_device_publishes_on_its_own_topics(site: Site) -> None:
         "ew/v1/dev-b/up/weather",
         "ew/v1/dev-b/status",
         "ew/v1/dev-b/req/feed",
-        "ew/v1/dev-a/req/other",
         "ew/v1/dev-a/down/feed",
         "ew/v1/dev-a/ack",
         "ew/v1/dev-b/ack",
         "ew/v1/dev-a/down/command",
         "ew/v1/dev-b/down/command",
-        "ew/v1/dev-a/up/a/b",
+        "ew/v1/dev-b/up/a/b",
+        "/ew/v1/dev-b/up/weather",
+        "ew/v1/dev-a/other",
         "other",
         "ew/v1/pub/x",
         "ew/bridges/edgewake/bridge-1",
@@ -64,9 +63,47 @@ def test_a_device_publishes_nowhere_else(site: Site, topic: str) -> None:
         assert device.publish(topic) == NOT_AUTHORISED
 
 
+@pytest.mark.parametrize("topic", ["ew/v1/dev-a/up/a/b", "ew/v1/dev-a/up/weather/", "/ew/v1/dev-a/up/weather", "ew/v1/dev-a/req/other"])
+def test_a_wrong_topic_of_its_own_reaches_the_bridges_which_say_so(site: Site, topic: str) -> None:
+    with Client(site, "dev-a") as device, Client(site, "bridge-1", "bridges") as bridge:
+        for one in topics.BRIDGE_FILTERS:
+            bridge.subscribe(one)
+        assert device.publish(topic) == SUCCESS
+        wait_until(lambda: bridge.topics == [topic], "the bridge hears it")
+
+
+def test_a_device_may_subscribe_to_what_is_its_own_and_to_nothing_else(site: Site) -> None:
+    """Asked when it subscribes, not when something is delivered."""
+    own = ("ack", "acks", "down/+", "down/#", "down/command", "down/settings", "down/reply", "down/feed", "+", "#")
+    with Client(site, "dev-a") as device:
+        for topic in own:
+            assert device.subscribe(f"ew/v1/dev-a/{topic}") == [1], topic
+        for topic in (
+            "#",
+            "+/+",
+            "$SYS/#",
+            "ew/v1/+/ack",
+            "ew/v1/dev-b/ack",
+            "$share/x/#",
+            "$share/x/ew/v1/dev-a/ack",
+            "ew/bridges/+/+",
+            "a",
+        ):
+            assert device.subscribe(topic) == [NOT_AUTHORISED], topic
+
+
 def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site: Site) -> None:
     with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("#", "ew/v1/+/up/+", "ew/v1/dev-b/ack", "$SYS/#", "ew/v1/+/req/feed", "$share/x/ew/v1/+/up/+", "ew/bridges/+/+"):
+        for topic in (
+            "#",
+            "ew/v1/+/up/+",
+            "ew/v1/dev-b/ack",
+            "$SYS/#",
+            "ew/v1/+/req/feed",
+            "$share/x/ew/v1/+/up/+",
+            "ew/bridges/+/+",
+            "ew/v1/dev-a/#",
+        ):
             device.subscribe(topic)
         bridge.publish("ew/bridges/edgewake/bridge-1")
         bridge.subscribe("$share/bridges/ew/v1/+/up/+")
@@ -81,7 +118,7 @@ def test_a_device_hears_nothing_of_another_even_when_it_asks_for_everything(site
 
 def test_a_device_reads_its_own_downlink_and_nobody_elses_and_only_bridges_write_it(site: Site) -> None:
     with Client(site, "dev-a") as device, Client(site, "dev-b") as other, Client(site, "bridge-1", "bridges") as bridge:
-        for topic in ("ew/v1/+/down/+", "ew/v1/dev-b/down/command", "$share/x/ew/v1/dev-b/down/+"):
+        for topic in ("ew/v1/+/down/+", "ew/v1/dev-b/down/command", "$share/x/ew/v1/dev-b/down/+", "ew/v1/dev-a/down/+"):
             device.subscribe(topic)
         other.subscribe("ew/v1/dev-b/down/+")
         assert bridge.publish("ew/v1/dev-b/down/command") in TAKEN
@@ -162,31 +199,13 @@ def test_no_certificate_and_a_strangers_certificate_are_refused(site: Site, tmp_
             site.shake_hands(context)
 
 
-def _certificate(site: Site, folder: Path, first: datetime.datetime, last: datetime.datetime) -> Path:
-    """A certificate of dev-a, by the devices' authority and with dev-a's own key, that is good between two moments."""
-    authority = x509.load_pem_x509_certificate((site.certificates / "broker" / "devices-ca.crt").read_bytes())
-    ca_key = serialization.load_pem_private_key((site.certificates / "authority" / "devices" / "ca.key").read_bytes(), None)
-    key = serialization.load_pem_private_key((site.certificates / "devices" / "dev-a.key").read_bytes(), None)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dev-a")]))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())  # type: ignore[arg-type]
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(first)
-        .not_valid_after(last)
-        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
-    )
-    path = folder / "dev-a.crt"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
 @pytest.mark.parametrize(("first", "last", "is_good"), [(-9, -1, False), (1, 9, False), (-1, 1, True)], ids=["past", "future", "now"])
 def test_a_certificate_is_good_only_in_its_time(site: Site, tmp_path: Path, first: int, last: int, is_good: bool) -> None:
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     context = site.context()
-    context.load_cert_chain(_certificate(site, tmp_path, now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key")
+    context.load_cert_chain(
+        certificate(site, tmp_path, "dev-a", now + first * day, now + last * day), site.certificates / "devices" / "dev-a.key"
+    )
     if is_good:
         site.shake_hands(context)
     else:
@@ -262,10 +281,10 @@ def test_a_name_that_is_no_device_gets_no_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ca", "server", "ops", "cursor", "devices-ca", "keys", "authority"])
 def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_of_ours(tmp_path: Path, name: str) -> None:
     assert certificates(tmp_path).returncode == 0
-    ours = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    ours = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"}
     assert certificates(tmp_path, name).returncode == 0
     assert {path: path.read_bytes() for path in ours} == ours
-    made = {path for path in tmp_path.rglob("*") if path.is_file()} - set(ours)
+    made = {path for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"} - set(ours)
     assert made == {tmp_path / "devices" / f"{name}.crt", tmp_path / "devices" / f"{name}.key"}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edgewake.cloud import metrics
+from edgewake.cloud import metrics, metrics_port
 from edgewake.deploy.child import answers
 from edgewake.deploy.plan import KAFKA_API_VERSIONS, MQTT_CONNECT
 from edgewake.protocol.clock import FakeClock
@@ -99,7 +99,7 @@ def test_a_listener_that_is_gone_or_full_harms_nobody(tmp_path: Path) -> None:
 def test_healthz_answers_as_long_as_the_loop_turns() -> None:
     clock, (port,) = FakeClock(), free_ports(1)
     heartbeat = Heartbeat(clock, {})
-    metrics.serve(port, lambda: [metrics.gauge("edgewake_test", "a figure", 7)], is_alive=heartbeat.is_alive)
+    metrics_port.serve(port, lambda: [metrics.gauge("edgewake_test", "a figure", 7)], part="test", is_alive=heartbeat.is_alive)
     healthz = f"http://127.0.0.1:{port}/healthz"
     assert httpx.get(healthz).status_code == 200
     clock.advance(SILENT_S)
@@ -111,7 +111,7 @@ def test_healthz_answers_as_long_as_the_loop_turns() -> None:
 
 def test_metrics_listen_where_the_configuration_says() -> None:
     (port,) = free_ports(1)
-    metrics.serve(port, list, host="0.0.0.0")
+    metrics_port.serve(port, list, part="test", host="0.0.0.0")
     assert httpx.get(f"http://{_address()}:{port}/healthz").status_code == 200
 
 

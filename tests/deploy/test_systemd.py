@@ -24,7 +24,7 @@ def unit(name: str) -> ConfigParser:
     return parser
 
 
-@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service"])
+@pytest.mark.parametrize("name", ["edgewake-agent.service", "edgewake@.service", "edgewake-kafka.service"])
 def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     """With the command's path made ours, since systemd wants it to exist."""
     assert shutil.which("systemd-analyze"), "systemd-analyze is missing: apt-get install systemd"
@@ -82,7 +82,7 @@ def test_nothing_is_ever_given_up_nor_left_hanging(name: str) -> None:
     assert float(unit(name)["Service"]["WatchdogSec"]) >= 10 * INTERVAL_S
 
 
-@pytest.mark.parametrize(("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30)])
+@pytest.mark.parametrize(("name", "worst"), [("edgewake-agent.service", 20), ("edgewake@.service", 30), ("edgewake-kafka.service", 30)])
 def test_the_unit_is_hardened(name: str, worst: int) -> None:
     """systemd's own measure of exposure, in tenths: 100 is a unit without any protection."""
     done = subprocess.run(

@@ -98,6 +98,10 @@ def put(events: EventLog, numbers: range, stream: str = "speed") -> None:
     assert log.wait_accepted(log.append_all(reading(n) for n in numbers), timeout_s=PATIENCE_S)
 
 
+def lose(_count: int, _reason: str) -> None:
+    """As `OneWaySink` wants it, where a test asks for no losses."""
+
+
 def json_of(line: str | bytes) -> dict[str, object]:
     """A JSON object."""
     found: dict[str, object] = orjson.loads(line)

@@ -269,7 +269,8 @@ def test_what_runs_has_nothing_of_what_only_its_start_needs() -> None:
 
 def test_running_it_imports_nothing_of_the_cloud() -> None:
     code = (
-        "import sys\nfrom edgewake.edge import agent, cli, status\nfrom edgewake.edge.sources import file_tail, host_metrics, json_lines\n"
+        "import sys\nfrom edgewake.edge import agent, status\nfrom edgewake.edge.commands import cli\n"
+        "from edgewake.edge.sources import file_tail, host_metrics, json_lines\n"
         f"print(sorted(set(sys.modules) & set({FOREIGN!r})))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -21,6 +21,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
+from tests.edge.helpers import lose
 
 
 class Mute(Exception):
@@ -68,7 +69,7 @@ def supervised(
 ) -> tuple[Supervisor, list[Reading], Intake]:
     taken: list[Reading] = []
     clock = clock or FakeClock()
-    intake = Intake("source", OneWaySink(taken.extend), Policy.BLOCK, clock)
+    intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
     backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1))
     return Supervisor("source", lambda: Acting(clock, *acts, lasts_s=lasts_s), intake, clock, backoff, policy=policy), taken, intake
 
@@ -105,7 +106,7 @@ async def test_one_that_exits_while_it_is_made_is_made_again() -> None:
             sys.exit("no licence")
         return Acting(clock)
 
-    intake = Intake("source", OneWaySink(lambda _: None), Policy.BLOCK, clock)
+    intake = Intake("source", OneWaySink(lambda _: None, lose), Policy.BLOCK, clock)
     one = Supervisor("source", make, intake, clock, Backoff(1, 60, random.Random(1)))
     await one.run()
     assert (one.state, one.error, len(made)) == (SourceState.ENDED, "SystemExit: no licence", 2)
@@ -122,7 +123,7 @@ async def test_a_stop_is_no_failure_even_for_one_that_turns_it_into_one() -> Non
                 raise OSError("not now")
 
     clock = FakeClock()
-    intake = Intake("source", OneWaySink(lambda _: None), Policy.BLOCK, clock)
+    intake = Intake("source", OneWaySink(lambda _: None, lose), Policy.BLOCK, clock)
     one = Supervisor("source", Sulking, intake, clock, Backoff(1, 60, random.Random(1)))  # type: ignore[arg-type]
     running = asyncio.create_task(one.run())
     for _ in range(5):

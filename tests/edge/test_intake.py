@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from edgewake.edge.log.codec import Reading
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.event_time import TimeRule
 from edgewake.protocol.frame import READING_BYTES_MAX, TIME_MS_MAX, from_plain, reading_of
 
 NOW_MS = 1_790_000_000_000
@@ -31,8 +33,11 @@ class Memory:
         self.full = full
         self.lost: Counter[LossReason] = Counter()
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.full -= 1
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         pass
@@ -60,8 +65,8 @@ def nested(depth: int) -> bytes:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"v": NaN}', "json"),
-        (b'{"v": Infinity}', "json"),
+        (b'{"v": NaN,}', "json"),
+        (b'{"v": infinity}', "json"),
         (b"{", "json"),
         (b'{"v": "\xff"}', "json"),
         (b"[1]", "shape"),
@@ -103,7 +108,7 @@ def test_what_is_taken_is_what_the_bridge_would_read(line: bytes) -> None:
     assert found == (frame.t[0], {name: column[0] for name, column in frame.fields.items()})
 
 
-@pytest.mark.parametrize("line", [b'{"v": NaN}', b'{"t":"x","v":1}', b'{"a-b":1}', nested(9)])
+@pytest.mark.parametrize("line", [b'{"v": NaN', b'{"t":"x","v":1}', b'{"a-b":1}', nested(9)])
 def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
     assert intake().check_line(line) is None
     with pytest.raises(Rejected):
@@ -145,3 +150,26 @@ def test_a_clock_that_is_far_off_does_not_stop_the_device(now_ms: int, t: int) -
     one = Intake("test", Memory(), Policy.BLOCK, FakeClock(now_ms))
     assert one.check({"v": 1}) == (t, {"v": 1})
     assert one.check({"v": {"w": 1}}) == (t, {"v_w": 1})
+
+
+def test_seconds_are_converted_and_said_however_many_come_at_once() -> None:
+    sink = Memory()
+    one = intake(sink)
+    found = one.check_all([{"t": 1_790_000_000 + n, "v": n} for n in range(20)])
+    assert [t for t, _ in found] == [1000 * (1_790_000_000 + n) for n in range(20)]
+    assert (one.remarks, one.refused) == ({"t in s": 20}, {})
+    assert one.check({"t": 1_790_000_000_000, "v": 1}) == (1_790_000_000_000, {"v": 1})
+    assert one.remarks == {"t in s": 20}
+
+
+def test_a_named_field_is_the_time_in_whichever_way_readings_come() -> None:
+    rule = TimeRule("tst", "s")
+    one = Intake("test", Memory(), Policy.BLOCK, FakeClock(NOW_MS), time=rule)
+    many = Intake("test", Memory(), Policy.BLOCK, FakeClock(NOW_MS), time=rule)
+    bodies: list[dict[str, Any]] = [{"tst": 1_790_000_000 + n, "v": n} for n in range(20)]
+    bodies[7] = {"v": 7}
+    lines = [orjson.dumps(body) for body in bodies]
+    alone = [one.check_line(line) for line in lines]
+    assert list(many.check_lines(lines)) == alone
+    assert [reading[0] for reading in alone if reading][6:9] == [1_790_000_006_000, NOW_MS, 1_790_000_008_000]
+    assert one.remarks == many.remarks == {"no time in tst": 1}

@@ -39,7 +39,7 @@ class Queue:
         self.left += room
         self._room.set()
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.steps.append("room")
         await self._room.wait()
         self._room.clear()
@@ -52,6 +52,9 @@ class Queue:
         self.positions.append(position)
         self.lost.update(lost)
         self.steps.append("put")
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         self.steps.append("kept")
@@ -78,7 +81,11 @@ async def test_one_that_blocks_loses_nothing_however_long_it_waits() -> None:
     assert (putting.done(), one.taken, queue.readings) == (False, 0, [])
     queue.drain(2)
     assert await putting is True
-    assert (one.counts(), queue.positions, queue.lost) == ({"taken": 2, "dropped": 0, "refused": {}}, [AT], {"rotated": 3})
+    assert (one.counts(), queue.positions, queue.lost) == (
+        {"taken": 2, "dropped": 0, "turned_away": 0, "refused": {}, "remarks": {}},
+        [AT],
+        {"rotated": 3},
+    )
     assert queue.steps[-2:] == ["put", "kept"], "the source goes on when its mode of logging lets it"
 
 
@@ -141,13 +148,15 @@ async def test_a_source_that_acknowledges_waits_until_it_is_durable() -> None:
 
 async def test_the_one_way_goes_straight_on_and_keeps_nothing() -> None:
     sent: list[Reading] = []
-    sink = OneWaySink(sent.extend)
+    lost: list[tuple[int, str]] = []
+    sink = OneWaySink(sent.extend, lambda count, reason: lost.append((count, reason)))
     one = Intake("test", sink, Policy.BLOCK, FakeClock())
     await sink.room()
     await one.put([ONE], position=AT, lost={"rotated": 1})
     await one.durable()
     one.refuse(RejectReason.JSON, "x")
     assert (sent, one.taken, one.refused) == ([ONE], 1, {"json": 1})
+    assert lost == [(1, "rotated"), (1, "refused")], "it may lose readings, and says so"
 
 
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 20), st.sampled_from(list(Policy)))
@@ -245,7 +254,7 @@ def test_few_or_many_at_once_are_the_same_readings(count: int) -> None:
     assert list(intake(Queue(0)).check_lines([b'{"t":%d,"v":%d}' % (n, n) for n in range(count)])) == expected
 
 
-@pytest.mark.parametrize("odd", [b"{", b"[]", b'{"v": NaN}', b'{"a b": 1}', b'{"v": 1, "t": -1}'])
+@pytest.mark.parametrize("odd", [b"{", b"[]", b'{"v": NaN', b'{"a b": 1}', b'{"v": 1, "t": -1}'])
 def test_one_wrong_line_among_many_costs_itself_alone(odd: bytes) -> None:
     one = intake(Queue(0))
     lines = [b'{"t":%d,"v":1}' % n for n in range(20)]

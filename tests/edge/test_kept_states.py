@@ -66,7 +66,7 @@ def test_states_of_consumers_are_read_or_are_nothing(kept: bytes) -> None:
 @given(st.one_of(st.text(max_size=40), JSON.map(lambda kept: kept.decode("utf-8", "replace"))))
 def test_positions_of_sources_are_read_or_refused(kept: str) -> None:
     keys, packets = RecentKeys.decode(kept), RecentPackets.decode(kept)
-    keys.add("k")
+    keys.add("k", b"")
     packets.add(1, "t", b"p")
     assert "k" in RecentKeys.decode(keys.encode())
     assert RecentPackets.decode(packets.encode()).is_repeat(1, "t", b"p")

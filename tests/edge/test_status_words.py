@@ -221,3 +221,11 @@ def test_the_oldest_is_as_old_as_the_first_that_waits(tmp_path: Path, passed_s: 
 def test_a_folder_without_a_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="no event log yet"):
         read(tmp_path, now_ms=0)
+
+
+def test_the_table_says_what_became_of_readings_that_are_never_logged() -> None:
+    said = line("one_way", uplink={"one_way_sent": 1_000, "one_way_dropped": 2_000})
+    assert said == "1000 sent, 2000 dropped since the start"
+    assert line("source 1 http_intake s", sources={"1 http_intake s": SOURCE | {"turned_away": 7}}).endswith(
+        "7 turned away (their sender has them)"
+    )

@@ -15,6 +15,7 @@ from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
+from tests.edge.helpers import lose
 from tests.services import PATIENCE_S
 
 
@@ -46,7 +47,7 @@ class Failing:
 
 
 def supervised(make: Source | type[Source], taken: list[Reading], clock: FakeClock) -> Supervisor:
-    intake = Intake("source", OneWaySink(taken.extend), Policy.BLOCK, clock)
+    intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
     return Supervisor("source", lambda: make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)))  # type: ignore[arg-type, return-value]
 
 
@@ -78,7 +79,7 @@ async def test_a_source_that_cannot_be_made_is_asked_again() -> None:
             raise ImportError("no such driver")
         return Failing(0)
 
-    intake = Intake("source", OneWaySink(taken.extend), Policy.BLOCK, clock)
+    intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
     one = Supervisor("source", make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)))
     await one.run()
     assert (asked, len(taken), one.failures) == (3, 1, 2)

@@ -87,7 +87,7 @@ async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
 
 async def reading(hub: Hub, *names: str, start: str = "latest", encoding: Events | None = None, **more: str) -> Reading:
     plan = await hub.open(Subscription(streams=names, **more))
-    begin = await hub.start(plan, Request(plan.subscription, start=parse_start(start)))
+    begin = await hub.start(plan, Request(plan.subscription, start=parse_start(start, SystemClock().now_ms())))
     woken = asyncio.Event()
     return Reading(hub, plan, hub.subscribe(plan, encoding or Events(), begin.positions, woken.set), woken)
 

@@ -79,6 +79,6 @@ async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on("console", lambda message: visit.complaints.append(message.text) if message.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    await page.goto(server.url, wait_until="domcontentloaded")
+    await page.goto(server.url + "/town", wait_until="domcontentloaded")
     yield visit
     await page.close()

@@ -57,7 +57,7 @@ async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(
     server = AccessServer(page_kafka, tmp_path, heartbeat_s=3600).start()
     page = await open_page(browser)
     try:
-        await page.goto(server.url)
+        await page.goto(server.url + "/town")
         await page.wait_for_function(IS_DRAWN, arg="quiet-car-2")
     finally:
         await page.close()

@@ -125,3 +125,37 @@ def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
 
 def test_1970_and_2099_are_taken_for_the_analysis_to_judge() -> None:
     assert frames.decode(body(t=[0, 4_102_444_799_999])).t == [0, 4_102_444_799_999]
+
+
+class _Untouchable(dict[str, object]):
+    """Counts the names that are looked at."""
+
+    looks = 0
+
+    def items(self):  # type: ignore[no-untyped-def]
+        for one in super().items():
+            type(self).looks += 1
+            yield one
+
+
+@pytest.mark.parametrize("inner", [1, {}, [1]], ids=["numbers", "empty objects", "lists"])
+def test_too_many_fields_are_refused_before_a_look_at_each(inner: object) -> None:
+    """An object of 90,000 names cost 280 ns a byte: a device could keep a bridge from all others with it."""
+    _Untouchable.looks = 0
+    wide = _Untouchable({f"f{i}": inner for i in range(90_000)})
+    with pytest.raises(Rejected) as refused:
+        frames.reading_of({"deep": wide, "t": 1}, now_ms=1)
+    assert (refused.value.reason, _Untouchable.looks) == (RejectReason.OVERSIZE, 0)
+
+
+def test_objects_in_one_another_are_bounded_too() -> None:
+    body: dict[str, object] = {f"a{i}": {f"b{j}": {} for j in range(200)} for i in range(200)}
+    with pytest.raises(Rejected, match="more than 256 objects in one another"):
+        frames.reading_of(body, now_ms=1)
+
+
+def test_keys_of_a_later_version_are_bounded() -> None:
+    good = '{"epoch":1,"frame":1,"seq":1,"t":[1],"fields":{"a":[1]},"later":%s}'
+    assert frames.decode((good % ("[" + ",".join(["0"] * 1000) + "]")).encode()).frame == 1
+    with pytest.raises(Rejected, match="at most 1024 values of a later version"):
+        frames.decode((good % ("[" + ",".join(["[]"] * 300_000) + "]")).encode())

@@ -82,6 +82,7 @@ def arrival(offset: int, record: Mapping[str, Any]) -> Arrival:
         last,
         record.get("seq", (first - 1) * 10 + 1),
         readings,
+        record.get("content", 0),
     )
     return Arrival(offset, record.get("device", "a"), placement, record.get("bytes", 100), record["received_at"], record.get("sent_at"))
 

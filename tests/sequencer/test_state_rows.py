@@ -20,7 +20,7 @@ def a_row(holes: int = 1, wide: int = 1) -> BlockRow:
         named[i.to_bytes(20, "big")] = one = Holes(f"device-{i}", "stream", 3)
         one.open(Hole(2, 9, 11, 91, 5, counted=False))
     windows = {i.to_bytes(20, "big"): (1 << 1023) + i for i in range(wide)}
-    return BlockRow(77, [bytes([1]) * SLOT_BYTES], named, windows)
+    return BlockRow(77, [bytes([1]) * SLOT_BYTES], named, windows, {})
 
 
 def test_a_block_survives_its_row() -> None:

@@ -54,7 +54,7 @@ def test_a_partition_is_restored_without_moving_a_state() -> None:
     table = StateTable()
     for device in range(5000):
         table.write(table.insert(key(device)), device, 0, 1, 0)
-    blocks = {number: encode_block(BlockRow(7, table.block(number), {}, {})) for number in range(BLOCKS)}
+    blocks = {number: encode_block(BlockRow(7, table.block(number), {}, {}, {})) for number in range(BLOCKS)}
     order = Partition.restore(0, Bounds(), position=Position(), blocks=blocks).order
     assert dict(order.table.states()) == dict(table.states())
     assert order.table.memory_bytes <= (len(table) * 100 // 80 + 1) * SLOT_BYTES

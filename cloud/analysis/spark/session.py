@@ -103,6 +103,10 @@ def start_session(
         ),
         f"{STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
+    if is_local(master):
+        # Its ports are open to all users of the machine, and who speaks to them without the secret,
+        # which Spark makes here by itself, would be believed. On a cluster `spark` has the secret.
+        settings["spark.authenticate"] = "true"
     for name, value in (settings | dict(more or {})).items():
         builder = builder.config(name, value)
     try:

@@ -24,6 +24,8 @@ log = logging.getLogger("edgewake.ops")
 
 LOGIN_PATH: Final = "/in"
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", LOGIN_PATH})
+FILES: Final = "/page/"
+"""Scripts and styles of the pages: the same for everybody, and nothing of the system is in them."""
 PAGES: Final = frozenset({"/", "/docs"})
 """What people open: without a session they are led to the login."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -50,7 +52,7 @@ class Guard:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or _is_open(scope["path"]):
             return await self._app(scope, receive, send)
         headers = dict(scope["headers"])
         by_key = self._by_key(headers)
@@ -82,6 +84,10 @@ class Guard:
         cookie = cookies.get(cookie_name(scope))
         holder = None if cookie is None else self._access.sessions.find(cookie.value)
         return holder if holder is not None and self._access.keys.is_valid(holder) else None
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(FILES)
 
 
 def cookie_name(scope: Scope) -> str:

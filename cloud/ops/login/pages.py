@@ -1,6 +1,6 @@
 """How people come in: a link with a ticket (`edgewake up` and `edgewake login` print one), or a form for the key.
 
-GET /in?ticket=…     once, within ten minutes: sets the session's cookie and leads to the documentation
+GET /in?ticket=…     once, within ten minutes: sets the session's cookie and leads to the pages
 GET /in              the form
 POST /in             key=…
 """
@@ -18,8 +18,8 @@ from edgewake.cloud.ops.login.auth import LOGIN_PATH, Access, cookie_name, is_fr
 from edgewake.cloud.ops.login.keys import Holder
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S
 from edgewake.cloud.web import Problem
-from edgewake.cloud.web_docs import DOCS_PATH
 
+HOME_PATH: Final = "/"
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -28,8 +28,8 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 # Our own page leads on, not a redirect: a strict cookie is not sent along where another site's link began the journey.
-DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={DOCS_PATH}">
-<title>Edgewake operations</title><p>You are in. <a href="{DOCS_PATH}">Go on</a></p></html>"""
+DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={HOME_PATH}">
+<title>Edgewake operations</title><p>You are in. <a href="{HOME_PATH}">Go on</a></p></html>"""
 FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Edgewake operations</title><h1>Edgewake operations</h1>
 <p>{text}</p><form method="post" action="/in"><label>Key
 <input type="password" name="key" autocomplete="current-password" required autofocus>

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.protocol.query import Progress, QueryState
 
 PART_STATES: Final = frozenset({"starting", "ready", "restarting", "stopped", "failed", "unknown"})
 
@@ -35,18 +36,21 @@ class TablesCollector(Collector):
             "query",
             {n: p.lag for n, p in progress.items()},
         )
-        yield _by(
-            "edgewake_query_readings_per_s", "Readings computed a second", "query", {n: p.readings_per_s for n, p in progress.items()}
-        )
-        yield _by("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
-        yield _by("edgewake_query_shed_readings", "Readings left out because it lagged", "query", {n: p.shed for n, p in progress.items()})
+        computed = {name: _computed(p) for name, p in progress.items()}
+        yield _total("edgewake_query_records", "Records computed since it was registered", "query", computed)
+        yield _total("edgewake_query_late_readings", "Readings counted as late", "query", {n: p.late for n, p in progress.items()})
+        shed = {name: p.shed for name, p in progress.items()}
+        yield _total("edgewake_query_shed_readings", "Readings left out because it lagged", "query", shed)
+        yield _states({name: _query_state(tables, name) for name in tables.queries})
+        until = {name: p.watermark / 1000 for name, p in progress.items() if p.watermark is not None}
+        yield _by("edgewake_query_watermark_timestamp_seconds", "Event time up to which windows are final", "query", until)
         yield _by("edgewake_query_kept", "Share of readings that is taken now", "query", {n: p.kept for n, p in progress.items()})
         yield _by(
             "edgewake_query_apart", "1 where it has a lane of its own: it is slow", "query", {n: p.apart for n, p in progress.items()}
         )
         # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
-        rates = {name: rate for name, rate in tables.rates.all().items() if name in tables.streams}
-        yield _by("edgewake_stream_records_per_s", "Records of a stream a second", "stream", rates)
+        records = {name: count for name, count in tables.rates.counts.items() if name in tables.streams}
+        yield _total("edgewake_stream_records", "Records of a stream since this process started", "stream", records)
         yield CounterMetricFamily("edgewake_ops_dropped_devices", "Devices dropped from the full table", tables.devices.dropped)
         left_out = tables.requests.left_out
         yield CounterMetricFamily("edgewake_ops_left_out_requests", "Requests of devices that asked for too much at once", left_out)
@@ -59,6 +63,36 @@ class TablesCollector(Collector):
 
 def _state(state: str) -> str:
     return state if state in PART_STATES else "other"
+
+
+def _computed(progress: Progress) -> int:
+    """Kafka's records that a query has done; a lower bound where a partition has no beginning."""
+    reached = progress.reached.values()
+    return sum(offset - one.asked_from.get(partition, 0) for one in reached for partition, offset in one.offsets.items())
+
+
+def _query_state(tables: OpsTables, name: str) -> str:
+    """As `query list` says it: what is registered and not yet told of is starting."""
+    registration, progress = tables.queries[name], tables.progress.get(name)
+    if registration.paused:
+        return QueryState.PAUSED
+    if progress is None or progress.registered_at not in (None, registration.registered_at):
+        return QueryState.STARTING
+    return progress.state
+
+
+def _states(states: Mapping[str, str]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("edgewake_query_state", "1 for the state that a query is in", labels=["query", "state"])
+    for query, state in states.items():
+        family.add_metric([query, state], 1)
+    return family
+
+
+def _total(name: str, text: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
 
 
 def _by(name: str, text: str, label: str, values: Mapping[str, float | None]) -> GaugeMetricFamily:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Final
 
 from edgewake.protocol.device import DeviceSeen
@@ -20,6 +21,11 @@ class StreamRates:
     def __init__(self) -> None:
         self._records: Counter[str] = Counter()
         self._samples: deque[tuple[float, Counter[str]]] = deque(maxlen=SAMPLES)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Stream → records since this process started."""
+        return self._records
 
     def add(self, seen: DeviceSeen) -> None:
         """A new report of a device, with the records since its report before."""

@@ -18,7 +18,7 @@ from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.protocol import topics
 from edgewake.protocol.down_message import Reply, ReplyState
 from edgewake.protocol.down_row import DownRow, key_of
-from edgewake.protocol.downlink import REPLY_PREFIX, DownKind
+from edgewake.protocol.downlink import REPLY_PREFIX, REQUEST_WRONG, DownKind
 from edgewake.protocol.plain_json import Misshapen
 from edgewake.protocol.request import ENDED_MAX, OPEN_MAX, Request, request_of
 from edgewake.protocol.request_row import REPLY_LIFE_MS, RequestRow
@@ -172,11 +172,14 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
 def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
     """A request as it came; what is wrong in it is its reply. Raises ValueError, KeyError where it has no id to reply to."""
     at = where["received_at"]
+    detail = str(reading.get(REQUEST_WRONG) or "")
     try:
         request = request_of(reading)
     except Misshapen as error:
+        detail = detail or str(error)
+    if detail:
         wrong = RequestRow(id=reading["id"], name=str(reading.get("name") or "")[:64], body="", expires_at=at, **where)
-        return replied(wrong, ReplyState.REFUSED, detail=str(error)[:500], now_ms=at)
+        return replied(wrong, ReplyState.REFUSED, detail=detail[:500], now_ms=at)
     return _of(request, where)
 
 

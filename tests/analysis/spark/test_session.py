@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +121,15 @@ def test_what_a_function_is_in_the_jvm_is_asked_once(spark: SparkSession) -> Non
         assert getattr(jvm, name) is getattr(jvm, name)
     assert jvm.functions.col is jvm.functions.col
     assert spark.range(3).select(F.max(F.col("id"))).collect() == [(2,)]
+
+
+def test_a_stranger_on_this_machine_is_not_heard_by_the_driver(spark: SparkSession) -> None:
+    """Without a secret it would unpack, as an object of Java's, whatever anybody sends to its port."""
+    body, request = b"hello", struct.pack(">bqi", 3, 7, 5)
+    port = int(spark.sparkContext.getConf().get("spark.driver.port") or 0)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
+        stranger.sendall(struct.pack(">q", 8 + len(request) + len(body)) + request + body)
+        answer = stranger.recv(65_536)
+    failure, number = struct.unpack(">bq", answer[8:17])
+    assert (failure, number) == (5, 7)
+    assert b"SASL" in answer

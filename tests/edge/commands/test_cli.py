@@ -230,3 +230,13 @@ def test_check_names_all_that_reads_the_log(tmp_path: Path) -> None:
     done = call("check", "--config", path)
     assert done.exit_code == 0
     assert "chains: none, absences: heat → silences, sketches: heat (numbers count_min), actions: none" in done.output
+
+
+def test_it_says_its_version_and_helps_by_a_letter() -> None:
+    from importlib.metadata import version
+
+    said = CliRunner().invoke(agent, ["--version"], prog_name="edgewake-agent")
+    assert (said.exit_code, said.stdout) == (0, f"edgewake-agent, version {version('edgewake')}\n")
+    for command in ([], ["status"], ["log", "show"], ["requests"]):
+        helped = CliRunner().invoke(agent, [*command, "-h"])
+        assert (helped.exit_code, "Usage:" in helped.stdout) == (0, True)

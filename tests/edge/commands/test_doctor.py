@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import CLOCK_FLOOR_MS, FakeClock
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import opened, put
+from tests.services import free_ports
 
 MIB = 1 << 20
 LOG = LogConfig(quota_bytes=100 * MIB, consumer_bytes=10 * MIB, wal_bytes_max=8 * MIB, reserve_bytes=2 * MIB)
@@ -155,3 +157,53 @@ def test_each_finding_is_told_as_soon_as_it_is_there(tmp_path: Path, monkeypatch
     findings = examine(AgentConfig(device="d", data_dir=tmp_path), FakeClock())
     assert ([next(findings).what, next(findings).what], looked) == (["clock", "directory"], [])
     assert (next(findings).what, looked) == ("log", ["log"])
+
+
+def sources(directory: Path, *of: dict[str, Any]) -> list[Finding]:
+    config = AgentConfig.checked({"device": "d", "data_dir": directory, "source": [{"stream": f"s{n}"} | one for n, one in enumerate(of)]})
+    return [one for one in examine(config, FakeClock()) if one.what.startswith("source ")]
+
+
+def test_it_says_something_of_each_source_while_the_agent_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("{}")
+    free, closed = free_ports(2)
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        taken = there.getsockname()[1]
+        said = sources(
+            tmp_path / "data",
+            {"type": "file_tail", "path": str(tmp_path / "log.jsonl")},
+            {"type": "file_tail", "path": str(tmp_path / "later.jsonl")},
+            {"type": "file_tail", "path": "/no/such/folder/x"},
+            {"type": "serial_lines", "path": str(tmp_path)},
+            {"type": "http_intake", "port": free},
+            {"type": "http_intake", "port": taken},
+            {"type": "tcp_lines", "port": taken, "host": "127.0.0.1", "format": "json"},
+            {"type": "http_poll", "url": f"http://127.0.0.1:{closed}/x"},
+            {"type": "sse_pull", "url": f"http://127.0.0.1:{taken}/", "token_file": str(tmp_path / "none")},
+            {"type": "host_metrics"},
+        )
+    assert [one.good for one in said] == [True, True, False, False, True, False, True, False, False, True]
+    words = [
+        "2 bytes",
+        "not there yet",
+        "no directory",
+        "is a directory",
+        "free to listen",
+        "taken by another",
+        "takes connections",
+        "refused",
+    ]
+    assert [word for word, one in zip(words, said, strict=False) if word not in one.said] == []
+    assert "none" in said[8].said
+    assert [one.what for one in said][:2] == ["source 1 file_tail", "source 2 file_tail"]
+
+
+def test_while_the_agent_runs_its_sources_are_asked_and_not_looked_at(tmp_path: Path) -> None:
+    """It has the port itself: to look whether it is free would say that it is taken."""
+    with opened(tmp_path), socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        counts = {"state": "running", "taken": 7, "error": None}
+        status = {"written_at": FakeClock().now_ms(), "interval_s": 10, "pid": os.getpid(), "connection": "streaming"}
+        status_file.write(tmp_path, status | {"sources": {"1 http_intake s0": counts}})
+        (one,) = sources(tmp_path, {"type": "http_intake", "port": port})
+    assert (one.good, one.said) == (True, "running, 7 taken")

@@ -201,7 +201,7 @@ def test_without_a_log_nothing_is_on_the_disk_and_what_was_lost_is_said(tmp_path
     with opened(tmp_path / "crash", sent=again, config=config(LogMode.NONE)) as events:
         events.start_sending()
         again.until(1)
-        assert (again[0].count, again[0].gap) == (7, "corrupt")
+        assert (again[0].count, again[0].gap) == (7, "not_logged")
         assert events.epoch > sent[0].key.epoch
 
 

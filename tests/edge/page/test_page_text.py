@@ -214,7 +214,7 @@ def test_every_number_of_the_status_is_a_sample() -> None:
     }
     assert found == {
         "up{}": 1, "connected{}": 0, "backlog_readings{}": 3, "backlog_bytes{}": 99, "oldest_unacked_seconds{}": 2.5,
-        "lost_readings_total{'reason': 'quota'}": 4,
+        "lost_readings_total{'reason': 'quota'}": 4, "one_way_sent_total{}": 0, "one_way_dropped_total{}": 0,
         "accepted_readings_total{'stream': 'a'}": 10, "accepted_readings_total{'stream': 'b'}": 20,
         "waiting_readings{'stream': 'a'}": 2, "waiting_readings{'stream': 'b'}": 1,
         "source_up{'source': '1 x'}": 1, "source_up{'source': '2 y'}": 0,

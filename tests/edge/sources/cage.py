@@ -78,7 +78,9 @@ async def caged(
     )  # fmt: skip
     events.start_sending()
     clock = SystemClock()
-    intake = Intake("caged", LogSink(events.stream(config.stream, bytes_max=config.queue_bytes_max)), Policy.BLOCK, clock)
+    intake = Intake(
+        "caged", LogSink(events.stream(config.stream, bytes_max=config.queue_bytes_max)), Policy.BLOCK, clock, time=config.time.rule()
+    )
     context = SourceContext(device, clock, events.position, feeds)
     supervisor = Supervisor(
         "caged", lambda: config.source(context), intake, clock, Backoff(0.01, 0.05, random.Random(1)), policy=config.policy

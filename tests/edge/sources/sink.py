@@ -44,7 +44,7 @@ class MemorySink:
         """Of a field, in order; None where a reading has none."""
         return [fields.get(field) for _, fields in self.readings]
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.waiting += 1
         while self.is_full:
             self._changed.clear()
@@ -63,6 +63,9 @@ class MemorySink:
         self.readings += readings
         self.commits.append((len(readings), position))
         self.lost.update(lost)
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         pass

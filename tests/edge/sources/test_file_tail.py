@@ -22,7 +22,7 @@ from edgewake.edge.sources.follower import Follower
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import LocalError
-from tests.edge.helpers import Sent
+from tests.edge.helpers import Sent, lose
 from tests.services import PATIENCE_S
 
 
@@ -78,7 +78,7 @@ async def test_lines_are_taken_as_they_come_and_half_a_line_waits(tmp_path: Path
 
 async def test_a_bad_line_is_counted_and_never_stops_it(tmp_path: Path) -> None:
     path = tmp_path / "in.log"
-    path.write_bytes(b'{"n": 1}\nnot json\n{"n": NaN}\n\xff\xfe\n' + b"x" * 70_000 + b'\n{"n": 2}\n')
+    path.write_bytes(b'{"n": 1}\nnot json\n{"n": nan}\n\xff\xfe\n' + b"x" * 70_000 + b'\n{"n": 2}\n')
     async with tailing(tmp_path / "log", path) as tail:
         await tail.until(lambda: tail.sent.ns() == [1, 2])
         assert tail.intake.refused == {"json": 3, "oversize": 1}
@@ -212,7 +212,7 @@ async def test_a_fifo_is_refused_and_freezes_nothing(tmp_path: Path) -> None:
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
     with pytest.raises(LocalError, match="no regular file"):
         async with asyncio.timeout(PATIENCE_S):
-            await source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock()))
+            await source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock()))
 
 
 async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ async def test_a_disk_that_does_not_answer_stops_neither_the_loop_nor_the_end(tm
 
     monkeypatch.setattr(Follower, "read", hang)
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=tmp_path / "x"), SystemClock(), position=lambda _: None)
-    task = asyncio.create_task(source.run(Intake("tail", OneWaySink(lambda _: None), source.policy, SystemClock())))
+    task = asyncio.create_task(source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock())))
     async with asyncio.timeout(PATIENCE_S):
         while not reached.is_set():
             await asyncio.sleep(0.01)
@@ -249,7 +249,7 @@ async def test_a_big_file_leaves_the_loop_its_turns(tmp_path: Path) -> None:
     other = asyncio.create_task(others())
     taken: list[int] = []
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
-    intake = Intake("tail", OneWaySink(lambda readings: taken.append(turns)), source.policy, SystemClock())
+    intake = Intake("tail", OneWaySink(lambda readings: taken.append(turns), lose), source.policy, SystemClock())
     task = asyncio.create_task(source.run(intake))
     async with asyncio.timeout(PATIENCE_S):
         while intake.taken < 40_000:

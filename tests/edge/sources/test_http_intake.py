@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
 
-from edgewake.edge.intake import Intake
+from edgewake.edge.intake import Intake, LogSink
 from edgewake.edge.intake_policy import Policy
 from edgewake.edge.log.codec import Reading
-from edgewake.edge.log.event_log import LogBusyError
+from edgewake.edge.log.config import LaneConfig, LogConfig
+from edgewake.edge.log.event_log import EventLog, LogBusyError
+from edgewake.edge.log.lanes import Lane as StreamLane
+from edgewake.edge.log.quota import AtQuota
 from edgewake.edge.sources import http_intake
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.http_intake import HttpIntake, HttpIntakeConfig
 from edgewake.edge.sources.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.recent_keys import KEYS_MAX, RecentKeys
 from edgewake.protocol.clock import SystemClock
+from tests.edge.helpers import Sent, opened, reading
 from tests.edge.sources.cage import Caged, caged
-from tests.services import PATIENCE_S, free_ports, port_is_open
+from tests.services import PATIENCE_S, free_ports, port_is_open, wait_until
 
 JSON = {"Content-Type": "application/json"}
 
@@ -43,7 +48,7 @@ async def test_what_is_answered_200_is_durable_and_what_is_wrong_is_counted(tmp_
     to = config()
     async with caged(tmp_path, to) as one:
         got = await post(one, to, b'[{"n": 1}, {"n": "\\u0000"}, {"n": 2}]')
-        assert (got.status_code, got.json()) == (200, {"taken": 2, "refused": 1})
+        assert (got.status_code, got.json()["taken"], got.json()["refused"]) == (200, 2, 1)
         assert one.events.stream("s").accepted_through == 2
         got = await post(one, to, b'{"n": 3}\n{"n": 4}\n', Content_Type="application/x-ndjson")
         assert got.json() == {"taken": 2, "refused": 0}
@@ -52,7 +57,7 @@ async def test_what_is_answered_200_is_durable_and_what_is_wrong_is_counted(tmp_
         await one.until(lambda: one.column("n") == [1, 2, 3, 4, 5], "all")
 
 
-async def test_no_200_before_the_readings_are_durable_and_503_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_200_before_the_readings_are_durable_and_202_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_intake, "TAKE_S", 0.3)
     armed, go, stood = threading.Event(), threading.Event(), threading.Event()
 
@@ -65,11 +70,15 @@ async def test_no_200_before_the_readings_are_durable_and_503_after_a_while(tmp_
     async with caged(tmp_path, to, failpoint=failpoint) as one:
         armed.set()
         try:
-            got = await post(one, to, b'{"n": 1}')
-            assert (got.status_code, got.headers["retry-after"], stood.is_set()) == (503, "5", True)
+            got = await post(one, to, b'{"n": 1}', Idempotency_Key="k1")
+            assert (got.status_code, got.json()["durable"], stood.is_set()) == (202, False, True)
+            again = await post(one, to, b'{"n": 1}', Idempotency_Key="k1")
+            assert (again.status_code, again.json()) == (202, {"repeated": True, "durable": False})
             assert (await post(one, to, b'{"n": 2}', Prefer="respond-async")).status_code == 202
         finally:
             go.set()
+        assert (await post(one, to, b'{"n": 1}', Idempotency_Key="k1")).json() == {"repeated": True}
+        await one.until(lambda: one.column("n") == [1, 2], "1, 2")
 
 
 async def test_a_request_that_is_sent_again_is_taken_once_also_after_a_restart(tmp_path: Path) -> None:
@@ -156,12 +165,111 @@ def test_what_a_head_asks_for() -> None:
 def test_the_last_keys_are_remembered_as_text() -> None:
     keys = RecentKeys()
     for n in range(KEYS_MAX + 5):
-        keys.add(f"k{n}")
+        keys.add(f"k{n}", b"body")
     again = RecentKeys.decode(keys.encode())
     assert ("k4" in again, "k5" in again, f"k{KEYS_MAX + 4}" in again) == (False, True, True)
-    assert len(keys.encode()) < 17 * KEYS_MAX
-    keys.forget("k5")
-    assert "k5" not in keys
+    assert len(keys.encode()) < 26 * KEYS_MAX
+    assert again.came_with("k5", b"body")
+    assert not again.came_with("k5", b"other")
+
+
+async def test_a_key_that_comes_with_another_body_is_no_repetition(tmp_path: Path) -> None:
+    """Answered 200, the second body would be lost unsaid."""
+    to = config()
+    async with caged(tmp_path, to) as one:
+        assert (await post(one, to, b'{"n": 1}', Idempotency_Key="k1")).status_code == 200
+        got = await post(one, to, b'{"n": 2}', Idempotency_Key="k1")
+        assert (got.status_code, "another body" in got.json()["error"]) == (422, True)
+
+
+class Lane(NamedTuple):
+    """A log whose lane is full: nothing is sent."""
+
+    events: EventLog
+    sent: Sent
+    intake: Intake
+    source: HttpIntake
+
+
+@contextmanager
+def full_lane(path: Path, at_quota: AtQuota) -> Iterator[Lane]:
+    """The lane bulk of 64 KiB, which is full; the broker is away."""
+    log_config = LogConfig(linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=64 << 10, at_quota=at_quota))
+    sent = Sent()
+    with opened(path, sent=sent, config=log_config, lanes={"s": StreamLane.BULK}) as events:
+        stream = events.stream("s")
+        while not (events._writer.store.stopped_lanes or events._writer.store.dropping_lanes):
+            assert stream.wait_accepted(stream.append_all([reading(-1, text="x" * 1000)] * 20), timeout_s=PATIENCE_S)
+        intake = Intake("i", LogSink(stream), Policy.BLOCK, SystemClock())
+        yield Lane(events, sent, intake, HttpIntake(config(), SourceContext("d1", SystemClock(), events.position)))
+
+
+@pytest.mark.parametrize("at_quota", [AtQuota.STOP_SOURCE, AtQuota.DROP_NEWEST])
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_what_is_told_to_come_again_is_neither_lost_nor_there_twice(tmp_path: Path, at_quota: AtQuota, key: str | None) -> None:
+    """The lane is full and the broker away: every request hears 503 within two seconds, and is stored once when it comes again."""
+    with full_lane(tmp_path, at_quota) as lane:
+        began_s = asyncio.get_running_loop().time()
+        for _ in range(2):
+            said = await asyncio.gather(*(lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n)) for n in range(5)))
+            assert [status for status, _ in said] == [503] * 5
+        assert asyncio.get_running_loop().time() - began_s < 2 * 2.0
+        assert (lane.intake.turned_away, lane.intake.dropped, lane.intake.taken) == (2 * 5 * 100, 0, 0)
+        assert lane.events.status().lost == {}, "the sender has them still"
+        lane.events.start_sending()
+        for n in range(5):
+            while (await lane.source.take(lane.intake, Wanted(False, key and f"{key}{n}"), body(n)))[0] != 200:
+                lane.sent.acknowledge(lane.events)
+        async with asyncio.timeout(PATIENCE_S):
+            while (await lane.events.ask_status()).backlog_readings:
+                lane.sent.acknowledge(lane.events)
+        assert lane.events.status().lost == {}
+    assert [n for n in lane.sent.ns() if n != -1] == list(range(500))
+    assert not [out for out in lane.sent if out.gap]
+
+
+async def test_what_was_taken_stays_although_its_lane_was_full_meanwhile(tmp_path: Path) -> None:
+    """Two requests in one commit: the first one fills the lane, and both heard 200."""
+    armed, go = threading.Event(), threading.Event()
+
+    def failpoint(name: str) -> None:
+        if armed.is_set() and name == "received":
+            go.wait(PATIENCE_S)
+
+    log_config = LogConfig(linger_bulk_ms=0, reserve_bytes=0, bulk=LaneConfig(quota_bytes=64 << 10, at_quota=AtQuota.DROP_NEWEST))
+    lanes = {"a": StreamLane.BULK, "b": StreamLane.BULK}
+    with opened(tmp_path, config=log_config, lanes=lanes, failpoint=failpoint) as events:
+        armed.set()
+        events.stream("b").append(reading(0))
+        big = [reading(n, text=f"{n}" + "x" * 5000) for n in range(200)]
+        assert Intake("a", LogSink(events.stream("a")), Policy.BLOCK, SystemClock()).offer(big)
+        late = Intake("b", LogSink(events.stream("b")), Policy.BLOCK, SystemClock())
+        assert late.offer([reading(1)])
+        armed.clear()
+        go.set()
+        await asyncio.to_thread(lambda: wait_until(lambda: events.stream("b").waiting == 0, "all are durable"))
+        assert events._writer.store.dropping_lanes, "the fault did not fire"
+        assert events.status().lost == {}
+        assert not late.offer([reading(2)])
+
+
+def body(first: int) -> bytes:
+    """A hundred readings."""
+    return b"[" + b",".join(b'{"n": %d}' % n for n in range(100 * first, 100 * first + 100)) + b"]"
+
+
+async def test_each_refused_item_is_named_with_its_reason_and_the_good_ones_are_taken(tmp_path: Path) -> None:
+    to = config()
+    async with caged(tmp_path, to) as one:
+        got = await post(one, to, b'[{"n": 1}, 5, {"n": "\\u0000"}, {"n": 2}]')
+        assert got.status_code == 200
+        assert (got.json()["taken"], got.json()["refused"]) == (2, 2)
+        assert [(each["item"], each["status"], each["reason"]) for each in got.json()["refusals"]] == [
+            (1, 422, "shape"),
+            (2, 422, "encoding"),
+        ]
+        got = await post(one, to, b"[5]")
+        assert (got.status_code, got.json()["refusals"][0]["detail"]) == (422, "expected a JSON object, found int")
 
 
 class SmallRoom:
@@ -174,7 +282,7 @@ class SmallRoom:
         self.more = asyncio.Event()
         self.waiting = 0
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.waiting += 1
         await self.more.wait()
 
@@ -182,6 +290,9 @@ class SmallRoom:
         if len(readings) > self.free:
             raise LogBusyError
         self.kept_.append((len(readings), "" if position is None else position[1]))
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         pass
@@ -207,18 +318,19 @@ async def test_a_key_is_not_kept_before_the_readings_that_it_came_with() -> None
     big = asyncio.create_task(source.take(intake, Wanted(False, "big"), BIG))
     while not sink.waiting:
         await asyncio.sleep(0)
-    small = asyncio.create_task(source.take(intake, Wanted(False, "small"), b'{"n": 2}'))
-    without = await source.take(intake, Wanted(False, None), b'{"n": 3}')
-    for _ in range(20):
+    same = asyncio.create_task(source.take(intake, Wanted(False, "big"), BIG))
+    while sink.waiting < 2:
         await asyncio.sleep(0)
-    assert without == (200, {"taken": 1, "refused": 0})
+    small = await source.take(intake, Wanted(False, "small"), b'{"n": 2}')
+    without = await source.take(intake, Wanted(False, None), b'{"n": 3}')
+    assert small == without == (200, {"taken": 1, "refused": 0})
     assert all("big" not in RecentKeys.decode(position) for _, position in sink.kept_)
     sink.free = 100
     sink.more.set()
     assert await big == (200, {"taken": 20, "refused": 0})
-    assert await small == (200, {"taken": 1, "refused": 0})
-    known = [RecentKeys.decode(position) for _, position in sink.kept_]
-    assert [("big" in each, "small" in each) for each in known] == [(False, False), (True, False), (True, True)]
+    assert await same == (200, {"repeated": True})
+    known = [RecentKeys.decode(position) for _, position in sink.kept_ if position]
+    assert [("big" in each, "small" in each) for each in known] == [(False, True), (True, True)]
 
 
 async def test_a_request_that_was_given_up_leaves_no_key() -> None:
@@ -236,7 +348,7 @@ async def test_what_is_dropped_is_not_acknowledged() -> None:
     source, sink, intake = taking(Policy.DROP_NEWEST)
     for key in ("k", None):
         assert (await source.take(intake, Wanted(False, key), BIG))[0] == 503
-    assert sink.lost == [(20, "queue_full")] * 2
+    assert (sink.lost, intake.turned_away) == ([], 40), "the sender has them still"
     sink.free = 100
     assert await source.take(intake, Wanted(False, "k"), BIG) == (200, {"taken": 20, "refused": 0})
 

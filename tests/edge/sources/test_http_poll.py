@@ -98,7 +98,7 @@ async def test_a_server_that_answers_badly_is_named_and_asked_again(tmp_path: Pa
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b'{"n": NaN}', "json"), (b'"text"', "shape"), (b"\xff\xfe{", "json"), (b"[" * 900, "json"),
+        (b'{"n": nan}', "json"), (b'"text"', "shape"), (b"\xff\xfe{", "json"), (b"[" * 900, "json"),
         (b"{" + b",".join(b'"f%d":1' % n for n in range(20_000)) + b"}", "oversize"),
     ],
 )  # fmt: skip

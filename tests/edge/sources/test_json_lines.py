@@ -25,12 +25,15 @@ class Memory:
         self.is_full = False
         self.waited = asyncio.Event()
 
-    async def room(self) -> None:
+    async def room(self, *, promised: bool = False) -> None:
         self.waited.set()
         await asyncio.Event().wait()
 
     async def durable(self) -> None:
         pass
+
+    def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
+        self.put(readings, position, {})
 
     async def kept(self) -> None:
         pass

@@ -163,6 +163,20 @@ async def test_nothing_is_acknowledged_while_nothing_is_durable_and_then_in_orde
         await one.until(lambda: acknowledged(brokers) == [3, 1, 2])
 
 
+async def test_at_the_stop_only_what_nobody_sends_again_is_passed_on_or_said_to_be_lost() -> None:
+    brokers: list[Broker] = []
+
+    async def script(broker: Broker) -> None:
+        await broker.subscribed()
+        broker.send(message(1, 3), message(2), message(3, 1))
+
+    sink = MemorySink()
+    sink.is_full = True
+    async with served(by(script, brokers)) as port, running(source(port), sink, Policy.BLOCK) as one:
+        await one.until(lambda: sink.waiting)
+    assert (sink.values(), sink.lost) == ([], {"stopped": 1}), "those of QoS 1 come again"
+
+
 async def test_while_the_log_is_full_a_message_waits_and_is_not_acknowledged() -> None:
     brokers: list[Broker] = []
 
@@ -268,19 +282,27 @@ async def test_the_session_that_was_configured_is_asked_for(session_s: int, clea
         (b'"on"', [{"v": "on"}]),
         (b"on", [{"v": "on"}]),
         (b"21,5", [{"v": "21,5"}]),
-        (b"nan", [{"v": "nan"}]),
+        (b"nan", [{"v": None}]),
+        (b"-Infinity", [{"v": None}]),
+        (b"NaN", [{"v": None}]),
+        (b'{"temp": NaN, "hum": 48}', [{"temp": None, "hum": 48}]),
         (b"1\n2", [{"v": 1}, {"v": 2}]),
         (b"a\nb", [{"v": "a\nb"}]),
         (b"[1, 2]", [{"v": 1}, {"v": 2}]),
-        (b"null", [None]),
+        (b"null", [{"v": None}]),
         (b'\xef\xbb\xbf{"a": 1}', [{"a": 1}]),
-        (b"{", [{"v": "{"}]),
         (b'{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
         ("warm, 21 °C".encode(), [{"v": "warm, 21 °C"}]),
     ],
 )
 def test_what_a_payload_of_any_form_holds(payload: bytes, found: list[object]) -> None:
     assert bodies(payload, "v") == found
+
+
+@pytest.mark.parametrize("payload", [b"{", b"{'temp': 1}", b' {"temp": 21.5, "hu', b"[1, 2", b'\xef\xbb\xbf{"a"', b'{"a": 1}\n{"a": '])
+def test_what_begins_as_json_and_is_none_is_refused_and_no_text(payload: bytes) -> None:
+    with pytest.raises(Rejected, match="begins as JSON and is none"):
+        bodies(payload, "v")
 
 
 @pytest.mark.parametrize("payload", [b"\xff\xfe{", b"\x80", "°".encode("latin-1"), b" " * (1 << 20) + b" 1"])

@@ -190,3 +190,58 @@ async def test_two_sources_of_one_stream_take_what_each_subscribes_to(tmp_path: 
         await one.until(lambda: "kitchen" in one.column("room"), "its message")
         await other.until(lambda: "heat" in other.column("kind"), "its message")
         assert (one.supervisor.failures, other.supervisor.failures) == (0, 0)
+
+
+@pytest.mark.parametrize(("retained", "starts"), [("first", [1, 0]), ("skip", [0, 0]), ("all", [1, 1])])
+async def test_what_the_broker_keeps_comes_as_often_as_is_asked_and_says_so(
+    tmp_path: Path, mosquitto: Mosquitto, retained: str, starts: list[int]
+) -> None:
+    """At every start of the agent it was a new reading."""
+    topic = f"t6/{retained}"
+    await asyncio.to_thread(publish.single, topic, '{"n": 1}', 1, True, mosquitto.host, mosquitto.port)
+    to = config(mosquitto.port, topic, retained=retained)
+    for n, kept in enumerate(starts):
+        async with caged(tmp_path / str(n), to, device=f"t6-{retained}") as one:
+            await one.until(lambda: one.supervisor.state == "running", "it runs")
+            await subscribed(one, mosquitto, topic)
+            await send(mosquitto, topic, '{"n": 2}')
+            await one.until(lambda: 2 in one.column("n"), "a live one")
+            assert one.column("retained")[one.column("n").index(2)] is None
+            assert one.column("n").count(1) == kept
+            assert [flag for n, flag in zip(one.column("n"), one.column("retained"), strict=True) if n == 1] == [True] * kept
+
+
+async def test_all_topics_of_the_uplinks_broker_feed_nothing_back(tmp_path: Path, mosquitto: Mosquitto) -> None:
+    to = config(mosquitto.port, "{where...}")
+    async with caged(tmp_path, to, device="t7") as one:
+        await subscribed(one, mosquitto, "t7/x")
+        await send(mosquitto, "ew/v1/t7/up/s", '{"n": 77}')
+        await send(mosquitto, "t7/a/b/c", '{"n": 2}')
+        await one.until(lambda: 2 in one.column("n"), "the other one")
+        assert 77 not in one.column("n")
+        assert one.intake.remarks["messages of ew/v1/… passed over"] >= 1
+        assert one.intake.refused == {}
+        assert "t7/a/b/c" in one.column("where")
+    asked = config(mosquitto.port, "ew/v1/t7/up/{stream_name}")
+    async with caged(tmp_path / "asked", asked, device="t7-2") as one:
+        await subscribed(one, mosquitto, "ew/v1/t7/up/s")
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "pattern", "fields"),
+    [
+        ("home/{rest...}", "home/a/b", "home/#", {"rest": "a/b"}),
+        ("home/{room}/{rest…}", "home/hall/a/b/c", "home/+/#", {"room": "hall", "rest": "a/b/c"}),
+        ("home/{rest...}", "home", "home/#", {}),
+        ("{rest...}", "a", "#", {"rest": "a"}),
+        ("home/#", "home/a", "home/#", {}),
+    ],
+)
+def test_a_template_may_have_a_rest(text: str, topic: str, pattern: str, fields: dict[str, str]) -> None:
+    template = TopicTemplate.parse(text)
+    assert (template.filter, template.fields(topic)) == (pattern, fields)
+
+
+def test_the_rest_stands_at_the_end() -> None:
+    with pytest.raises(ValueError, match="stands at the end"):
+        TopicTemplate.parse("a/{rest...}/b")

@@ -227,7 +227,7 @@ def test_reports_of_gpsd_give_what_they_know(report: bytes, found: dict[str, obj
     [
         (b'{"class":"TPV"', RejectReason.JSON), (b"[]", RejectReason.SHAPE), (b"5", RejectReason.SHAPE),
         (b'{"class":"TPV","lat":"1"}', RejectReason.FIELD_TYPE), (b'{"class":"TPV","lat":true}', RejectReason.FIELD_TYPE),
-        (b'{"class":"TPV","lat":null}', RejectReason.FIELD_TYPE), (b'{"class":"TPV","lat":1,"time":"now"}', RejectReason.TIME),
+        (b'{"class":"TPV","lat":1,"time":"now"}', RejectReason.TIME),
         (b'{"class":"TPV","lat":1,"time":"2026-13-01T00:00:00Z"}', RejectReason.TIME),
     ],
 )  # fmt: skip
@@ -235,3 +235,8 @@ def test_a_report_that_is_none_is_refused_with_its_reason(line: bytes, reason: R
     with pytest.raises(Rejected) as refused:
         gpsd.fields_of(line)
     assert refused.value.reason is reason
+
+
+def test_older_gpsds_write_nan_for_what_they_do_not_know() -> None:
+    assert gpsd.fields_of(b'{"class":"TPV","lat":1.5,"altHAE":NaN,"speed":null}') == {"report": "TPV", "position_lat": 1.5}
+    assert gpsd.fields_of(b'{"class":"TPV","lat":NaN}') is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgewake.edge.mqtt_link import TooLarge
 from edgewake.edge.uplink.one_way import OneWay
 
 
@@ -24,3 +25,17 @@ def test_the_latest_always_has_room() -> None:
     queue = OneWay(1_000, bytes_max=100)
     queue.add("s", [(1, {"n": 1}), (2, {"text": "x" * 1_000})])
     assert (len(queue), queue.dropped) == (1, 1)
+
+
+def test_what_is_lost_is_said_once_by_stream_and_reason() -> None:
+    queue = OneWay(2, bytes_max=10_000)
+    queue.add("a", [(n, {"n": n}) for n in range(5)])
+    queue.add("b", [(0, {"n": 0})])
+    queue.lose("b", 7, "refused")
+
+    def publish(_stream: str, _payload: bytes) -> None:
+        raise TooLarge
+
+    queue.send(lambda: True, publish)
+    assert queue.take_unsaid() == {("a", "one_way_queue"): 4, ("a", "oversize"): 1, ("b", "refused"): 7, ("b", "oversize"): 1}
+    assert queue.take_unsaid() == {}

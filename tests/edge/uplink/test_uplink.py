@@ -264,6 +264,22 @@ async def test_one_way_readings_wait_in_a_bounded_queue_that_drops_its_oldest(tm
         assert one.uplink.one_way.dropped == 15
 
 
+async def test_the_cloud_is_told_how_many_one_way_readings_were_lost(tmp_path: Path) -> None:
+    """By a gap, when the connection is there again; by the next agent where it was stopped before."""
+    with run_mosquitto(tmp_path / "broker") as broker:
+        async with running(tmp_path / "log", free_ports(1)[0], "up-13", one_way_queue_max=10) as one:
+            one.uplink.send_one_way("fast", [reading(n) for n in range(25)])
+            assert (await one.events.ask_status()).lost == {}, "nothing is written meanwhile"
+        async with Peer(broker.port) as peer, running(tmp_path / "log", broker.port, "up-13", one_way_queue_max=10) as one:
+            await peer.until(lambda: sorted(peer.kept.gaps("up-13", "fast")) == [("one_way_queue", 15), ("stopped", 10)])
+            one.uplink.send_one_way("fast", [reading(n) for n in range(5)])
+            await peer.until(lambda: one.uplink.one_way.sent == 5)
+            one.uplink.one_way.lose("fast", 3, "refused")
+            one.uplink._said_lost_s = float("-inf")  # ten seconds later
+            await peer.until(lambda: ("refused", 3) in peer.kept.gaps("up-13", "fast"))
+            assert (await one.events.ask_status()).lost == {"one_way_queue": 15, "stopped": 10, "refused": 3}
+
+
 async def test_birth_status_and_last_will_are_said(tmp_path: Path, broker: Mosquitto) -> None:
     async with Peer(broker.port) as peer:
         async with running(tmp_path / "log", broker.port, "up-12", status_interval_s=0.1):

@@ -258,3 +258,14 @@ def test_a_row_is_what_was_written() -> None:
     assert write.row == RequestRow(
         device="car", id="a", name="route", body="to the depot", received_at=NOW, expires_at=NOW + 86_400_000, partition=0, offset=0
     )
+
+
+def test_a_request_that_a_bridge_had_to_cut_is_refused_with_its_reason_and_the_one_beside_it_waits() -> None:
+    world = World()
+    world.ask(reading("good"), reading("cut", body=None, wrong="field 'body_to': expected none, found a string"))
+    for write in world.requests.due(world.down, NOW):
+        world.write(write)
+    rows = {row.id: row for row in world.requests.of("car")}
+    assert rows["good"].reply is None
+    assert rows["cut"].reply is not None
+    assert (rows["cut"].reply.state, rows["cut"].reply.detail) == (ReplyState.REFUSED, "field 'body_to': expected none, found a string")

@@ -1,4 +1,4 @@
-"""The page: `cloud/page/` as static files, at `/` and `/page/…`, from the source tree or an installed wheel alike."""
+"""The pages: files of `cloud/page/`, at `/page/…`, from the source tree or an installed wheel alike."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def folder() -> Path:
     return Path(str(files("edgewake.cloud"))) / "page"
 
 
-class Page(StaticFiles):
-    """The page's files with their caching."""
+class PageFiles(StaticFiles):
+    """The pages' files with their caching."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -31,6 +31,6 @@ class Page(StaticFiles):
         return response
 
 
-def index() -> Response:
-    """The page itself."""
-    return FileResponse(folder() / "index.html", headers={"Cache-Control": REVALIDATE, **SECURITY})
+def document(name: str) -> Response:
+    """One of the pages."""
+    return FileResponse(folder() / name, headers={"Cache-Control": REVALIDATE, **SECURITY})

@@ -1,0 +1,82 @@
+"""Decides who is let in, by what a client's address has open already. Pure; raises Full with the reason.
+
+What everybody uses, a single stream without a filter, is never refused for its view: it has a reserve that no filter can take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Set
+
+from edgewake.cloud.access.config import AccessConfig
+from edgewake.cloud.client_share import RESERVE, Bound
+from edgewake.cloud.log.followed import FollowedStreams
+from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.subscription import is_common
+from edgewake.protocol.lease import Subscription
+
+
+class Holding:
+    """What one client has open."""
+
+    def __init__(self) -> None:
+        self._subscriptions: Counter[Subscription] = Counter()
+
+    @property
+    def filters(self) -> int:
+        """Its different subscriptions that not everybody uses."""
+        return sum(not is_common(one) for one in self._subscriptions)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The streams that are followed for it."""
+        return frozenset(name for one in self._subscriptions for name in one.streams)
+
+    def add(self, subscription: Subscription) -> None:
+        """It reads this, too."""
+        self._subscriptions[subscription] += 1
+
+    def drop(self, subscription: Subscription) -> None:
+        """It reads this once less."""
+        self._subscriptions[subscription] -= 1
+        if self._subscriptions[subscription] <= 0:
+            del self._subscriptions[subscription]
+
+
+class Admission:
+    """The bounds of one server."""
+
+    def __init__(self, config: AccessConfig) -> None:
+        views_max = config.hub.views_max
+        self._streams = Bound("streams", config.clients_max, config.address_share)
+        self._filters = Bound("different subscriptions", views_max - int(views_max * RESERVE), config.address_share)
+        self._replays = Bound("readings of older records", config.replays_max, config.address_share)
+        self._names = Bound("followed streams", config.hub.followed_max, config.address_share)
+
+    def stream(self, *, total: int, held: int) -> None:
+        """One more open stream."""
+        _refuse(self._streams.refusal(total=total, held=held))
+
+    def names(self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]) -> None:
+        """Streams that are followed for it from now on: those that are already cost nothing, and what nobody reads gives way."""
+        new = set(names) - followed.by_name.keys()
+        if not new:
+            return
+        total, own = sum(entry.readers > 0 for entry in followed.by_name.values()), len(held())
+        for number in range(len(new)):
+            _refuse(self._names.refusal(total=total + number, held=own + number))
+
+    def view(self, subscription: Subscription, *, is_served: bool, total: int, held: Callable[[], int]) -> None:
+        """A subscription: one that is served already costs nothing more. `total` and `held` are those that not everybody uses."""
+        if not is_served and not is_common(subscription):
+            _refuse(self._filters.refusal(total=total, held=held()))
+
+    def replay(self, *, total: int, held: Callable[[], int]) -> None:
+        """One that begins in the past. `total` and `held` are places at which chunks are made, so nobody has more than there are."""
+        own = held() if total >= self._replays.own_max or total >= self._replays.most - self._replays.reserve else 0
+        _refuse(self._replays.refusal(total=total, held=own))
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise Full(why)

@@ -1,0 +1,131 @@
+"""A page of events as an answer: which form a client asks for, its bounds, and what may be kept of it by caches. Pure.
+
+    JSON      {"events": [{…}, {"$event": "watermark", …}], "cursor": "v2.…", "live": true}
+    NDJSON    one event a line; the last line is {"$event": "end", "cursor": "v2.…", "live": true}
+
+An object with `$event` is no reading but a gap or a watermark: no field of a reading has such a name.
+
+A page that ends at its limit is the same for ever and for all who ask with the same cursor; one that ends at the live end has an ETag, so
+that who asks again, and nothing came, gets 304.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from typing import Final
+
+import orjson
+from starlette.responses import Response
+
+from edgewake.cloud.log.decode import Event
+from edgewake.cloud.log.subscription import RequestError
+
+LIMIT_DEFAULT: Final = 1000
+LIMIT_MAX: Final = 10_000
+"""Events of a page."""
+WAIT_S_MAX: Final = 60.0
+"""Seconds that a client may wait for the first event: some proxies close what is silent for longer."""
+KEPT_S: Final = 60
+"""Seconds for which a full page may be kept by caches; retention may remove what it shows."""
+_NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class Form(Enum):
+    """Of a page."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a bounded read."""
+
+    limit: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was read. `events` are JSON objects."""
+
+    events: Sequence[bytes]
+    cursor: str
+    live: bool
+    """Is there nothing after it at the moment?"""
+
+
+def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
+    """The form that is asked for; None: a stream of events. `words`: those parameters that only a page has. Raises RequestError."""
+    types = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    is_page = any(word is not None for word in words)
+    for kind in types:
+        if kind in _NDJSON:
+            return Form.NDJSON
+        if kind == Form.JSON.value:
+            return Form.JSON
+        if kind == "text/event-stream":
+            if is_page:
+                detail = "after, limit and wait are for pages: expected Accept: application/json or application/x-ndjson"
+                raise RequestError("accept", detail)
+            return None
+    return Form.JSON if is_page else None
+
+
+def bounds_of(limit: str | None, wait: str | None) -> Bounds:
+    """Raises RequestError."""
+    return Bounds(_limit(limit), _wait_s(wait))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return LIMIT_DEFAULT
+    if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= LIMIT_MAX:
+        return int(text)
+    raise RequestError("limit", f"limit={text[:40]!r}: expected 1 to {LIMIT_MAX} events")
+
+
+def _wait_s(text: str | None) -> float:
+    try:
+        seconds = 0.0 if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if 0 <= seconds <= WAIT_S_MAX:
+        return seconds
+    raise RequestError("wait", f"wait={str(text)[:40]!r}: expected 0 to {WAIT_S_MAX:.0f} seconds")
+
+
+def item(event: Event) -> bytes:
+    """An event as an object of a page."""
+    if not event.kind:
+        return event.data
+    head = b'{"$event":%b' % orjson.dumps(event.kind)
+    return head + (b"}" if event.data == b"{}" else b"," + event.data[1:])
+
+
+def response(page: Page, form: Form, *, resumes: bool, if_none_match: str) -> Response:
+    """The answer. `resumes`: it was asked for by a cursor, so others may ask for the same."""
+    body = _body(page, form)
+    tag = blake2b(body, digest_size=12).hexdigest()
+    kept = "public, no-cache" if page.live else f"public, max-age={KEPT_S}"
+    headers = {
+        "Cache-Control": kept if resumes else "no-store",
+        "ETag": f'"{tag}"',
+        "Vary": "Accept",
+        "Edgewake-Live": "true" if page.live else "false",
+        "Edgewake-Cursor": page.cursor,
+    }
+    if f'"{tag}"' in if_none_match:  # also of a weak one, as a proxy makes it that compresses
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, form.value)
+
+
+def _body(page: Page, form: Form) -> bytes:
+    live = b"true" if page.live else b"false"
+    cursor = orjson.dumps(page.cursor)
+    if form is Form.NDJSON:
+        return b"".join(one + b"\n" for one in page.events) + b'{"$event":"end","cursor":%b,"live":%b}\n' % (cursor, live)
+    return b'{"events":[%b],"cursor":%b,"live":%b}' % (b",".join(page.events), cursor, live)

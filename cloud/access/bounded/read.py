@@ -1,0 +1,125 @@
+"""Reads one page of a plan: up to a number of events, or to the live end, or until time is up, whichever comes first.
+
+All who ask from the same place share one reading and filtering with each other, as those who follow do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from edgewake.cloud.access.bounded.answer import Bounds, Page, item
+from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.reader import Batch, Step
+from edgewake.cloud.log.subscriber import Subscriber, ViewEnded
+from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+
+NAME: Final = "page"
+"""Of the encoding."""
+BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of a page's events; the last one may pass it."""
+READ_S: Final = 10.0
+"""Seconds of reading older records after which a page ends with what it has."""
+LOOK_S: Final = 0.05
+"""How often it is looked whether the live end is reached: what a stream's last transaction ends with wakes nobody."""
+EVENT_BYTES: Final = 200
+"""Memory of a step beside its event's data, roughly."""
+
+
+class Steps:
+    """What the hub gives a page: the events themselves, each with the position after it."""
+
+    name = NAME
+    event_bytes = 0
+
+    def encode(self, batch: Batch) -> tuple[Sequence[Step], int]:
+        """The events of a batch, and their memory, roughly."""
+        return tuple(batch.steps), sum(len(step.event.data) + EVENT_BYTES for step in batch.steps)
+
+
+class BoundedRead:
+    """One page; `end` makes it end with what it has."""
+
+    def __init__(self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, *, bounds: Bounds, clock: Clock) -> None:
+        self._hub, self._plan, self._start, self._on_gap, self._bounds, self._clock = hub, plan, start, on_gap, bounds, clock
+        self._news = asyncio.Event()
+        self._has_ended = False
+        self._items: list[bytes] = [item(gap.event) for gap in start.gaps]
+        self._size = 0
+
+    def end(self) -> None:
+        """No more is read or waited for."""
+        self._has_ended = True
+        self._news.set()
+
+    async def page(self) -> Page:
+        """Raises Full or Unavailable."""
+        if self._start.ends:
+            return self._stopped(self._start.gaps[-1])
+        subscriber = self._hub.subscribe(self._plan, Steps(), self._start.positions, self._news.set)
+        try:
+            return await self._read(subscriber)
+        except ViewEnded as error:
+            raise Unavailable(f"{error}; come again with your cursor") from error
+        finally:
+            subscriber.close()
+
+    async def _read(self, subscriber: Subscriber[Sequence[Step]]) -> Page:
+        began_s = self._clock.monotonic_s()
+        while not self._has_ended:
+            if self._is_full():
+                return self._page(subscriber.positions, live=self._is_live(subscriber))
+            self._news.clear()
+            found = subscriber.next()
+            if isinstance(found, Chunk):
+                where = self._take(found.content or (), found.start)
+                if where is not None:
+                    return self._page(where, live=False)
+            elif found is not None:
+                gap = await self._hub.gap(subscriber, found, self._on_gap)
+                self._items.append(item(gap.event))
+                if self._on_gap is OnGap.STOP:
+                    return self._stopped(gap)
+            elif self._is_live(subscriber):
+                left_s = began_s + self._bounds.wait_s - self._clock.monotonic_s()
+                if self._items or left_s <= 0:
+                    return self._page(subscriber.positions, live=True)
+                await self._until_news(left_s)
+            elif self._clock.monotonic_s() - began_s > max(READ_S, self._bounds.wait_s):
+                break
+            else:
+                await self._until_news(LOOK_S)
+        return self._page(subscriber.positions, live=False)
+
+    def _take(self, steps: Sequence[Step], before: Positions) -> Positions | None:
+        """Take a chunk's events; where the page ends, None where it does not."""
+        rows = [list(row) for row in before]
+        for number, step in enumerate(steps, 1):
+            rows[step.stream][step.partition] = step.position
+            self._items.append(item(step.event))
+            self._size += len(self._items[-1])
+            if number < len(steps) and self._is_full():
+                return tuple(map(tuple, rows))
+        return None
+
+    def _is_full(self) -> bool:
+        return len(self._items) >= self._bounds.limit or self._size >= BYTES_MAX
+
+    def _is_live(self, subscriber: Subscriber[Sequence[Step]]) -> bool:
+        return subscriber.is_at_end and self._hub.has_caught_up(self._plan)
+
+    async def _until_news(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    def _page(self, positions: Positions, *, live: bool) -> Page:
+        return Page(self._items, self._hub.codec.encode(self._plan.cursor(positions)), live)
+
+    def _stopped(self, gap: Gap) -> Page:
+        return Page(self._items, self._hub.codec.encode(gap.cursor), live=False)

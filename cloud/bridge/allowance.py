@@ -1,0 +1,202 @@
+"""What one device may cost a bridge: so much in a second, and so much in dead letters. Who is over it waits, and nobody else. No I/O.
+
+Token buckets, filled again only when one is empty: the way of a usual message is a look into a dictionary and three comparisons. A message
+passes while there is anything left, so a large one may leave a debt, which is waited for.
+
+    messages, bytes    of all that the device sends
+    busy_s             processor time beyond what a message of that size usually takes: of an object with a hundred thousand fields
+    statuses           rows on a topic that the operations API reads whole
+    letters            dead letters; beyond the bound they are counted
+    letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first LETTER_HEAD_BYTES are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pydantic import Field
+
+from edgewake.protocol.config import Config
+
+USUAL_S: Final = 100e-6
+"""Seconds of processor time that any message may take: three times what one with one reading does."""
+USUAL_S_PER_BYTE: Final = 30e-9
+"""The same for each of its bytes: three times what a frame takes to be inflated, checked and copied."""
+MEASURED_BYTES: Final = 256
+"""Bytes of a message from which its processor time is measured, which costs a microsecond: a smaller one cannot be dear."""
+ASK_S: Final = 0.001
+"""Seconds that a question for a feed counts: it is a request to an access server."""
+LETTER_HEAD_BYTES: Final = 512
+"""Bytes kept of a dead letter of a device that used up its share."""
+DEVICES_MAX: Final = 100_000
+"""Devices remembered; the one that is known longest is forgotten, and has all its shares again."""
+WAIT_S_MIN: Final = 1.0
+"""Seconds that a device is asked to wait at least: one that came back at once would be over its bound at once."""
+DAY_S: Final = 86_400.0
+
+
+class DeviceConfig(Config):
+    """What one device may cost one bridge. With several bridges it may cost so many times as much."""
+
+    messages_per_s: float = Field(default=10_000, gt=0)
+    """Messages a second, over `burst_s`. What is over is answered `later` where the device waits for an answer, and else a dead letter
+    (quota)."""
+    bytes_per_s: float = Field(default=32 << 20, gt=0)
+    """Bytes a second, over `burst_s`; what is over as above."""
+    busy_share: float = Field(default=0.1, gt=0, le=1)
+    """Share of the bridge's processor time for what is dearer than usual, over `burst_s`; what is over as above, without a look inside."""
+    burst_s: float = Field(default=4.0, gt=0, le=3600)
+    """Seconds over which the three above are counted."""
+    statuses_per_s: float = Field(default=1.0, gt=0)
+    """Statuses a second, over a minute; what is over is left out."""
+    letters_per_s: float = Field(default=1.0, gt=0)
+    """Dead letters a second; what is over is counted, and the count kept as a dead letter."""
+    letters_burst: float = Field(default=1000, ge=1)
+    """Dead letters at once."""
+    letter_bytes_per_day: float = Field(default=16 << 20, gt=0)
+    """Bytes of dead letters that are kept whole in a day; of what is over the first 512 are kept, with the size."""
+
+
+class Room(Enum):
+    """How much of a dead letter is kept."""
+
+    WHOLE = "whole"
+    HEAD = "head"
+    NONE = "none"
+
+
+class LeftOut(NamedTuple):
+    """Dead letters of a device that were counted only."""
+
+    device: str
+    messages: int
+    bytes: int
+
+
+class Account:
+    """What one device has left."""
+
+    __slots__ = (
+        "_limits",
+        "at_s",
+        "busy_s",
+        "bytes",
+        "device",
+        "left_out",
+        "left_out_bytes",
+        "letter_bytes",
+        "letters",
+        "messages",
+        "statuses",
+    )
+
+    def __init__(self, device: str, limits: Limits, now_s: float) -> None:
+        self._limits = limits
+        self.device = device
+        self.at_s = now_s
+        self.messages, self.bytes, self.busy_s = limits.messages, limits.bytes, limits.busy_s
+        self.statuses, self.letters, self.letter_bytes = limits.statuses, limits.letters, limits.letter_bytes
+        self.left_out = self.left_out_bytes = 0
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until its next message may pass; 0: now."""
+        if self.messages > 0 and self.bytes > 0 and self.busy_s > 0:
+            return 0.0
+        self._fill(now_s)
+        config = self._limits.config
+        debts = (-self.messages / config.messages_per_s, -self.bytes / config.bytes_per_s, -self.busy_s / config.busy_share)
+        longest = max(debts)
+        return 0.0 if longest < 0 else max(WAIT_S_MIN, longest)
+
+    def pay(self, size: int, busy_s: float) -> None:
+        """A message of so many bytes passed, and took so much processor time."""
+        self.messages -= 1
+        self.bytes -= size
+        dear_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
+        if dear_s > 0:
+            self.busy_s -= dear_s
+
+    def may_say_status(self, now_s: float) -> bool:
+        """May another status be written? It counts."""
+        if self.statuses <= 0:
+            self._fill(now_s)
+        if self.statuses <= 0:
+            return False
+        self.statuses -= 1
+        return True
+
+    def letter_room(self, size: int, now_s: float) -> Room:
+        """How much of a dead letter of so many bytes is kept? It counts."""
+        if self.letters <= 0 or self.letter_bytes < size:
+            self._fill(now_s)
+        if self.letters <= 0:
+            return Room.NONE
+        self.letters -= 1
+        if size <= LETTER_HEAD_BYTES:
+            return Room.WHOLE
+        if self.letter_bytes < size:
+            return Room.HEAD
+        self.letter_bytes -= size
+        return Room.WHOLE
+
+    def leave_out(self, size: int) -> None:
+        """A dead letter was counted and not kept."""
+        self.left_out += 1
+        self.left_out_bytes += size
+
+    def _fill(self, now_s: float) -> None:
+        passed_s, self.at_s = now_s - self.at_s, now_s
+        limits, config = self._limits, self._limits.config
+        self.messages = min(limits.messages, self.messages + passed_s * config.messages_per_s)
+        self.bytes = min(limits.bytes, self.bytes + passed_s * config.bytes_per_s)
+        self.busy_s = min(limits.busy_s, self.busy_s + passed_s * config.busy_share)
+        self.statuses = min(limits.statuses, self.statuses + passed_s * config.statuses_per_s)
+        self.letters = min(limits.letters, self.letters + passed_s * config.letters_per_s)
+        self.letter_bytes = min(limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S)
+
+
+class Limits:
+    """What a device has at most at once."""
+
+    def __init__(self, config: DeviceConfig) -> None:
+        self.config = config
+        self.messages = config.messages_per_s * config.burst_s
+        self.bytes = config.bytes_per_s * config.burst_s
+        self.busy_s = config.busy_share * config.burst_s
+        self.statuses = config.statuses_per_s * 60
+        self.letters = config.letters_burst
+        self.letter_bytes = config.letter_bytes_per_day
+
+
+class Allowance:
+    """The accounts of all devices."""
+
+    def __init__(self, config: DeviceConfig) -> None:
+        self._limits = Limits(config)
+        self._accounts: dict[str, Account] = {}
+        self._untold: set[str] = set()
+
+    def account(self, device: str, now_s: float) -> Account:
+        """The device's; a new one has everything."""
+        account = self._accounts.get(device)
+        if account is None:
+            if len(self._accounts) >= DEVICES_MAX:
+                del self._accounts[next(iter(self._accounts))]
+            account = self._accounts[device] = Account(device, self._limits, now_s)
+        return account
+
+    def note_left_out(self, account: Account, size: int) -> None:
+        """A dead letter of the device was counted only; `left_out` tells it."""
+        account.leave_out(size)
+        self._untold.add(account.device)
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """What was counted only since the last call, by device."""
+        for device in self._untold:
+            account = self._accounts.get(device)
+            if account is not None:
+                yield LeftOut(device, account.left_out, account.left_out_bytes)
+                account.left_out = account.left_out_bytes = 0
+        self._untold.clear()

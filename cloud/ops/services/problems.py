@@ -1,0 +1,86 @@
+"""What somebody should look at, in sentences. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.services.dead_letters import DeadLetterView
+from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.lease_record import Lease
+from edgewake.protocol.query import QueryState
+
+LETTER_AGE_MS: Final = 3_600_000
+"""Dead letters of the last hour are a problem, older ones are history."""
+GOOD_QUERY_STATES: Final = frozenset({QueryState.RUNNING, QueryState.PAUSED, QueryState.STARTING})
+LEASES_MAX: Final = 20
+"""Disabled leases that are named one by one; of more the number is said."""
+
+
+class KnownProblem(BaseModel):
+    """Something that needs attention."""
+
+    kind: Literal["operations", "part", "query", "dead_letters", "lease"]
+    name: str
+    """Of the part, query or lease, or the reason of the letters; what a page opens for it."""
+    text: str
+    """One sentence."""
+
+
+def dead_by_reason(letters: Iterable[DeadLetterView], *, now_ms: int) -> Mapping[str, int]:
+    """Letters of the last hour, counted."""
+    return dict(Counter(letter.reason for letter in letters if now_ms - letter.received_at <= LETTER_AGE_MS))
+
+
+def problems_of(
+    parts: Iterable[PartView],
+    queries: Iterable[QueryView],
+    leases: Iterable[Lease],
+    dead: Mapping[str, int],
+    *,
+    is_ready: bool,
+) -> Iterator[KnownProblem]:
+    """All of them, what concerns most people first."""
+    if not is_ready:
+        text = "the operations API is still reading its tables; what follows is incomplete"
+        yield KnownProblem(kind="operations", name="operations", text=text)
+    for part in parts:
+        if part.state == "unknown":
+            text = f"part {part.part}: nothing was heard of it for more than 10 s"
+            yield KnownProblem(kind="part", name=part.part, text=text)
+        elif part.state != "ready":
+            yield KnownProblem(kind="part", name=part.part, text=f"part {part.part} is {part.state}")
+    for query in queries:
+        trouble = _trouble_of(query)
+        if trouble is not None:
+            yield KnownProblem(kind="query", name=query.name, text=f"query {query.name} {trouble}")
+    for reason, count in sorted(dead.items()):
+        what = "message was" if count == 1 else "messages were"
+        advice = f"edgewake dead-letters list --reason {reason}"
+        text = f"{count} {what} refused within the last hour ({reason}): {advice}"
+        yield KnownProblem(kind="dead_letters", name=reason, text=text)
+    yield from _disabled(leases)
+
+
+def _trouble_of(query: QueryView) -> str | None:
+    if query.state not in GOOD_QUERY_STATES:
+        return f"is {query.state}: {query.detail}"
+    if query.state is QueryState.STARTING and query.detail:
+        return f"is starting: {query.detail}"
+    if query.apart and query.state is QueryState.RUNNING:
+        return f"runs apart from the others, {query.detail}"
+    return None
+
+
+def _disabled(leases: Iterable[Lease]) -> Iterator[KnownProblem]:
+    disabled = [lease for lease in leases if lease.disabled]
+    for lease in disabled[:LEASES_MAX]:
+        text = f"lease {lease.id} of {lease.endpoint_host} is disabled: {lease.disabled}"
+        yield KnownProblem(kind="lease", name=lease.id, text=text)
+    if len(disabled) > LEASES_MAX:
+        text = f"{len(disabled) - LEASES_MAX} more leases are disabled"
+        yield KnownProblem(kind="lease", name="", text=text)

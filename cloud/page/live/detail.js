@@ -1,0 +1,69 @@
+/* One stream or one query, larger: a chart for each number, the latest of each device, the newest events. */
+
+import { html, useEffect, useRef } from "../vendor/htm/standalone.module.js";
+import { onThemeChange, themeColour } from "../dom.js";
+import { age, clock, moment, words } from "./format.js";
+import { columnsOf, Table } from "./cards.js";
+import { PlaceMap } from "./map.js";
+import { KEPT_MS } from "./model.js";
+
+const CHART_HEIGHT = 160;
+const DEVICES_SHOWN = 100; /* rows of the table of devices */
+
+export function StreamPage({ stream, now }) {
+  if (!stream) return html`<p class="card quiet">There is no such stream (any more). <a href="#/">All streams</a></p>`;
+  const numbers = stream.shown.filter(([, field]) => field.kind === "number");
+  const devices = [...stream.devices.values()].reverse().slice(0, DEVICES_SHOWN);
+  const columns = ["device", ...[...stream.fields.keys()]];
+  return html`<nav class="crumbs"><a href="#/">Live</a> › ${stream.name}</nav>
+    ${stream.hasPlace && html`<section class="card tall"><${PlaceMap} stream=${stream} /></section>`}
+    <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${words(name)}</h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
+    <section class="card"><h2>Latest of each device <small>${stream.devices.size}</small></h2>
+      <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} caption="Latest of each device" /></section>
+    <section class="card"><h2>Newest events</h2><ol class="events">${stream.newest.slice(0, 20).map((event) => html`<li>
+      <time title=${moment(event.t)}>${clock(event.t)}.${String(event.t % 1000).padStart(3, "0")}</time> <b>${event.device}</b> <code>${fieldsOf(event)}</code></li>`)}</ol></section>`;
+}
+
+export function QueryPage({ query }) {
+  if (!query) return html`<p class="card quiet">There is no such query (any more). <a href="#/">All queries</a></p>`;
+  const rows = query.rows.map((row) => ({ window: clock(row.window_end), ...row }));
+  return html`<nav class="crumbs"><a href="#/">Live</a> › ${query.name}</nav>
+    <section class="card"><h2>Newest windows</h2>${rows.length ? html`<${Table} rows=${rows} columns=${["window", ...columnsOf(query.rows), "revision"]}
+      isFinal=${(row) => query.isFinal(row)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
+}
+
+function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
+  return JSON.stringify(fields);
+}
+
+function Chart({ steps, name }) {
+  const element = useRef(null);
+  const plot = useRef(null);
+  const data = [steps.map((s) => s[0] / 1000), steps.map((s) => s[3]), steps.map((s) => s[2]), steps.map((s) => s[1])];
+  useEffect(() => {
+    const make = () => {
+      plot.current?.destroy();
+      const [line, grid, muted] = [themeColour("--cpu"), themeColour("--grid"), themeColour("--muted")];
+      const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }));
+      const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
+      plot.current = new uPlot({
+        width: element.current.clientWidth || 300, height: CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
+        axes: [{ ...axis, values: hour, space: 60 }, { ...axis, size: 58 }],
+        scales: { x: { time: true, range: () => [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000] } },
+        series: [{}, { stroke: "transparent" }, { stroke: "transparent" }, { stroke: line, width: 2, label: name }],
+        bands: [{ series: [1, 2], fill: themeColour("--band") }],
+      }, data, element.current);
+    };
+    make();
+    onThemeChange(make);
+    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.current.clientWidth, height: CHART_HEIGHT }));
+    size.observe(element.current);
+    return () => {
+      document.removeEventListener("themechange", make);
+      size.disconnect();
+      plot.current.destroy();
+    };
+  }, [name]);
+  useEffect(() => plot.current?.setData(data));
+  return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time`}></div>`;
+}

@@ -1,0 +1,46 @@
+/* Numbers, ages and times as people read them. */
+
+/** Four significant digits, thousands apart: 21.4, 0.00527, 53.35, 1 234. */
+export function value(number) {
+  if (typeof number !== "number" || !Number.isFinite(number)) return "–";
+  const size = Math.abs(number);
+  if (size !== 0 && (size < 0.0001 || size >= 1e9)) return number.toExponential(2);
+  const digits = size >= 1000 ? 0 : Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(size || 1))));
+  return Number(number.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: digits }).replaceAll(",", "\u2009");
+}
+
+/** 1.2/s, 14/s, 1.2 k/s, 3/min. */
+export function rate(perSecond) {
+  if (perSecond === null) return "";
+  if (perSecond >= 1000) return `${(perSecond / 1000).toFixed(1)} k/s`;
+  if (perSecond >= 10) return `${Math.round(perSecond)}/s`;
+  if (perSecond >= 0.5) return `${perSecond.toFixed(1)}/s`;
+  return `${Math.round(perSecond * 60)}/min`;
+}
+
+/** now, 4 s ago, 3 min ago, 2 h 5 min ago. */
+export function age(ms) {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  if (s < 2) return "now";
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min ago`;
+}
+
+/** Local time of day. */
+export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+
+/** Local date and time with its zone, for titles. */
+export const moment = (ms) =>
+  new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "long" });
+
+/** A cell of a table: numbers short, objects as JSON, nothing as a dash. */
+export function cell(content) {
+  if (content === null || content === undefined) return "–";
+  if (typeof content === "number") return value(content);
+  if (typeof content === "object") return JSON.stringify(content);
+  return String(content);
+}
+
+/** `room_temperature` → `room temperature`. */
+export const words = (name) => name.replaceAll("_", " ");

@@ -1,0 +1,219 @@
+/* What the Live page knows of each stream and query. Pure: events and times in, values to show out.
+
+   A numeric field keeps one point for each step of time: the mean, least and most over all devices. A text field counts its
+   values, a boolean keeps its last state, `lat` and `lon` make a place. Every list has a bound, so a page may stay open for days. */
+
+import { NO_LOSS } from "../gaps.js";
+import { bound } from "../tally.js";
+import { Windows } from "../results.js";
+
+export const STEP_MS = 5_000; /* one point of a spark line */
+export const KEPT_MS = 15 * 60_000; /* a spark line shows this much */
+export const DEVICES_MAX = 1_000; /* of one stream; the one heard longest ago goes first */
+export const TEXTS_MAX = 200; /* different values of one text field that are counted */
+export const FIELDS_SHOWN = 8; /* of one card; its page shows all */
+export const EVENTS_KEPT = 50; /* newest events of one stream, for its page */
+export const PAUSE_AMBER = 5; /* pauses of its usual length after which a stream counts as silent */
+export const PAUSE_ARRIVALS_MIN = 5; /* arrivals from which on a usual pause is known */
+export const SILENT_MIN_MS = 15_000; /* nothing counts as silent before */
+const OWN = new Set(["stream", "device", "epoch", "seq", "t", "received_at", "query", "revision"]);
+
+/** Points of one number over time, each over all devices: [time, sum, count, least, most]. */
+export class Series {
+  constructor() {
+    this.points = [];
+  }
+
+  take(value, at) {
+    const start = at - (at % STEP_MS);
+    const last = this.points.at(-1);
+    if (last && last[0] === start) this.#add(last, value);
+    else if (!last || start > last[0]) this.points.push([start, value, 1, value, value]);
+    else {
+      const known = this.points.find((point) => point[0] === start);
+      if (known) this.#add(known, value);
+    }
+    while (this.points.length && this.points[0][0] < this.points.at(-1)[0] - KEPT_MS) this.points.shift();
+  }
+
+  #add(point, value) {
+    point[1] += value;
+    point[2] += 1;
+    point[3] = Math.min(point[3], value);
+    point[4] = Math.max(point[4], value);
+  }
+
+  /** [time, mean, least, most] of each step, oldest first. */
+  get steps() {
+    return this.points.map(([t, sum, count, least, most]) => [t, sum / count, least, most]);
+  }
+}
+
+class Texts {
+  constructor() {
+    this.counts = new Map();
+    this.total = 0;
+  }
+
+  take(text) {
+    this.total += 1;
+    const before = this.counts.get(text) ?? 0;
+    this.counts.delete(text);
+    this.counts.set(text, before + 1);
+    bound(this.counts, TEXTS_MAX);
+  }
+
+  /** The most frequent [value, count], at most `n`. */
+  top(n) {
+    return [...this.counts].sort((a, b) => b[1] - a[1]).slice(0, n);
+  }
+}
+
+const KINDS = { number: () => new Series(), string: () => new Texts(), boolean: () => ({ last: null, take(value) { this.last = value; } }) };
+
+/** One stream of readings. */
+export class StreamModel {
+  constructor(name) {
+    this.name = name;
+    this.devices = new Map(); /* device -> its latest reading */
+    this.fields = new Map(); /* field -> {kind, state} */
+    this.newest = []; /* latest events first */
+    this.arrivals = []; /* times, ms, of the last arrivals, for the rate and the usual pause */
+    this.heardAt = null;
+    this.count = 0;
+  }
+
+  take(reading, now) {
+    this.count += 1;
+    this.heardAt = now;
+    this.arrivals.push(now);
+    if (this.arrivals.length > 200) this.arrivals.splice(0, 100);
+    const before = this.devices.get(reading.device);
+    if (!before || isNewer(reading, before)) {
+      this.devices.delete(reading.device);
+      this.devices.set(reading.device, reading);
+      bound(this.devices, DEVICES_MAX);
+    }
+    this.newest.unshift(reading);
+    this.newest.length = Math.min(this.newest.length, EVENTS_KEPT);
+    for (const [name, value] of Object.entries(reading)) if (!OWN.has(name)) this.#takeField(name, value, reading.t ?? now);
+  }
+
+  #takeField(name, value, at) {
+    const kind = typeof value;
+    if (!KINDS[kind]) return;
+    if (this.fields.get(name)?.kind !== kind) this.fields.set(name, { kind, state: KINDS[kind]() });
+    this.fields.get(name).state.take(value, at);
+  }
+
+  /** Readings a second over the last arrivals; null until there are two. */
+  rate(now) {
+    const since = this.arrivals.filter((at) => now - at <= 60_000);
+    if (since.length < 2) return null;
+    return since.length / Math.max(1, (now - since[0]) / 1000);
+  }
+
+  /** well, late (no word for five of its usual pauses) or unknown. */
+  state(now) {
+    if (this.heardAt === null) return "unknown";
+    if (this.arrivals.length < PAUSE_ARRIVALS_MIN) return "well";
+    const pause = (this.arrivals.at(-1) - this.arrivals[0]) / (this.arrivals.length - 1);
+    return now - this.heardAt > Math.max(SILENT_MIN_MS, PAUSE_AMBER * pause) ? "late" : "well";
+  }
+
+  get hasPlace() {
+    return this.fields.get("lat")?.kind === "number" && this.fields.get("lon")?.kind === "number";
+  }
+
+  /** The latest value of a field: of the only device, or the mean over all with the least and the most. */
+  now(field) {
+    const values = [...this.devices.values()].map((reading) => reading[field]).filter((value) => typeof value === "number");
+    if (values.length === 0) return null;
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    return { mean, least: Math.min(...values), most: Math.max(...values), devices: values.length };
+  }
+
+  /** Fields to show, numbers first, each once; places and those that say what the device's name says are left out. */
+  get shown() {
+    const order = { number: 0, boolean: 1, string: 2 };
+    const hidden = this.hasPlace ? new Set(["lat", "lon"]) : new Set();
+    return [...this.fields].filter(([name]) => !hidden.has(name)).sort((a, b) => order[a[1].kind] - order[b[1].kind]);
+  }
+}
+
+/** Within a device the higher (epoch, seq) is the later reading; without them the later time is. */
+function isNewer(reading, before) {
+  if (reading.epoch != null && before.epoch != null && reading.epoch !== before.epoch) return reading.epoch > before.epoch;
+  if (reading.seq != null && before.seq != null) return reading.seq > before.seq;
+  return (reading.t ?? 0) >= (before.t ?? 0);
+}
+
+/** One query: its newest windows, and up to when they are final. */
+export class QueryModel {
+  constructor(name, keys) {
+    this.name = name;
+    this.windows = new Windows();
+    this.windows.keys = keys ?? null;
+    this.finalTo = null;
+    this.heardAt = null;
+  }
+
+  take(row, now) {
+    this.heardAt = now;
+    this.windows.take(row);
+  }
+
+  get rows() {
+    return this.windows.newest;
+  }
+
+  isFinal(row) {
+    return this.finalTo !== null && row.window_end <= this.finalTo;
+  }
+}
+
+/** All of them, by name. */
+export class Live {
+  constructor() {
+    this.streams = new Map();
+    this.queries = new Map();
+    this.gaps = [];
+    this.events = 0;
+  }
+
+  /** `list`: GET /v1/streams. Makes a model for each, forgets those that are gone. */
+  know(list) {
+    const names = new Set(list.map(({ name }) => name));
+    for (const kept of [this.streams, this.queries]) for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
+    for (const { name, kind, keys } of list) {
+      if (kind === "query") this.queries.has(name) || this.queries.set(name, new QueryModel(name, keys));
+      else this.streams.has(name) || this.streams.set(name, new StreamModel(name));
+    }
+  }
+
+  take(event, now) {
+    this.events += 1;
+    if (event.query) this.queries.get(event.query)?.take(event, now);
+    else this.streams.get(event.stream)?.take(event, now);
+  }
+
+  final(query, watermark) {
+    const model = this.queries.get(query);
+    if (model) model.finalTo = watermark;
+  }
+
+  gap(detail, now) {
+    if (NO_LOSS.has(detail.reason)) return;
+    this.gaps.unshift({ ...detail, at: now });
+    this.gaps.length = Math.min(this.gaps.length, EVENTS_KEPT);
+  }
+
+  /** Streams, the one that changed last first, those with nothing yet at the end; `pinned` before all. */
+  ordered(pinned) {
+    const rank = (one) => [pinned.has(one.name) ? 0 : 1, one.heardAt === null ? 1 : 0];
+    return [...this.streams.values()].sort((a, b) => {
+      const [x, y] = [rank(a), rank(b)];
+      return x[0] - y[0] || x[1] - y[1] || a.name.localeCompare(b.name);
+    });
+  }
+}

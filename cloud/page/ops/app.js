@@ -1,0 +1,63 @@
+/* The operations pages. The address says what is shown (#/devices/car-07?…), so a colleague who opens the link sees the same. */
+
+import { html, render } from "../vendor/htm/standalone.module.js";
+import { byId, setUpTheme } from "../dom.js";
+import { api } from "./api.js";
+import { Device, Devices } from "./devices.js";
+import { Ask, Clients, Letters } from "./more.js";
+import { Overview } from "./overview.js";
+import { Editor, Queries, Query } from "./queries.js";
+import { Stream, Streams } from "./streams.js";
+
+const SCREENS = [
+  ["", "System", Overview],
+  ["devices", "Devices", Devices, Device],
+  ["streams", "Streams", Streams, Stream],
+  ["queries", "Queries", Queries, Query],
+  ["ask", "Ask", Ask],
+  ["letters", "Letters", Letters],
+  ["clients", "Clients", Clients],
+];
+
+function View({ hash }) {
+  const [path, query] = hash.replace(/^#\/?/, "").split("?");
+  const [screen, name] = path.split("/").map(decode);
+  const params = new URLSearchParams(query ?? "");
+  const [, title, List, One] = SCREENS.find(([key]) => key === screen) ?? [];
+  if (!List) return html`<h1 class="spoken">No page</h1><p class="card">There is no page at this address. <a href="#/">To the overview</a></p>`;
+  document.title = `${name ?? title} · Edgewake operations`;
+  const key = `${screen}/${name ?? ""}?${query ?? ""}`;
+  const shown = screen === "queries" && name === "new" ? html`<${Editor} key=${key} params=${params} />`
+    : name && One ? html`<${One} key=${key} name=${name} />` : html`<${List} key=${key} params=${params} />`;
+  return html`<h1 class="spoken">${title}</h1>${shown}`;
+}
+
+function Rail({ hash }) {
+  const here = hash.replace(/^#\/?/, "").split(/[/?]/)[0];
+  return html`${SCREENS.map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? "page" : null}>${title}</a>`)}
+    <a href="/docs">API</a>`;
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; /* a link that was cut: it names nothing */
+  }
+}
+
+function draw() {
+  render(html`<${Rail} hash=${location.hash} />`, byId("rail"));
+  render(html`<${View} hash=${location.hash} />`, byId("screen"));
+}
+
+setUpTheme(byId("theme"));
+byId("leave").addEventListener("click", async () => {
+  await api("DELETE", "/v1/session").catch(() => {});
+  location.assign("/in");
+});
+addEventListener("hashchange", () => {
+  draw();
+  byId("screen").focus({ preventScroll: true });
+});
+draw();

@@ -1,0 +1,81 @@
+/* What the screens have in common: a list that is loaded again and again, with its four states; tables, buttons, facts. */
+
+import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { age, cell, moment, words } from "../live/format.js";
+
+export const AGAIN_MS = 3_000;
+
+/** Load now and every few seconds; what was loaded last stays while something is wrong. `key` changes: begin anew. */
+export function useLoaded(load, key) {
+  const [state, setState] = useState({ key, data: null, error: null, at: 0 });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let timer;
+    let over = false;
+    const look = async () => {
+      try {
+        const data = await load();
+        if (!over) setState({ key, data, error: null, at: Date.now() });
+      } catch (error) {
+        if (!over) setState((before) => ({ ...(before.key === key ? before : { key, data: null, at: 0 }), error }));
+      }
+      if (!over) timer = setTimeout(look, AGAIN_MS);
+    };
+    look();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [key, turn]);
+  const mine = state.key === key ? state : { data: null, error: null, at: 0 };
+  return { ...mine, again: () => setTurn(turn + 1) };
+}
+
+/** The four states of what is loaded: loading, wrong, empty with what to do, and there (perhaps old). */
+export function Loaded({ loaded, empty, children }) {
+  const { data, error, at, again } = loaded;
+  if (error?.status === 401) return html`<p class="card" role="alert">Your session is over. <a href="/in">Log in again</a>, then come back: the address stays the same.</p>`;
+  const wrong = error && html`<p class="card wrong" role="alert">${error.message}${at > 0 && html`; what you see is of ${age(Date.now() - at)}`} <button type="button" onClick=${again}>Try again</button></p>`;
+  if (data === null) return wrong || html`<p class="card quiet" role="status">loading…</p>`;
+  const isEmpty = Array.isArray(data) ? data.length === 0 : data.items && data.items.length === 0;
+  return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
+}
+
+/** A table. `columns`: [name, heading, options]; options: number, view(row). */
+export function Rows({ rows, columns, caption }) {
+  return html`<div class="card scroll" tabindex="0" role="region" aria-label=${caption}><table>
+    <thead><tr>${columns.map(([name, heading, { number } = {}]) => html`<th scope="col" class=${number ? "n" : ""}>${heading ?? words(name)}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr key=${row.name ?? row.device ?? row.id ?? row.offset}>${columns.map(([name, , { number, view } = {}]) =>
+      html`<td class=${number ? "n" : ""}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+const GOOD = new Set(["ready", "running", "online", "armed", "idle"]);
+const SOON = new Set(["starting", "restarting", "paused", "silent", "due", "notified", "unknown"]);
+/** A state as a dot and a word. */
+export const State = ({ state }) => html`<span class="state"><i class="dot" data-state=${GOOD.has(state) ? "well" : SOON.has(state) ? "late" : state === "offline" ? "off" : "bad"}></i>${state}</span>`;
+
+/** A time as its age, with the moment in its title. */
+export const Ago = ({ at }) => (at ? html`<time title=${moment(at)}>${age(Date.now() - at)}</time>` : "–");
+
+export const Facts = ({ of }) => html`<dl class="card facts-list">${of.map(([name, content]) => html`<div><dt>${name}</dt><dd>${content ?? "–"}</dd></div>`)}</dl>`;
+
+/** A button that does something once and says what came of it. `confirm`: asked before. */
+export function Do({ act, confirm: question, done = "done", danger, children }) {
+  const [said, setSaid] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const onClick = async () => {
+    if (question && !confirm(question)) return;
+    setBusy(true);
+    try {
+      const answer = await act();
+      setSaid(typeof answer === "string" ? answer : done);
+    } catch (error) {
+      setSaid(error.message);
+    }
+    setBusy(false);
+  };
+  return html`<button type="button" class=${danger ? "danger" : ""} disabled=${isBusy} onClick=${onClick}>${children}</button><span class="said" role="status">${said}</span>`;
+}
+
+export const bytes = (n) => (n == null ? "–" : n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);

@@ -1,0 +1,80 @@
+"""A look at what a source reads, from outside and without disturbing it: is the file, the port, the server there? Blocking.
+
+Nothing is read, nobody logs in, and nothing is changed. Kinds of other packages are asked by the same names of keys:
+`broker`, `url`, `path`, `host` and `port`, `token_file`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+from edgewake.edge.commands.broker_look import look as look_at_broker
+from edgewake.edge.sources.config import SourceConfig
+from edgewake.protocol.errors import LocalError
+
+LOOK_S: Final = 5.0
+"""Seconds for a connection."""
+
+
+def look(source: SourceConfig) -> str:
+    """What is there. Raises LocalError with what to do, ConfigError for a file that cannot be used."""
+    keys: Any = source
+    if (token_file := getattr(keys, "token_file", None)) is not None:
+        from edgewake.edge.sources.web import read_token
+
+        read_token(token_file)
+    if (broker := getattr(keys, "broker", None)) is not None:
+        return look_at_broker(broker)
+    if (url := getattr(keys, "url", None)) is not None:
+        from edgewake.edge.sources.http_client import parse_url
+
+        found = parse_url(url, "http", "https", "ws", "wss")
+        secure = found.scheme in ("https", "wss")
+        return _takes_connections(found.hostname or "", found.port or (443 if secure else 80))
+    if (path := getattr(keys, "path", None)) is not None:
+        return _file(path)
+    if hasattr(keys, "host") and hasattr(keys, "port"):
+        return _may_listen(keys.host, keys.port) if source.type == "http_intake" else _takes_connections(keys.host, keys.port)
+    return "nothing to look at from outside"
+
+
+def _file(path: Path) -> str:
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise LocalError(f"{path}: there is no directory {path.parent}: is the path right?") from error
+        return f"{path} is not there yet: it is read when it is made"
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror}: which user runs the agent?") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise LocalError(f"{path} is a directory: expected a file or a port")
+    if not os.access(path, os.R_OK):
+        raise LocalError(f"{path} cannot be read by this user: give the agent's user its group")
+    return f"{path} can be read, {found.st_size} bytes" if stat.S_ISREG(found.st_mode) else f"{path} can be opened"
+
+
+def _takes_connections(host: str, port: int) -> str:
+    try:
+        socket.create_connection((host, port), timeout=LOOK_S).close()
+    except OSError as error:
+        raise LocalError(f"{host}:{port}: {error}: is the address right, and does it run?") from error
+    return f"{host}:{port} takes connections"
+
+
+def _may_listen(host: str, port: int) -> str:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise LocalError(f"{host}:{port}: {error.strerror}: is it an address of this machine that this user may have?") from error
+            raise LocalError(f"{host}:{port} is taken by another program: choose another port, or end that one") from error
+    return f"{host}:{port} is free to listen on"

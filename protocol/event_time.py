@@ -1,0 +1,203 @@
+"""When it happened: the times that devices write, as ms since 1970 UTC. Pure.
+
+Two readers. `of_t` is for `t`, which is in ms: what can only be seconds, micro- or nanoseconds is seen by its size. `to_ms` is for a field
+that somebody named, in a format that somebody said, or by its looks (`auto`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, TypeAlias
+
+from edgewake.protocol.errors import Rejected, RejectReason
+
+TIME_MS_MAX: Final = 4_102_444_800_000
+"""2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the analysis."""
+SECONDS_MIN: Final = 946_684_800
+"""2000-01-01 in seconds. A `t` from here to SECONDS_MAX would be a day of January or February 1970 in ms: it is seconds."""
+SECONDS_MAX: Final = TIME_MS_MAX // 1000
+UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+"""Milliseconds of each unit."""
+AUTO, ISO = "auto", "iso"
+NAMES: Final = ("t", "ts", "time", "timestamp", "tst", "event_time", "datetime", "date_time", "time_ms", "last_seen", "date")
+"""Fields that are taken for the time where none is named, in this order, whatever their case."""
+
+
+def is_ms(t: int) -> bool:
+    """May an integer be a time in ms as it is, within the bounds?"""
+    return 0 <= t <= TIME_MS_MAX and not SECONDS_MIN <= t <= SECONDS_MAX
+
+
+def of_t(t: object) -> tuple[int, str]:
+    """A reading's `t` in ms, and the unit that it came in. Raises Rejected(time) for what is in none."""
+    if isinstance(t, bool) or not isinstance(t, int | float):
+        raise Rejected(RejectReason.TIME, f"t: expected a number, milliseconds since 1970, found {str(t)[:40]!r}")
+    for unit, least, most in _UNITS_OF_T:
+        if least <= t <= most:
+            return _scaled(t, unit), unit
+    if isinstance(t, int) and is_ms(t):
+        return t, "ms"
+    raise Rejected(RejectReason.TIME, f"t: expected milliseconds since 1970, from 0 to {TIME_MS_MAX}, found {str(t)[:40]}")
+
+
+_UNITS_OF_T: Final = (
+    ("s", SECONDS_MIN, SECONDS_MAX),
+    ("ms", SECONDS_MIN * 10**3, SECONDS_MAX * 10**3),
+    ("us", SECONDS_MIN * 10**6, SECONDS_MAX * 10**6),
+    ("ns", SECONDS_MIN * 10**9, SECONDS_MAX * 10**9),
+)
+"""What a number from 2000 to 2100 is in each unit: no two of them meet."""
+_PER_MS: Final = {"ms": 1, "us": 10**3, "ns": 10**6}
+
+
+def _scaled(t: float, unit: str) -> int:
+    if unit == "s":
+        return round(t * 1000)
+    return round(t) // _PER_MS[unit]
+
+
+def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
+    """A time in ms since 1970 UTC. `style`: auto, s, ms, us, ns, iso, or a pattern of strptime; `zone`: of times that do not say theirs.
+
+    Raises ValueError.
+    """
+    if style in UNITS_MS:
+        ms = _number(value) * UNITS_MS[style]
+    elif style == AUTO and not isinstance(value, str):
+        ms = _number(value) * UNITS_MS[unit_of(_number(value))]
+    else:
+        ms = _calendar(str(value), style, zone)
+    if not 0 <= ms <= TIME_MS_MAX:
+        raise ValueError(f"time {value!r}: expected 1970 to 2100")
+    return round(ms)
+
+
+def looks_like(value: object) -> str:
+    """What a value is as a time: s, ms, us, ns, or iso with or without a zone; empty where it is none. A number has to be after 2000."""
+    if isinstance(value, bool):
+        return ""
+    if isinstance(value, int | float):
+        return next((unit for unit, least, most in _UNITS_OF_T if least <= value <= most), "")
+    if not isinstance(value, str) or len(value) < _CLOCK_CHARS:  # a day alone is no time
+        return ""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return ""
+    return "iso" if moment.tzinfo is not None else "iso without a zone"
+
+
+_CLOCK_CHARS: Final = len("2026-01-31T09:30")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(f"time {value!r}: expected a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"time {str(value)[:40]!r}: expected a number") from error
+
+
+def unit_of(value: float) -> str:
+    """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
+    return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
+
+
+def _calendar(text: str, style: str, zone: tzinfo | None) -> float:
+    try:
+        moment = datetime.fromisoformat(text) if style in {AUTO, ISO} else datetime.strptime(text, style)  # noqa: DTZ007
+    except ValueError as error:
+        expected = "an ISO 8601 time, or another format said" if style in {AUTO, ISO} else style
+        raise ValueError(f"time {text[:40]!r}: expected {expected}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone or UTC)
+    return moment.timestamp() * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRule:
+    """Where the time of a reading is, and what is done where it cannot be read. The default: in `t`, or it is now."""
+
+    path: str = ""
+    """Name of the field, or names joined by dots; `auto`: one of NAMES that holds what can only be a time; empty: `t` alone."""
+    style: str = AUTO
+    """See `to_ms`."""
+    zone: tzinfo | None = None
+    """Of times that do not say theirs; None: UTC."""
+    converts_t: bool = True
+    """Is a `t` that can only be seconds, micro- or nanoseconds converted? Otherwise it is refused."""
+    refuses: bool = False
+    """Is a reading refused whose field is missing or no time? Otherwise it is of now."""
+
+
+Say: TypeAlias = Callable[[str], None]
+"""Is told what was found, or what was odd."""
+
+
+def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
+    """An object with its time as `t` in ms, without the field that it came from. Raises Rejected(time)."""
+    t = body.get("t")
+    unit = looks_like(t)
+    if unit in UNITS_MS and unit != "ms":
+        if not rule.converts_t:
+            raise Rejected(RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970")
+        say(f"t in {unit}")
+        return {**body, "t": of_t(t)[0]}
+    if not rule.path or (rule.path == AUTO and "t" in body):
+        return body
+    if rule.path == AUTO:
+        return _detected(body, rule, say)
+    value, rest = _taken_out(body, rule.path)
+    try:
+        if value is None:
+            raise ValueError("it is missing")
+        return {**rest, "t": to_ms(value, rule.style, rule.zone)}
+    except ValueError as error:
+        if rule.refuses:
+            raise Rejected(RejectReason.TIME, f"{rule.path}: {error}") from error
+        say(f"no time in {rule.path}")
+        return body
+
+
+def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
+    by_lower = {name.lower(): name for name in reversed(list(body))}
+    for name in filter(None, map(by_lower.get, NAMES[1:])):
+        if looks := looks_like(body[name]):
+            say(f"time from {name} ({looks})")
+            return {other: value for other, value in body.items() if other != name} | {"t": to_ms(body[name], AUTO, rule.zone)}
+    if rule.refuses:
+        raise Rejected(RejectReason.TIME, f"no field that holds a time: expected one of {', '.join(NAMES)}")
+    say("no time found")
+    return body
+
+
+def _taken_out(body: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Any]]:
+    """The value at a path, and the object without it. A field whose own name has dots goes before."""
+    rest = dict(body)
+    if path in rest:
+        return rest.pop(path), rest
+    first, _, behind = path.partition(".")
+    inner = rest.get(first)
+    if not behind or not isinstance(inner, Mapping):
+        return None, rest
+    value, rest_of_inner = _taken_out(inner, behind)
+    if rest_of_inner:
+        rest[first] = rest_of_inner
+    else:
+        del rest[first]
+    return value, rest
+
+
+def zone_of(name: str) -> tzinfo:
+    """A zone by its name, such as Europe/Berlin. Raises ValueError."""
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # a small device pays for it when it needs one
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r}: expected a time zone such as Europe/Berlin") from error

@@ -1,0 +1,53 @@
+"""JSON as devices write it: NaN and Infinity, which many programs write and the standard does not know (RFC 8259, section 6), are null.
+
+What is no JSON beside that is refused, never guessed at. Pure.
+"""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from typing import Any, Final
+
+import orjson
+
+_ODD: Final = (b"NaN", b"Infinity")
+_OPENING: Final = (b"{", b"[")
+
+
+def parse(text: bytes | str) -> Any:
+    """What a JSON text says. Raises orjson.JSONDecodeError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        if not any(word in found for word in _ODD):
+            raise
+        return _parse_odd(found)
+
+
+def is_meant_as_json(text: bytes) -> bool:
+    """Does it begin as an object or a list? Then it is one, or broken; it is no plain text."""
+    return text.removeprefix(BOM_UTF8).lstrip().startswith(_OPENING)
+
+
+def _parse_odd(text: bytes) -> Any:
+    import json  # seldom needed: a small device pays for it when it comes
+
+    try:
+        return json.loads(text.decode(), parse_constant=lambda _word: None, parse_int=_number)
+    except UnicodeDecodeError as error:
+        raise orjson.JSONDecodeError(f"byte {error.start} is not UTF-8", "", 0) from error
+    except RecursionError as error:
+        raise orjson.JSONDecodeError("nested too deep", "", 0) from error
+    except json.JSONDecodeError as error:
+        raise orjson.JSONDecodeError(error.msg, error.doc, error.pos) from error
+
+
+def _number(digits: str) -> float:
+    """As orjson reads it: a float past 64 bits."""
+    value = int(digits) if len(digits) <= _DIGITS_MAX else float(digits)
+    return value if -(2**63) <= value < 2**64 else float(value)
+
+
+_DIGITS_MAX: Final = 20
+"""Digits of an integer of 64 bits, with its sign or without."""

@@ -1,0 +1,23 @@
+"""One world for all rows: a row has devices and streams of its own, and undoes what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.world import Victim, World, world
+from tests.services import run_kafka
+
+
+@pytest.fixture(scope="package")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("hostile")
+    with run_kafka(folder / "kafka") as node, world(node, folder, "attacker", "spammer", "thief", "liar", "replayer", "revoked") as made:
+        yield made
+
+
+@pytest.fixture
+def victim(here: World) -> Iterator[Victim]:
+    with here.victim() as made:
+        yield made

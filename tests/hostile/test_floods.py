@@ -1,0 +1,138 @@
+"""A device that sends too much of something: messages, fields, streams, dead letters, subscriptions. It waits, and nobody else does."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import pytest
+
+from edgewake.cloud.bridge.allowance import LETTER_HEAD_BYTES
+from edgewake.protocol import topics
+from tests.deploy.production import Client
+from tests.hostile.world import JITTER_S, SLOWER_MAX, Victim, World, beside_attack, unharmed
+from tests.services import wait_until
+
+MANY_FIELDS = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
+"""A megabyte that a bridge refuses, and whose names it must not look at one by one."""
+NOTHING_BOUNDED = (
+    "messages_per_s = 1e9", "bytes_per_s = 1e12", "busy_share = 1", "burst_s = 3600", "letters_burst = 1e9", "letter_bytes_per_day = 1e12",
+)  # fmt: skip
+"""A table [device] that lets everybody do everything."""
+
+
+def _every(pause_s: float, send: Callable[[], object]) -> Callable[[], None]:
+    def attack() -> None:
+        send()
+        time.sleep(pause_s)
+
+    return attack
+
+
+def _fields(attacker: Client) -> Callable[[], None]:
+    """Ten megabytes a second."""
+    return _every(0.1, lambda: attacker.mqtt.publish(topics.up("attacker", "wide"), MANY_FIELDS, qos=1))
+
+
+def test_fields(here: World, victim: Victim) -> None:
+    with here.device("attacker") as attacker:
+        unharmed(victim, _fields(attacker))
+        letters = here.letters("attacker")
+        assert {letter.reason for letter, _ in letters} <= {"oversize", "quota"}
+        assert any(letter.reason == "oversize" for letter, _ in letters), "they came"
+
+
+def test_control_without_bounds_the_same_fields_delay_the_victim(here: World, victim: Victim) -> None:
+    with here.bridges_with(*NOTHING_BOUNDED), here.device("attacker") as attacker:
+        faster = _every(0.03, lambda: attacker.mqtt.publish(topics.up("attacker", "wide"), MANY_FIELDS, qos=1))
+        before, beside = beside_attack(victim, faster, count=3, head_start=10)
+        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (before.median_s, beside.median_s)
+
+
+def test_messages(here: World, victim: Victim) -> None:
+    """Good ones, as fast as the client can."""
+    numbers = itertools.count(1)
+    with here.device("attacker") as attacker:
+
+        def send() -> None:
+            for _ in range(50):
+                attacker.mqtt.publish(topics.up("attacker", "many"), b'{"n":%d}' % next(numbers))
+
+        unharmed(victim, _every(0.02, send))
+
+
+def test_dead_letters_are_bounded_counted_and_cut(here: World, victim: Victim) -> None:
+    """And the count is kept: as many as were sent are either there or counted."""
+    bounds = "letters_burst = 20", "letters_per_s = 0.1", "letter_bytes_per_day = 20000"
+    sent = itertools.count(1)
+    bad = b"{" + b"x" * 2000
+    with here.bridges_with(*bounds), here.device("spammer") as attacker:
+
+        def send() -> None:
+            assert attacker.publish(topics.up("spammer", "bad"), bad) == 0
+            next(sent)
+
+        unharmed(victim, _every(0.01, send))
+    letters = here.letters("spammer")
+    kept = [(letter, value) for letter, value in letters if letter.reason == "json"]
+    told = [letter for letter, _ in letters if letter.reason == "quota"]
+    assert 20 <= len(kept) <= 2 * 20 + 10
+    assert {len(value) for _, value in kept} == {len(bad), LETTER_HEAD_BYTES}
+    assert {letter.size for letter, value in kept if len(value) == LETTER_HEAD_BYTES} == {len(bad)}
+    counted = sum(int(letter.detail.split()[0]) for letter in told)
+    assert len(kept) + counted == next(sent) - 1
+
+
+def test_streams(here: World, victim: Victim) -> None:
+    """A new stream with each message: a share of them is learnt from one device, and no topic is made for the rest."""
+    numbers = itertools.count(1)
+    with here.device("attacker") as attacker:
+        unharmed(victim, _every(0.005, lambda: attacker.mqtt.publish(topics.up("attacker", f"s{next(numbers)}"), b'{"n":1}', qos=1)))
+        assert any("may be the first to send" in letter.detail for letter, _ in here.letters("attacker"))
+
+
+def test_subscriptions(here: World, victim: Victim) -> None:
+    """Thousands of groups, each of which would cost the broker a look at each message; and filters of its own, as many as it may have."""
+    numbers = itertools.count(1)
+    with here.device("attacker") as attacker:
+
+        def send() -> None:
+            attacker.mqtt.subscribe([(f"$share/g{next(numbers)}/{topics.UP_FILTER}", 1) for _ in range(500)])
+            attacker.subscribe("ew/v1/attacker/ack")
+
+        unharmed(victim, _every(0.02, send))
+        assert next(numbers) > 5000
+        assert attacker.subscribe("$share/one-more/#") == [0x87]
+
+
+def test_control_a_device_whose_subscriptions_are_not_bounded_delays_the_victim(here: World, victim: Victim) -> None:
+    """Its certificate is newer than the broker's list, as all were before."""
+    here.site.issue("late-flood")
+    with here.device("late-flood") as attacker:
+        before = victim.series(10)
+        for i in range(120):
+            attacker.mqtt.subscribe([(f"$share/g{i}-{j}/{topics.UP_FILTER}", 1) for j in range(500)])
+        attacker.subscribe("ew/v1/late-flood/ack")
+        wait_until(lambda: attacker.granted == [1], "all were granted, the last one too")
+        beside = victim.series(10)
+        assert beside.median_s > SLOWER_MAX * before.median_s + JITTER_S, (before.median_s, beside.median_s)
+
+
+@pytest.mark.parametrize("kind", ["status", "feed"])
+def test_statuses_and_questions(here: World, victim: Victim, kind: str) -> None:
+    """Rows of a topic that the operations read whole, and requests to access servers."""
+    numbers = itertools.count(1)
+    with here.device("attacker") as attacker:
+
+        def send() -> None:
+            n = next(numbers)
+            if kind == "feed":
+                attacker.mqtt.publish(topics.feed("attacker"), b'{"feed":"f","streams":["host_metrics"],"from":"latest"}', qos=1)
+            else:
+                status = b'{"device":"attacker","state":"online","connected_at":%d,"sent_at":%d}' % (n, n)
+                attacker.mqtt.publish(topics.status("attacker"), status, qos=1)
+
+        unharmed(victim, _every(0.005, send))
+        rows = here.records(topics.DEVICES, "attacker|status")
+        assert len(rows) <= 2 * (60 + 60)

@@ -1,0 +1,86 @@
+"""Clients that hold the door open, and frames of a week ago that come again by the thousand."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, suppress
+
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from edgewake.protocol import record, topics
+from edgewake.protocol.frame import FRAME_TYPE, Frame, encode
+from tests.deploy.production import CONNECT_V5
+from tests.hostile.world import Victim, World, unharmed
+from tests.services import wait_until
+
+DOORS = 200
+"""Connections that say nothing but a byte now and then."""
+FRAMES, ROUNDS = 1000, 10
+WEEK_MS = 7 * 86_400_000
+
+
+def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None:
+    """Half of them before TLS, half behind it with a certificate, in the middle of CONNECT."""
+    with ExitStack() as doors:
+        plain = [doors.enter_context(socket.create_connection(("127.0.0.1", here.site.ports["devices"]))) for _ in range(DOORS)]
+        tls = [here.site.context("devices", "attacker").wrap_socket(one, server_hostname="localhost") for one in plain[: DOORS // 2]]
+        for one in tls:
+            doors.enter_context(one)
+        hello = bytes.fromhex("16030100c8010000c40303") + bytes(64)
+        said = 0
+
+        def trickle() -> None:
+            nonlocal said
+            for one, text in [*((one, CONNECT_V5[:-1]) for one in tls), *((one, hello) for one in plain[DOORS // 2 :])]:
+                with suppress(OSError):  # the broker may have had enough of it
+                    one.sendall(text[said : said + 1])
+            said += 1
+            time.sleep(0.05)
+
+        unharmed(victim, trickle)
+        assert said > 5
+
+
+def test_frames_of_a_week_ago_come_again_ten_times(here: World, victim: Victim) -> None:
+    """Ten thousand of them: nothing of them is passed on a second time."""
+    began = int(time.time() * 1000) - WEEK_MS
+    with here.device("replayer") as replayer:
+
+        def send(number: int) -> None:
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties.ContentType = FRAME_TYPE
+            properties.ResponseTopic, properties.CorrelationData = topics.ack("replayer"), b"%d" % number
+            properties.UserProperty = ("sent_at", str(began + number))
+            frame = encode(Frame(1, number, number, [began + number], {"n": [number]}))
+            replayer.mqtt.publish(topics.up("replayer", "old"), frame, qos=0, properties=properties)
+
+        def passed_on() -> list[int]:
+            found = (record.decode(one.value() or b"") for one in here.records(topics.stream_topic("old"), "replayer"))
+            return [one.frame.frame or 0 for one in found]
+
+        for number in range(1, FRAMES + 1):
+            send(number)
+        wait_until(lambda: len(passed_on()) >= FRAMES, "they are there once")
+        rounds = 0
+
+        def replay() -> None:
+            nonlocal rounds
+            if rounds == ROUNDS:
+                time.sleep(0.01)
+                return
+            for number in range(1, FRAMES + 1):
+                send(number)
+            rounds += 1
+
+        unharmed(victim, replay)
+        while rounds < ROUNDS:
+            replay()
+        arrived = FRAMES * (ROUNDS + 1)
+        wait_until(lambda: len(here.records(topics.UP, "replayer")) == arrived, "the bridges took each of them")
+        victim.send()
+        assert victim.is_whole()
+        assert passed_on() == list(range(1, FRAMES + 1))
+        send(FRAMES + 1)
+        wait_until(lambda: passed_on() == list(range(1, FRAMES + 2)), "the control: a new frame passes")

@@ -1,0 +1,276 @@
+"""The whole way of a message as in production: the broker with its rules and certificates, two bridges, Kafka, a sequencer; and a victim.
+
+A victim is a plain device that sends a numbered reading at a time and waits for its end-to-end answer. `unharmed` says what it saw beside
+an attacker: how long its answers took against before, and what of its readings the sequencer passed on, each by its value.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Message
+from paho.mqtt.client import MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from edgewake.cloud.bridge.subscriptions import read_keys, subscriptions
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import record, topics
+from edgewake.protocol.dead_letter import DeadLetter
+from tests.bridge.running import READY
+from tests.bridge.topic_reader import TopicReader
+from tests.deploy.production import Client, Site, production_site
+from tests.services import PATIENCE_S, Kafka, Process, free_ports, part, wait_until
+
+BRIDGES = ("bridge-1", "bridge-2")
+INSTALLATION = "edgewake"
+PROBES = 40
+"""Readings that a victim sends before an attack, and during it."""
+PAUSE_S = 0.02
+SLOWER_MAX = 2.0
+"""An answer beside an attacker may take so many times as long as before, in the median."""
+JITTER_S = 0.01
+"""And so much longer, whatever it was: what a busy machine adds to an answer of five milliseconds."""
+
+
+@dataclass
+class World:
+    """What runs."""
+
+    site: Site
+    node: Kafka
+    folder: Path
+    parts: dict[str, Process] = field(default_factory=dict)
+    victims: int = 0
+
+    @property
+    def kafka(self) -> KafkaConfig:
+        """How to reach Kafka."""
+        return KafkaConfig(bootstrap=self.node.bootstrap)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """What the bridges share, by its real name."""
+        keys = read_keys(self.site.certificates / "keys" / "share.key")
+        return tuple(one for one in subscriptions(INSTALLATION, keys).wanted if one.startswith("$share/"))
+
+    def start_bridge(self, name: str, *lines: str) -> Process:
+        """A bridge that serves; `lines`: its table [device]."""
+        certificates = self.site.certificates
+        (metrics,) = free_ports(1)
+        text = f"""
+name = "{name}"
+metrics_port = {metrics}
+[mqtt]
+host = "localhost"
+port = {self.site.ports["bridges"]}
+site = "hostile"
+ca_file = "{certificates}/broker/devices-ca.crt"
+cert_file = "{certificates}/bridges/{name}.crt"
+key_file = "{certificates}/bridges/{name}.key"
+share_key_file = "{certificates}/keys/share.key"
+[kafka]
+bootstrap = "{self.node.bootstrap}"
+[device]
+"""
+        return self._start("bridge", name, "\n".join([text, *lines]))
+
+    def start_sequencer(self) -> Process:
+        """The sequencer."""
+        return self._start("sequencer", "sequencer-1", f'name = "sequencer-1"\n[kafka]\nbootstrap = "{self.node.bootstrap}"\n')
+
+    def _start(self, command: str, name: str, text: str) -> Process:
+        file = self.folder / f"{name}.toml"
+        file.write_text(text)
+        process = self.parts[name] = part(command, file, self.folder / f"{name}.log")
+        process.start()
+        process.wait_for(READY)
+        return process
+
+    def stop(self, *names: str) -> None:
+        """Stop parts; all where none is named. Each must end cleanly."""
+        for name in names or tuple(self.parts):
+            process = self.parts.pop(name)
+            assert process.is_running(), process.output()[-2000:]
+            code = process.stop()
+            assert code == 0, f"{name}: exit {code}: {process.output()[-2000:]}"
+
+    @contextmanager
+    def bridges_with(self, *lines: str) -> Iterator[None]:
+        """The bridges with another table [device], for a while."""
+        self.stop(*BRIDGES)
+        for name in BRIDGES:
+            self.start_bridge(name, *lines)
+        try:
+            yield
+        finally:
+            self.stop(*BRIDGES)
+            for name in BRIDGES:
+                self.start_bridge(name)
+
+    @contextmanager
+    def device(self, name: str, **more: object) -> Iterator[Client]:
+        """A device with its certificate."""
+        with Client(self.site, name, **more) as client:  # type: ignore[arg-type]
+            yield client
+
+    @contextmanager
+    def victim(self) -> Iterator[Victim]:
+        """A device that did nothing to anybody, with a stream of its own."""
+        self.victims += 1
+        with Client(self.site, "victim") as client:
+            yield Victim(self, client, f"victim_{self.victims}")
+
+    def records(self, topic: str, device: str) -> list[Message]:
+        """All records of a device on a topic."""
+        with TopicReader(self.kafka, topic, device=device) as reader:
+            return reader.read()
+
+    def letters(self, device: str) -> list[tuple[DeadLetter, bytes]]:
+        """The dead letters of a device."""
+        return [(DeadLetter.from_headers(one.headers() or ()), one.value() or b"") for one in self.records(topics.DEAD, device)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a victim saw of one series of readings."""
+
+    first: int
+    last: int
+    latencies: list[float]
+
+    @property
+    def median_s(self) -> float:
+        """Of the answers."""
+        return statistics.median(self.latencies)
+
+
+@dataclass
+class Victim:
+    """Sends readings `{"seq": n, "n": n}`, one at a time."""
+
+    world: World
+    client: Client
+    stream: str
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self._answered: dict[int, float] = {}
+        self._here = threading.Event()
+        self.refusals: list[bytes] = []
+        self.heard: set[str] = set()
+        """Topics of what came down to it."""
+        self.client.mqtt.on_message = self._on_message
+        self.client.mqtt.on_connect = lambda *_: self.client.mqtt.subscribe(f"ew/v1/{self.client.name}/#", qos=1)
+        self.client.subscribe(f"ew/v1/{self.client.name}/#")
+
+    def _on_message(self, _client: object, _userdata: object, message: MQTTMessage) -> None:
+        self.heard.add(message.topic)
+        number = int(bytes(message.properties.CorrelationData))  # type: ignore[union-attr]
+        if message.payload.startswith(b'{"token"') and b"rejected" not in message.payload:
+            self._answered.setdefault(number, time.monotonic())
+        else:
+            self.refusals.append(message.payload)
+        self._here.set()
+
+    def send(self) -> float:
+        """One reading; seconds until its answer was there."""
+        self.sent += 1
+        number = self.sent
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.ResponseTopic = topics.ack(self.client.name)
+        properties.CorrelationData = b"%d" % number
+        payload = b'{"seq":%d,"n":%d}' % (number, number)
+        began = time.monotonic()
+        self.client.mqtt.publish(topics.up(self.client.name, self.stream), payload, qos=1, properties=properties)
+        while number not in self._answered:
+            assert time.monotonic() - began < PATIENCE_S, f"no answer to reading {number}; refusals: {self.refusals[:3]}"
+            self._here.wait(0.05)
+            self._here.clear()
+        return self._answered[number] - began
+
+    def series(self, count: int = PROBES) -> Seen:
+        """So many readings, with a pause after each."""
+        first, latencies = self.sent + 1, []
+        for _ in range(count):
+            latencies.append(self.send())
+            time.sleep(PAUSE_S)
+        return Seen(first, self.sent, latencies)
+
+    def passed_on(self) -> Counter[int]:
+        """What the sequencer passed on of this victim's readings: how often each value."""
+        found = (record.decode(one.value() or b"") for one in self.world.records(topics.stream_topic(self.stream), self.client.name))
+        return Counter(int(value) for one in found for value in one.frame.fields.get("n", ()))  # type: ignore[arg-type]
+
+    def is_whole(self) -> bool:
+        """Nothing lost, nothing twice, nothing wrong; waits for what is on its way."""
+        expected = Counter(range(1, self.sent + 1))
+        wait_until(lambda: self.passed_on().total() >= self.sent, f"all {self.sent} readings of the victim")
+        assert self.passed_on() == expected
+        assert self.heard == {topics.ack(self.client.name)}
+        return not self.refusals
+
+
+def unharmed(victim: Victim, attack: Callable[[], object], *, count: int = PROBES) -> tuple[Seen, Seen]:
+    """Run the attack in a thread while the victim sends; what it saw before and meanwhile. Raises AssertionError where it was harmed."""
+    before, beside = beside_attack(victim, attack, count=count)
+    assert beside.median_s <= SLOWER_MAX * before.median_s + JITTER_S, f"median {before.median_s:.4f} s, then {beside.median_s:.4f} s"
+    assert victim.is_whole(), victim.refusals[:3]
+    return before, beside
+
+
+def beside_attack(victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1) -> tuple[Seen, Seen]:
+    """What the victim sees before and beside an attack, which goes on until the victim is done: it is called again and again, the first
+    `head_start` times before the victim sends."""
+    victim.send()  # its stream is new
+    before = victim.series(count)
+    stop, failed = threading.Event(), list[BaseException]()
+    began = threading.Event()
+
+    def run() -> None:
+        try:
+            for calls in itertools.count(1):
+                attack()
+                if calls == head_start:
+                    began.set()
+                if stop.is_set():
+                    return
+        except BaseException as error:  # raised below, in the test
+            failed.append(error)
+            began.set()
+
+    thread = threading.Thread(target=run, name="attack")
+    thread.start()
+    try:
+        assert began.wait(PATIENCE_S), "the attack began"
+        beside = victim.series(count)
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+    if failed:
+        raise failed[0]
+    return before, beside
+
+
+@contextmanager
+def world(node: Kafka, folder: Path, *names: str) -> Iterator[World]:
+    """Everything started, with certificates for these devices."""
+    with production_site("victim", *names, *(word for name in BRIDGES for word in ("--bridge", name))) as site:
+        made = World(site, node, folder)
+        try:
+            made.start_sequencer()
+            for name in BRIDGES:
+                made.start_bridge(name)
+            yield made
+        finally:
+            for process in made.parts.values():
+                if process.is_running():
+                    process.stop()

@@ -1,0 +1,50 @@
+"""What is well is no problem, and the rest is one, in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgewake.cloud.ops.services.problems import problems_of
+from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.query import QueryState
+from tests.push.builders import lease
+
+
+def part(state: str) -> PartView:
+    return PartView(part="bridge-1", state=state, seen_at=0)
+
+
+def query(state: QueryState, **more: Any) -> QueryView:
+    return QueryView(name="q", state=state, topic="t", events_path="/", events_urls=[], **more)
+
+
+@pytest.mark.parametrize(
+    ("parts", "queries", "dead", "problems"),
+    [
+        ([part("ready")], [query(QueryState.RUNNING), query(QueryState.PAUSED)], {}, []),
+        ([], [query(QueryState.PAUSED, apart=True)], {}, []),
+        ([part("failed")], [], {}, ["part bridge-1 is failed"]),
+        ([part("unknown")], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
+        ([], [query(QueryState.REFUSED, detail="no such field")], {}, ["query q is refused: no such field"]),
+        ([], [query(QueryState.STARTING, detail="waits for s")], {}, ["query q is starting: waits for s"]),
+        ([], [query(QueryState.RUNNING, apart=True, detail="slow")], {}, ["query q runs apart from the others, slow"]),
+        (
+            [], [], {"json": 3},
+            ["3 messages were refused within the last hour (json): edgewake dead-letters list --reason json"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_well_is_no_problem_and_the_rest_is(parts: Any, queries: Any, dead: Any, problems: list[str]) -> None:
+    assert [one.text for one in problems_of(parts, queries, [], dead, is_ready=True)] == problems
+
+
+def test_a_disabled_lease_is_named_with_its_reason() -> None:
+    disabled = lease("l1", disabled="410 Gone")
+    assert [one.kind for one in problems_of([], [], [disabled, lease("l2")], {}, is_ready=True)] == ["lease"]
+
+
+def test_tables_that_are_not_read_yet_are_said_first() -> None:
+    assert next(problems_of([], [], [], {"json": 1}, is_ready=False)).kind == "operations"
