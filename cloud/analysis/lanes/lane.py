@@ -127,8 +127,8 @@ class Lane:
         self._rows = BatchRows(self.session, self.job.queries if isinstance(self.job, QueryJob) else ())
         self._settings: Mapping[str, str] = {}
         self._absences_to, self._absences_s = 0, float("-inf")
+        self._waits_for, self._said = "", lane_progress.NOTHING  # what event time waits for, by the last batch and as it was said last
         self._has_said_running = False
-        self._waits_for = self._said = ""  # for people: what event time waits for, by now and as it was said last
         self.broken: dict[str, str] = {}
         """Query (label) → why its results could not be finished; it gets none any more, and the others go on."""
         self._transactions: Transactions | None = None
@@ -253,9 +253,10 @@ class Lane:
         assert self._query is not None
         return self.finished > 0 or self._query.status["message"] in _WAITS
 
-    def _what_it_waits_for(self) -> str:
-        why = self.why_held(self.clock.now_ms()) or self._waits_for
-        return why or (waits_for.silence(self._silent_s(), self.config.idle_s) if self._record.tops else "")
+    def _what_it_waits_for(self) -> lane_progress.Waits:
+        if why := self.why_held(self.clock.now_ms()) or self._waits_for:
+            return lane_progress.Waits(why, stands=True)
+        return lane_progress.Waits(waits_for.silence(self._silent_s(), self.config.idle_s) if self._record.tops else "")
 
     def failure(self) -> Failure | None:
         """Why it ended by itself; None while it runs."""
@@ -595,6 +596,5 @@ class Lane:
         queries = [registered for registered in self.job.queries if registered.label not in self.broken]
         remarks = self._states.remarks(self._tables) if isinstance(self._states, JoinStates) else {}
         self._said = self._what_it_waits_for()
-        return lane_progress.outputs(
-            queries, record, rate=rate, left=left, now_ms=self.clock.now_ms(), remarks=remarks, waits_for=self._said
-        )
+        now_ms = self.clock.now_ms()
+        return lane_progress.outputs(queries, record, rate=rate, left=left, now_ms=now_ms, remarks=remarks, waits=self._said)
