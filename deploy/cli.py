@@ -100,6 +100,13 @@ class Parts(click.Group):
         entry = _entry_points().get(cmd_name)
         return None if entry is None else _load(entry)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            # Its own suggestions are of commands that are loaded, and none is yet.
+            raise click.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         entries = _entry_points()
         names = self.list_commands(ctx)

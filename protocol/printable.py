@@ -1,4 +1,4 @@
-"""Texts of others on a terminal: a control character there may move, hide, colour, or set the title and the clipboard. Pure."""
+"""Texts of others, and numbers, on a terminal: a control character there may move, hide, colour, or set the title. Pure."""
 
 from __future__ import annotations
 
@@ -10,3 +10,9 @@ UNSEEN: Final = "\ufffd"  # by its number: for its name the compiler loads the t
 def printable(text: str, *, keep: str = "") -> str:
     """The text with UNSEEN in place of each character that nobody can see, but those in `keep`."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else UNSEEN for c in text)
+
+
+def shortest(number: float) -> str:
+    """The shortest text that reads back as the same number: a whole one without a point."""
+    text = repr(number)
+    return text.removesuffix(".0")

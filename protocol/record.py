@@ -31,6 +31,7 @@ from zlib import crc32
 
 import orjson
 
+from edgewake.protocol.corrected_time import corrected_ms
 from edgewake.protocol.frame import Frame, Gap, Scalar
 
 PLACEMENT_HEADER: Final = "ew"
@@ -164,18 +165,20 @@ def decode(value: bytes) -> Record:
 def readings(record: Record) -> Iterator[dict[str, Scalar]]:
     """The readings of a record as clients see them: flat, in order.
 
-    {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is left out.
+    {"stream":…, "device":…, "epoch":…, "seq":…, "t":…, "received_at":…, <field>:…}; a null field is left out. `t` is put right where the
+    device's clock was wrong, as queries have it.
     """
     frame = record.frame
     names = list(frame.fields)
     columns = list(frame.fields.values())
+    received_at = record.received_at if record.kept_at is None else record.kept_at
     for i, t in enumerate(frame.t):
         reading: dict[str, Scalar] = {
             "stream": record.stream,
             "device": record.device,
             "epoch": frame.epoch,
             "seq": None if frame.seq is None else frame.seq + i,
-            "t": t,
+            "t": corrected_ms(t, shift=record.shift, received_at=received_at),
             "received_at": record.received_at,
         }
         for name, column in zip(names, columns, strict=True):

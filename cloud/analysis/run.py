@@ -11,8 +11,6 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,22 +26,22 @@ from edgewake.cloud.analysis import analysis_metrics
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
 from edgewake.cloud.analysis.jobs.aggregate_job import Job, jobs_of, lane_place, sources_of
-from edgewake.cloud.analysis.lanes import isolation
+from edgewake.cloud.analysis.lanes import isolation, start_record
 from edgewake.cloud.analysis.lanes.batch_range import as_text, records
 from edgewake.cloud.analysis.lanes.checkpoint import offsets_of, remove_unused
-from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure, Fault, Step, Trouble, guilty, step
 from edgewake.cloud.analysis.lanes.kafka_source import source
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.slow_search import FAULTS, Found, SlowSearch
+from edgewake.cloud.analysis.lanes.starts import Starts
 from edgewake.cloud.analysis.lanes.state_rows import StateRows
+from edgewake.cloud.analysis.lanes.supervised_lane import SupervisedLane
 from edgewake.cloud.analysis.minutes.minute_job import Summing
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.repair.previews import Previews
 from edgewake.cloud.analysis.repair.repair import Standing
 from edgewake.cloud.analysis.repair.repairs import Repairs
-from edgewake.cloud.analysis.results.emitted_rows import Told
 from edgewake.cloud.analysis.sequencer_watch import SequencerWatch
 from edgewake.cloud.analysis.spark import class_archive
 from edgewake.cloud.analysis.spark import session as spark
@@ -86,22 +84,6 @@ _START_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException
 LaneKey: TypeAlias = tuple[str, LaneKind]
 
 
-@dataclass
-class SupervisedLane:
-    """A lane when it runs, and what happened to it."""
-
-    backoff: Backoff
-    lane: Lane | None = None
-    counters: Counters = field(default_factory=Counters)
-    told: dict[str, Told] = field(default_factory=dict)
-    trouble: Trouble = field(default_factory=Trouble)
-    not_before_s: float = 0.0
-    is_held: bool = False
-    """It stands still: its state is being replaced (rebuild.py)."""
-    failed_by: str = ""
-    """What ended it, while it does not run."""
-
-
 class Analysis:
     """Everything that runs. `run` returns when `stop` is set."""
 
@@ -120,7 +102,7 @@ class Analysis:
         self._tables = Tables()
         self._lanes: dict[LaneKey, SupervisedLane] = {}
         self._failed: dict[str, str] = {}
-        self._planner = ThreadPoolExecutor(1, "plans")
+        self._starts = Starts(start_record.StartRecord(config.kept_dir / "starts.json"))
         self._apart: set[str] = set()
         """Queries (label) with lanes of their own."""
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
@@ -156,6 +138,7 @@ class Analysis:
             if self._has_changed() or self._tables.changes != seen or self._is_due():
                 seen = self._tables.changes
                 self._reconcile(stop)
+            self._start_planned(stop)
             self._repair()
             self._previews.turn(self._tables.streams)
             self._look_for_slow()
@@ -166,6 +149,7 @@ class Analysis:
                 ready = True
                 log.info("the analysis is ready", extra={"event": "part.ready", "lanes": len(self._lanes)})
             self._pause(stop)
+        self._starts.record.end()
 
     def _look_at_health(self) -> None:
         for what, why in self._sequencers.troubles(self._clock.now_ms()).items():
@@ -200,7 +184,7 @@ class Analysis:
         self._sequencers.close()
         if self._summing_thread is not None:
             self._summing_thread.join(STOP_S)
-        self._planner.shutdown(wait=False)
+        self._starts.close()
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -239,6 +223,8 @@ class Analysis:
         finally:
             progress.close()
         self._failed = dict(self._board.quarantined)
+        if (label := self._starts.record.taken_out()) is not None:
+            self._failed[label] = start_record.WHY
         self._apart = set(self._board.apart.values())
         self._register_built_in()
 
@@ -348,7 +334,10 @@ class Analysis:
 
     def _reconcile(self, stop: threading.Event) -> None:
         found, jobs = self._wanted()
-        planned = {} if stop.is_set() else {key: self._plan(key, job) for key, job in jobs.items() if self._begins(key, job)}
+        self._starts.keep(jobs)
+        for key, job in jobs.items():
+            if not stop.is_set() and self._begins(key, job):
+                self._plan(key, job)
         for key, place in list(self._lanes.items()):
             if place.lane is not None and place.lane.job != jobs.get(key):
                 self._stop_lane(key, place)
@@ -358,31 +347,36 @@ class Analysis:
         self._apart &= labels
         self._drop_checkpoints(found)
         self._state_rows.keep(labels)
+        self._starts.record.keep(labels)
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
         self._board.keep(set(found))
         running = {one.label for one in self._tables.registrations.values() if not one.paused}
         self._failed = {label: why for label, why in self._failed.items() if label in running}
-        for key, lane in planned.items():
-            if not stop.is_set() and self._leads():
-                self._start_lane(key, self._lanes[key], lane)
+
+    def _start_planned(self, stop: threading.Event) -> None:
+        for key, lane in self._starts.planned():
+            place = self._lanes.get(key)
+            if place is not None and not place.is_held and not stop.is_set() and self._leads():
+                self._start_lane(key, place, lane)
             else:
                 lane.stop()
 
     def _begins(self, key: LaneKey, job: Job) -> bool:
         """Is a lane to be started, or to be started anew?"""
-        place = self._lanes.get(key)
+        place, planned = self._lanes.get(key), self._starts.job(key)
+        if planned is not None:
+            return planned != job
         if place is None or place.is_held:
             return place is None
         return self._clock.monotonic_s() >= place.not_before_s if place.lane is None else place.lane.job != job
 
-    def _plan(self, key: LaneKey, job: Job) -> Lane:
-        """A lane whose plan is being made, one after the other, while those that it replaces end."""
+    def _plan(self, key: LaneKey, job: Job) -> None:
+        """Let a lane's plan be made, while the one that it replaces ends."""
         place = self._lanes.setdefault(key, SupervisedLane(self._backoff()))
         lane = Lane(self._session, self._config, job, self._clock, place.counters, place.told, self._sequencers.hold, self._sequencers.why)
-        lane.plan(self._planner)
-        return lane
+        self._starts.begin(key, lane)
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
         """Of streams that no query reads any more: the next one would find a state without what was sent in between."""
@@ -450,6 +444,8 @@ class Analysis:
     def _say_running(self, lane: Lane) -> Failure | None:
         try:
             lane.say_running()
+            if lane.is_running:
+                self._starts.record.ran([registered.label for registered in lane.job.queries])
             lane.advance_in_silence()
         except KafkaException as error:
             return Failure(fault_of(error), cause_of(error))
@@ -540,7 +536,8 @@ class Analysis:
 
     def _is_due(self) -> bool:
         now_s = self._clock.monotonic_s()
-        return any(place.lane is None and not place.is_held and now_s >= place.not_before_s for place in self._lanes.values())
+        stand = [place for key, place in self._lanes.items() if place.lane is None and self._starts.job(key) is None]
+        return any(not place.is_held and now_s >= place.not_before_s for place in stand)
 
     def gather(self) -> Iterable[Metric]:
         """For Prometheus."""

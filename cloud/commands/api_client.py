@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import click
 
@@ -108,20 +108,50 @@ def _as_foreign(urls: Sequence[str]) -> Iterator[None]:
         raise click.ClickException(printable(text)) from error
 
 
-_json_option = click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON when piped.")
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the options say; None: nothing."""
+
+    url: str | None = None
+    key: str | None = None
+    key_file: Path | None = None
+    as_json: bool | None = None
+
+    def unless(self, later: Given) -> Given:
+        """With what was said later in its place. A key and a file of keys say the same, so one takes the place of the other."""
+        says_key = later.key is not None or later.key_file is not None
+        return Given(
+            url=self.url if later.url is None else later.url,
+            key=later.key if says_key else self.key,
+            key_file=later.key_file if says_key else self.key_file,
+            as_json=self.as_json if later.as_json is None else later.as_json,
+        )
+
+
+MakeApi: TypeAlias = Callable[..., OpsApi]
 
 
 def shows(command: F) -> F:
-    """For a command of a group that has `api_options`: --json/--table may stand behind it, too. It gets an OpsApi as its first argument."""
+    """For a command of a group that has `api_options`: these options may stand behind it, too, and then
+    count instead of those before it. It gets an OpsApi as its first argument.
+    """
 
     @functools.wraps(command)
-    def shown(make_api: Callable[[], OpsApi], *arguments: Any, as_json: bool | None, **options: Any) -> Any:
-        api = make_api()
+    def shown(
+        make_api: MakeApi,
+        *arguments: Any,
+        url: str | None,
+        key: str | None,
+        key_file: Path | None,
+        as_json: bool | None,
+        **options: Any,
+    ) -> Any:
+        api = make_api(url=url, key=key, key_file=key_file, as_json=as_json)
         with _as_foreign([api.url]):
-            return command(api if as_json is None else replace(api, as_json=as_json), *arguments, **options)
+            return command(api, *arguments, **options)
 
     # click types what it wraps too narrowly for a command whose first argument is made here.
-    return cast(F, _json_option(click.pass_obj(cast(Any, shown))))
+    return cast(F, _with_options(click.pass_obj(cast(Any, shown)), from_environment=False))
 
 
 def api_options(command: F) -> F:
@@ -130,28 +160,41 @@ def api_options(command: F) -> F:
     @functools.wraps(command)
     def with_api(*arguments: Any, url: str | None, key: str | None, key_file: Path | None, as_json: bool | None, **options: Any) -> Any:
         urls: list[str] = []
+        before = Given(url, key, key_file, as_json)
 
-        def make_api() -> OpsApi:
-            api = connect(url, key, key_file, as_json)
+        def make_api(**later: Any) -> OpsApi:
+            given = before.unless(Given(**later))
+            api = connect(given.url, given.key, given.key_file, given.as_json)
             urls.append(api.url)
             return api
 
         with _as_foreign(urls):
             return command(*arguments, make_api=make_api, **options)
 
-    decorated: Any = with_api
+    return cast(F, _with_options(with_api, from_environment=True))
+
+
+def _with_options(command: Any, *, from_environment: bool) -> Any:
+    """`from_environment`: what the environment says must not count more than what is said before a command of a group."""
     for option in (
-        _json_option,
+        click.option("--json/--table", "as_json", default=None, help="Default: a table on a terminal, JSON when piped."),
         click.option(
             "--key-file", type=click.Path(path_type=Path, dir_okay=False), help="File of keys; default: a running `edgewake up`'s."
         ),
-        click.option("--key", envvar="EDGEWAKE_OPS_KEY", help="A key of the operations API. [env: EDGEWAKE_OPS_KEY]"),
         click.option(
-            "--ops", "url", envvar="EDGEWAKE_OPS_URL", help=f"Address of the operations API; default: a running one's, or {OPS_URL}."
+            "--key",
+            envvar="EDGEWAKE_OPS_KEY" if from_environment else None,
+            help="A key of the operations API. [env: EDGEWAKE_OPS_KEY]",
+        ),
+        click.option(
+            "--ops",
+            "url",
+            envvar="EDGEWAKE_OPS_URL" if from_environment else None,
+            help=f"Address of the operations API; default: a running one's, or {OPS_URL}.",
         ),
     ):
-        decorated = option(decorated)
-    return cast(F, decorated)
+        command = option(command)
+    return command
 
 
 def connect(url: str | None, key: str | None, key_file: Path | None, as_json: bool | None) -> OpsApi:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.commands.output import print_item
 
@@ -25,7 +26,7 @@ def _device(_context: click.Context, _parameter: click.Parameter, value: str) ->
     return value
 
 
-_device_argument = click.argument("device", callback=_device)
+_device_argument = click.argument("device", callback=_device, shell_complete=completion.devices)
 _wait = click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), is_flag=False, flag_value=WAIT_S, default=0, metavar="[SECONDS]",
                      help=f"Wait for the device's answer; {WAIT_S} s where nothing is said.")  # fmt: skip
 _expires = click.option("--expires", "expires_s", type=click.IntRange(1), help="Seconds after which it is not begun any more.")

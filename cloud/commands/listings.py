@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -50,7 +51,7 @@ def list_devices(api: OpsApi, state: str | None, limit: int) -> None:
 
 
 @devices.command("show")
-@click.argument("device", callback=_name)
+@click.argument("device", callback=_name, shell_complete=completion.devices)
 @shows
 def show_device(api: OpsApi, device: str) -> None:
     """Show all that is known of one device."""
@@ -58,7 +59,7 @@ def show_device(api: OpsApi, device: str) -> None:
 
 
 @devices.command("remove")
-@click.argument("device", callback=_name)
+@click.argument("device", callback=_name, shell_complete=completion.devices)
 @shows
 def remove_device(api: OpsApi, device: str) -> None:
     """Forget a device. Its readings stay, and it is listed again when it sends again."""
@@ -83,7 +84,7 @@ def list_streams(api: OpsApi, limit: int) -> None:
 
 
 @streams.command("show")
-@click.argument("stream", callback=_name)
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
 @shows
 def show_stream(api: OpsApi, stream: str) -> None:
     """Show one stream and the types and units of its fields."""
@@ -112,7 +113,12 @@ def dead_letters(context: click.Context, make_api: Callable[[], OpsApi]) -> None
 
 
 @dead_letters.command("list")
-@click.option("--device", callback=lambda context, option, value: value and _name(context, option, value), help="Only of this device.")
+@click.option(
+    "--device",
+    shell_complete=completion.devices,
+    callback=lambda context, option, value: value and _name(context, option, value),
+    help="Only of this device.",
+)
 @click.option("--reason", help="Only those with this reason, e.g. field_type.")
 @_limit
 @shows

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from edgewake.protocol.printable import printable
+from edgewake.protocol.printable import printable, shortest
 
 TIMES: Final = frozenset(
     {
@@ -42,11 +43,14 @@ def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, a
     from rich.table import Table
 
     table = Table()
-    for name in columns:
-        longest = max((len(cell(name, item.get(name))) for item in items), default=0)
-        table.add_column(cell("", name).replace("[", "\\["), no_wrap=name in WHOLE, min_width=longest if name == columns[0] else None)
-    for item in items:
-        table.add_row(*(cell(name, item.get(name)).replace("[", "\\[") for name in columns))
+    cells = [column_of(name, [item.get(name) for item in items]) for name in columns]
+    for name, texts in zip(columns, cells, strict=True):
+        longest = max(map(len, texts), default=0)
+        # Half of a number on the next line would be read as another number.
+        whole = name in WHOLE or are_numbers(name, [item.get(name) for item in items])
+        table.add_column(cell("", name).replace("[", "\\["), no_wrap=whole, min_width=longest if name == columns[0] else None)
+    for row in zip(*cells, strict=True):
+        table.add_row(*(text.replace("[", "\\[") for text in row))
     return Console().print(table)
 
 
@@ -89,7 +93,28 @@ def cell(name: str, value: object) -> str:
         return moment
     if isinstance(value, list | dict):
         return printable(", ".join(map(str, value)))
-    return f"{value:.1f}" if isinstance(value, float) else printable(str(value), keep="\n")
+    return shortest(value) if isinstance(value, float) else printable(str(value), keep="\n")
+
+
+def column_of(name: str, values: Sequence[object]) -> list[str]:
+    """The cells of a column: numbers with their points below one another."""
+    texts = [cell(name, value) for value in values]
+    if not are_numbers(name, values):
+        return texts
+    widest = max(map(_before_point, texts))
+    return [" " * (widest - _before_point(text)) + text if text else "" for text in texts]
+
+
+def are_numbers(name: str, values: Sequence[object]) -> bool:
+    """Are they shown as numbers, all that are there?"""
+    known = [value for value in values if value is not None]
+    is_time = name in TIMES
+    return bool(known) and not is_time and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+
+
+def _before_point(number: str) -> int:
+    """Characters before the point of a number, or before its exponent, or all."""
+    return len(re.split("[.e]", number, maxsplit=1)[0])
 
 
 def _moment(time_ms: int) -> str | None:

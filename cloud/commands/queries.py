@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.commands.arguments import query_name
 from edgewake.cloud.commands.output import print_item, print_items, print_json, tell
@@ -46,7 +47,7 @@ def list_queries(api: OpsApi, wide: bool) -> None:
 
 
 @query.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def show(api: OpsApi, name: str) -> None:
     """Show one query and its text."""
@@ -54,7 +55,7 @@ def show(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def pause(api: OpsApi, name: str) -> None:
     """Stop computing a query; its rows of windows that are open now will say that they lack readings."""
@@ -62,7 +63,7 @@ def pause(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def resume(api: OpsApi, name: str) -> None:
     """Go on computing a query."""
@@ -70,7 +71,7 @@ def resume(api: OpsApi, name: str) -> None:
 
 
 @query.command()
-@click.argument("name", callback=query_name)
+@click.argument("name", callback=query_name, shell_complete=completion.queries)
 @shows
 def remove(api: OpsApi, name: str) -> None:
     """Remove a query; its results stay until they are too old."""

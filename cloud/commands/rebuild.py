@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, fail, shows
 from edgewake.cloud.commands.arguments import query_name
 from edgewake.cloud.commands.output import print_items
@@ -19,8 +20,14 @@ OPEN: Final = ("waiting", "running")
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]…", callback=lambda context, argument, names: _checked(context, argument, names))
-@click.option("--stream", help="All queries of a stream.")
+@click.argument(
+    "names",
+    nargs=-1,
+    shell_complete=completion.queries,
+    metavar="[NAME]…",
+    callback=lambda context, argument, names: _checked(context, argument, names),
+)
+@click.option("--stream", shell_complete=completion.streams, help="All queries of a stream.")
 @click.option("--all", "is_all", is_flag=True, help="All queries.")
 @click.option("--lossy", is_flag=True, help="Also where open windows have readings that retention took: they lose them.")
 @click.option("--wait", "wait_s", type=click.IntRange(0, 86_400), default=WAIT_S, show_default=True, help="Seconds to wait for the end.")

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options
 from edgewake.cloud.commands.output import print_item, print_items
 
@@ -26,7 +27,7 @@ def requests(make_api: Callable[[], OpsApi], state: str | None, name: str | None
 
 @click.command()
 @api_options
-@click.argument("device")
+@click.argument("device", shell_complete=completion.devices)
 @click.argument("request_id", metavar="ID")
 @click.argument("body", default="")
 @click.option("--refuse", metavar="WHY", help="Refuse it instead.")

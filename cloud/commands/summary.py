@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from edgewake.cloud.commands import completion
 from edgewake.cloud.commands.api_client import OpsApi, api_options
 from edgewake.cloud.commands.output import print_item, print_items, print_json
 from edgewake.cloud.commands.times import TIME, time_ms
@@ -16,7 +17,7 @@ FIGURES: Final = ("readings", "count", "sum", "min", "max", "mean", "variance")
 
 
 @click.command()
-@click.argument("stream", required=False)
+@click.argument("stream", required=False, shell_complete=completion.streams)
 @click.argument("field", required=False)
 @click.option("--from", "since", callback=time_ms, help=f"Begin: {TIME}. Default: an hour before the end.")
 @click.option("--to", callback=time_ms, help="End, in the same way. Default: now.")

@@ -115,18 +115,18 @@ def execute(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[duckdb.DuckDBPyCon
     return db.execute(f"SELECT {', '.join(casts)} FROM ({text})"), columns_  # noqa: S608  (checked, and DuckDB's own types)
 
 
-def _gather(job: Job, named: Mapping[str, int | None]) -> tuple[Contents, Present, dict[str, Source]]:
+def _gather(job: Job, named: Mapping[str, int]) -> tuple[Contents, Present, dict[str, Source]]:
     """Past and present of the streams, queries and summaries that are named."""
     if not named:
         return Contents([], {}, 0), Present(), {}
     counts = partition_counts(clients.admin(job.kafka))
     there = newest(sources_of({*counts, *kept_topics(job.lake_dir)}).values())
     for name, at in named.items():
-        if name not in there and at is not None:
+        if name not in there:
             near = ", ".join(difflib.get_close_matches(name, there, n=3))
             hint = f"; did you mean {near}?" if near else ""
             raise QueryError(QueryFault(f"no stream, query or summary is named {name[:80]!r}{hint}", *place(job.question.sql, at)))
-    sources = {name: there[name] for name in named if name in there}
+    sources = {name: there[name] for name in named}
     # First the manifest: what is moved into the lake after that is read from Kafka, where it still is.
     past = contents(job.lake_dir, [source.topic for source in sources.values()])
     return past, presents.read(job.kafka, sources.values(), counts, past.places, seconds=job.question.seconds / 2), sources

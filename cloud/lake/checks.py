@@ -6,27 +6,32 @@ nobody's text reaches files, settings or the network; the connection that answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import orjson
 
+from edgewake.cloud.lake.allowed_functions import NAMED, is_allowed
 from edgewake.cloud.lake.question import CHARS_MAX
 from edgewake.cloud.lake.shape import SUMMARIES
 from edgewake.protocol.errors import QueryError, QueryFault
 
 ROW_MAKERS: Final = frozenset({"range", "generate_series", "unnest"})
 """Functions in FROM that read nothing."""
-REFUSED: Final = frozenset({"current_setting", "getenv", "write_log", "query", "query_table", "nextval", "currval", "set_config"})
-"""Functions that look at or change the engine."""
+WITH_NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
+"""What WITH may name: a plain word, which is no file and no address, whatever the engine makes of it."""
+ENGINES: Final = ("duckdb_", "pg_", "sqlite_", "pragma_")
+"""How tables of the engine itself begin; WITH gives no such names."""
 _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
 
-def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int | None]:
+def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
     """The streams, queries and summaries that it names, in small letters, with their place in the text (bytes). Raises QueryError.
 
-    Without a place: WITH names it, too, so it may be no stream.
+    What WITH names is none where it can be seen: in the rest of the same WITH, and in the SELECT that it belongs to.
     """
     try:
         statements = db.extract_statements(sql)
@@ -63,25 +68,50 @@ def place(sql: str, position: int | None) -> tuple[int | None, int | None]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
+Seen: TypeAlias = frozenset[str]
+"""Names of WITH, in small letters, that can be seen."""
+
+
 class _Tree:
-    """Walks DuckDB's syntax tree."""
+    """Walks DuckDB's syntax tree, and knows at each place which names of WITH can be seen there."""
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
 
-    def tables(self, tree: object) -> dict[str, int | None]:
-        named: set[str] = set()
+    def tables(self, tree: object) -> dict[str, int]:
         found: dict[str, int] = {}
-        for node in _nodes(tree):
-            named |= {entry["key"].casefold() for entry in node.get("cte_map", {}).get("map", ())}
+        waiting: list[tuple[object, Seen]] = [(tree, frozenset())]  # without recursion, for a text may be nested deeply
+        while waiting:
+            node, seen = waiting.pop()
+            if isinstance(node, list):
+                waiting.extend((one, seen) for one in reversed(node))
+            if not isinstance(node, dict):
+                continue
             self._check(node)
             if node.get("type") == "BASE_TABLE":
-                schema = node["schema_name"].casefold()
-                if schema not in ("", SUMMARIES) or node["catalog_name"]:
-                    raise self._fault(node, f"{node['table_name']}: streams and queries have no schema, summaries have {SUMMARIES}")
-                name = node["table_name"].casefold()
-                found.setdefault(f"{schema}.{name}" if schema else name, node["query_location"])
-        return {name: None if name in named else at for name, at in found.items()}
+                self._table(node, seen, found)
+            seen = self._with(node, seen, waiting)
+            waiting.extend((value, seen) for name, value in node.items() if name != "cte_map")
+        return found
+
+    def _with(self, node: Mapping[str, Any], seen: Seen, waiting: list[tuple[object, Seen]]) -> Seen:
+        """What can be seen in the node itself; each of its WITH sees those before it, and one that is RECURSIVE itself."""
+        for entry in node.get("cte_map", {}).get("map", ()):
+            name = entry["key"].casefold()
+            if WITH_NAME.fullmatch(name) is None or name.startswith(ENGINES):
+                raise QueryError(f"WITH {name[:60]!r}: expected a plain word as its name, and none that is the engine's own")
+            query = entry["value"].get("query_node", entry["value"])
+            is_recursive = isinstance(query, dict) and query.get("type") == "RECURSIVE_CTE_NODE"
+            waiting.append((entry["value"], seen | {name} if is_recursive else seen))
+            seen |= {name}
+        return seen
+
+    def _table(self, node: Mapping[str, Any], seen: Seen, found: dict[str, int]) -> None:
+        schema, name = node["schema_name"].casefold(), node["table_name"].casefold()
+        if schema not in ("", SUMMARIES) or node["catalog_name"]:
+            raise self._fault(node, f"{node['table_name']}: streams and queries have no schema, summaries have {SUMMARIES}")
+        if schema or name not in seen:
+            found.setdefault(f"{schema}.{name}" if schema else name, node["query_location"])
 
     def _check(self, node: Mapping[str, Any]) -> None:
         kind = str(node.get("type", ""))
@@ -91,21 +121,12 @@ class _Tree:
             raise QueryError("DESCRIBE, SHOW and SUMMARIZE are no SELECT; `edgewake streams` lists streams and their fields")
         if kind == "TABLE_FUNCTION" and (name := node["function"].get("function_name", "")).casefold() not in ROW_MAKERS:
             raise self._fault(node, f"{name}: in FROM stand streams, queries and {', '.join(sorted(ROW_MAKERS))}")
-        if (name := str(node.get("function_name", ""))).casefold() in REFUSED:
-            raise self._fault(node, f"{name}: looks at the engine, not at readings")
+        name = str(node.get("function_name", ""))
+        if name and not is_allowed(name) and name.casefold() not in ROW_MAKERS:
+            near = get_close_matches(name.casefold(), NAMED, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise self._fault(node, f"{name}: no function that computes with readings{hint}")
 
     def _fault(self, node: Mapping[str, Any], detail: str) -> QueryError:
         at = node.get("query_location")
         return QueryError(QueryFault(detail, *place(self._sql, at if isinstance(at, int) and at <= CHARS_MAX * 4 else None)))
-
-
-def _nodes(tree: object) -> Iterator[Mapping[str, Any]]:
-    """Every object in it; without recursion, for a text may be nested deeply."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)

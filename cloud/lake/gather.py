@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from edgewake.cloud.lake.shape import BASE, SKETCHES, ColumnType, Fields, Kind, agrees, physical
 from edgewake.protocol import record as records
+from edgewake.protocol.corrected_time import corrected_ms
 from edgewake.protocol.frame import COUNTER_MAX, TIME_MS_MAX
 
 _ARROW: Final = {
@@ -131,7 +132,7 @@ def _readings(value: bytes, _key: bytes | None, partition: int, offset: int) -> 
         raise ValueError("columns of different lengths")
     base: dict[str, Values] = {
         "device": [record.device] * count,
-        "t": [t + shift for t in frame.t] if shift else frame.t,
+        "t": [corrected_ms(t, shift=shift, received_at=received_at) for t in frame.t],
         "received_at": [received_at] * count,
         "sent_at": [None if record.sent_at is None else min(record.sent_at + shift, received_at)] * count,
         "epoch": [frame.epoch] * count,

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from sqlglot import exp
 
+from edgewake.cloud.queries.advice import of_node
 from edgewake.cloud.queries.expressions import (
     AGGREGATES,
     Call,
@@ -116,7 +117,7 @@ class _One:
         if isinstance(node, exp.Anonymous):
             return self._by_name(node)
         reader = _READERS.get(type(node))
-        if isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg):
+        if reader is None and of_node(node) is not None:
             raise refused(node, self._clause)
         if reader is None:
             raise QueryError(f"{self._clause}: {sql_of(node)}: expected {_FUNCTIONS}")
@@ -259,11 +260,11 @@ class _One:
         return self._slots.value("quantile", slot, (_constant(rank, self._clause, "approx_percentile(x, rank)", 0, 1),)), NUMBER
 
     def within(self, node: exp.Expr) -> Typed:
-        """percentile_cont(rank) WITHIN GROUP (ORDER BY x)."""
-        order = node.expression.expressions if isinstance(node.expression, exp.Order) else []
-        if not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) or len(order) != 1 or order[0].args.get("desc"):
-            raise QueryError(f"{self._clause}: {sql_of(node)}: expected approx_percentile(x, rank)")
-        return self.quantile(exp.ApproxQuantile(this=order[0].this, quantile=node.this.this))
+        """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and its like, which are exact elsewhere."""
+        raise QueryError(
+            f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 % of rank, with nothing between two of"
+            " them: approx_percentile(x, rank); quantile_cont(x, rank) of `edgewake sql` is exact"
+        )
 
     def top_k(self, node: exp.Expr) -> Typed:
         if node.args.get("counters"):

@@ -165,8 +165,11 @@ def _substring(text: str, start: float, length: float) -> str:
 
 def _split_part(text: str, delimiter: str, part: float) -> str | None:
     pieces = text.split(delimiter) if delimiter else [text]
-    at = int(part) - 1 if part > 0 else len(pieces) + int(part)
-    return pieces[at] if 0 <= at < len(pieces) and part else "" if part else None
+    whole = int(part)
+    if whole == 0:
+        return None
+    at = whole - 1 if whole > 0 else len(pieces) + whole
+    return pieces[at] if 0 <= at < len(pieces) else ""
 
 
 @lru_cache(maxsize=256)

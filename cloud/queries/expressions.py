@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final, TypeAlias
@@ -17,9 +17,11 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
+from edgewake.cloud.queries import advice
 from edgewake.cloud.queries.faults import Faults
 from edgewake.cloud.queries.functions import (
     BOOLEAN,
+    COPIES,
     DATE_PATTERN,
     FUNCTIONS,
     NAMES,
@@ -42,6 +44,9 @@ from edgewake.protocol.field_type import FieldType
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""
+SIZE_MAX: Final = 2_000
+"""Functions, names and constants of an expression as Spark gets it, with every copy (Call.size); what is larger is refused. Spark's time
+and memory grow with it."""
 LIST_MAX: Final = 200
 """Items of an IN list or arguments of a function; more are refused."""
 
@@ -66,6 +71,20 @@ class Call:
 
     function: str
     arguments: tuple[Expression, ...]
+    size: int = field(init=False, compare=False, repr=False, default=1)
+    """Functions, names and constants that Spark's column of it has. Counted here: to walk a tree in which one part stands in many
+    places would take as long as Spark's plan of it."""
+
+    def __post_init__(self) -> None:
+        copies = COPIES.get(self.function, ())
+        sizes = [size_of(argument) for argument in self.arguments]
+        counted = [size * (copies[i] if i < len(copies) else 1) for i, size in enumerate(sizes)]
+        object.__setattr__(self, "size", 1 + sum(counted))
+
+
+def size_of(expression: Expression) -> int:
+    """Functions, names and constants that Spark's column of it has."""
+    return expression.size if isinstance(expression, Call) else 1
 
 
 Expression: TypeAlias = Field | Literal | Call
@@ -125,10 +144,18 @@ def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Type
     with scope.faults.within(node):
         if depth > DEPTH_MAX:
             raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
-        if scope.special is not None and (read := scope.special(node)) is not None:
-            return read
-        return _translate(node, scope, clause, inner)
+        read = None if scope.special is None else scope.special(node)
+        return _of_bounded_size(_translate(node, scope, clause, inner) if read is None else read, node, clause)
     return Literal(None), None
+
+
+def _of_bounded_size(read: Typed, node: exp.Expr, clause: str) -> Typed:
+    if (size := size_of(read[0])) > SIZE_MAX:
+        raise QueryError(
+            f"{clause}: {sql_of(node)!r} has {size} functions, names and constants once nothing in it is shared: expected at most"
+            f" {SIZE_MAX}; nest less in it, or compute a part of it in the device's chain or in a query of its own"
+        )
+    return read
 
 
 Inner: TypeAlias = Callable[[exp.Expr], Typed]
@@ -155,7 +182,7 @@ def _translate(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed
 
 def _known(node: exp.Expr, clause: str, inner: Inner) -> Typed:
     name, arguments = READ_AS[type(node)]
-    if not given(node) <= {*arguments, *_HARMLESS} or not all(node.args.get(argument) for argument in arguments):
+    if not given(node) <= HARMLESS.union(arguments) or not all(node.args.get(argument) for argument in arguments):
         raise refused(node, clause)
     read = [inner(node.args[argument]) for argument in arguments]
     if name in ("rlike", "like", "ilike"):
@@ -163,7 +190,7 @@ def _known(node: exp.Expr, clause: str, inner: Inner) -> Typed:
     return call(name, read, clause)
 
 
-_HARMLESS: Final = ("big_int", "safe", "coalesce", "typed", "is_nvl", "null_if_pos_overflow")
+HARMLESS: Final = frozenset({"big_int", "safe", "coalesce", "typed", "null_if_pos_overflow"})
 """What sqlglot notes of a dialect, and what changes nothing here: of division, that / is never of whole numbers."""
 
 
@@ -204,8 +231,8 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
         return _branches([(call("=", [value, inner(node.expression)], clause), (Literal(None), None))], value, clause)
     if kind is exp.Round and only <= {"this", "decimals"}:
         return call("round", [inner(node.this), _digits(node, clause)], clause)
-    if kind is exp.Trim and only <= {"this", "position"}:
-        return call({"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position")), "trim"), [inner(node.this)], clause)
+    if kind is exp.Trim and only <= {"this", "position"} and node.args.get("position") in _TRIMS:
+        return call(_TRIMS[node.args.get("position")], [inner(node.this)], clause)
     if kind is exp.Substring:
         length = node.args.get("length")
         rest = (Literal(_TEXT_LENGTH), NUMBER) if length is None else inner(length)
@@ -220,6 +247,7 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
 _LISTS: Final[Mapping[type[exp.Expr], str]] = {
     exp.Least: "least", exp.Greatest: "greatest", exp.Coalesce: "coalesce", exp.Concat: "concat",
 }  # fmt: skip
+_TRIMS: Final[Mapping[str | None, str]] = {None: "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _TEXT_LENGTH: Final = 1_000_000
 """Longer than any text."""
 
@@ -256,42 +284,24 @@ def _all(inner: Inner, nodes: Sequence[exp.Expr], clause: str) -> list[Typed]:
     return [inner(node) for node in nodes]
 
 
-_NO_AGGREGATES: Final[Mapping[type[exp.Expr], str]] = {
-    exp.ArrayUniqueAgg: "collect_set keeps every value for ever more; use approx_top_k(x, k) or approx_count_distinct(x)",
-    exp.ArrayAgg: "collect_list keeps every value for ever more; the readings themselves are in the stream, or use approx_top_k(x, k)",
-}
-_NO_FUNCTIONS: Final[Mapping[str, str]] = {
-    "current_timestamp": "the time of a result would depend on when it is computed; use event_time, received_at or sent_at",
-    "now": "the time of a result would depend on when it is computed; use event_time, received_at or sent_at",
-    "rand": "a result must be the same when it is computed again; use a hash-like condition on a field",
-    "uuid": "a result must be the same when it is computed again",
-    **dict.fromkeys(
-        ("robust_zscore", "trend", "seasonal_baseline", "seasonal_zscore"),
-        "it is of readings: use it in WHERE, within an aggregate or a pattern's condition, or in a query without GROUP BY",
-    ),
-}
-
-
 def refused(node: exp.Expr, clause: str) -> QueryError:
     """A sentence for what is not allowed."""
     text = sql_of(node)
     if isinstance(node, exp.Subquery | exp.Query) or node.find(exp.Query):
-        return QueryError(f"{clause}: {text!r} is a subquery: expected an expression over the fields of one stream")
-    if isinstance(node, exp.Window):
-        return QueryError(
-            f"{clause}: {text!r}: OVER is not supported; group by window(…) and a key, and use first(x), last(x), min_by(x, y) …"
-        )
-    name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(node, exp.Func) else ""
-    advice = _NO_AGGREGATES.get(type(node)) or _NO_FUNCTIONS.get(name.lower())
-    if advice is not None:
-        return QueryError(f"{clause}: {text!r} is not possible: {advice}")
+        return QueryError(f"{clause}: {text!r} is a subquery: expected an expression over the fields of one stream; {advice.STORED}")
+    instead = advice.of_node(node)
+    if instead is not None:
+        return QueryError(f"{clause}: {text!r} is not possible: {instead}")
     if isinstance(node, exp.AggFunc):
         return QueryError(f"{clause}: aggregate {text!r} is only possible in SELECT, HAVING and ORDER BY, and not within another one")
     if isinstance(node, exp.Interval):
         return QueryError(
             f"{clause}: {text!r}: an interval is only possible as the size of a window; times are compared in ms: unix_millis(x)"
         )
+    name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name().lower() if isinstance(node, exp.Func) else ""
     allowed = sorted(NAMES)
+    if name.lower() in allowed:
+        return QueryError(f"{clause}: {text!r}: {name.lower()}() does not take what is given to it here")
     close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
     expected = f"did you mean {close[0]}?" if close else f"expected + - * / % comparisons, LIKE, CASE or one of {', '.join(allowed)}"
@@ -310,7 +320,8 @@ def _field(node: exp.Expr, scope: Scope, clause: str) -> Typed:
     try:
         return Field(TIMES.get(name, name)), scope.kind(name)
     except QueryError as error:
-        raise QueryError(f"{clause}: {error}") from error
+        hint = f"; as a text write it in single quotes: '{name[:40]}'" if node.this.args.get("quoted") else ""
+        raise QueryError(f"{clause}: {error}{hint}") from error
 
 
 def _literal(node: exp.Expr) -> Typed:
@@ -320,7 +331,20 @@ def _literal(node: exp.Expr) -> Typed:
         return Literal(bool(node.this)), BOOLEAN
     if node.args.get("is_string"):
         return Literal(str(node.this)), STRING
-    return Literal(number(str(node.this))), NUMBER
+    return Literal(_exact(str(node.this))), NUMBER
+
+
+def _exact(text: str) -> float:
+    """A number that keeps its digits; raises QueryError."""
+    found = number(text)
+    if math.isinf(found):
+        raise QueryError(f"{text[:40]} is too large: expected a number below 1.8e308")
+    if text.isdigit() and int(found) != int(text):
+        raise QueryError(
+            f"{text[:40]} has more digits than a number keeps: whole numbers are exact up to 2^53 = 9007199254740992; send and compare"
+            " such ids as texts, in quotes"
+        )
+    return found
 
 
 def number(text: str) -> float:
@@ -334,6 +358,8 @@ def number(text: str) -> float:
 def _case(node: exp.Expr, clause: str, inner: Inner) -> Typed:
     subject = None if node.this is None else inner(node.this)
     branches = node.args.get("ifs") or []
+    if any(given(branch) != {"this", "true"} for branch in branches):
+        raise refused(node, clause)
     conditions = [inner(branch.this) for branch in branches]
     if subject is not None:
         conditions = [call("=", [subject, condition], clause) for condition in conditions]
@@ -356,7 +382,7 @@ def _branches(pairs: Sequence[tuple[Typed, Typed]], default: Typed, clause: str)
 
 
 _CASTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "number": ("DOUBLE", "FLOAT", "DECIMAL"),
+    "number": ("DOUBLE",),
     "whole": ("INT", "BIGINT", "SMALLINT", "TINYINT"),
     "string": ("TEXT", "VARCHAR", "CHAR"),
     "time": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"),
@@ -372,14 +398,28 @@ def _cast(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed:
     value, kind = inner(node.this)
     if to == "date" and kind in (TIME, None):
         return _date(value, scope)
-    if to in ("number", "whole"):
-        found = _as_number(value, kind, clause)
-        return (Call("truncate", (found,)), NUMBER) if to == "whole" else (found, NUMBER)
+    if to == "number" or (to == "whole" and (kind is BOOLEAN or _is_whole(value))):
+        return _as_number(value, kind, clause), NUMBER
     if to == "string" and kind is not TIME:
         name = {NUMBER: "number_text", BOOLEAN: "boolean_text"}.get(kind)  # type: ignore[arg-type]
         return (value if name is None else Call(name, (value,))), STRING
-    expected = "double, int, string; of a time: date, or date_format(event_time, 'yyyy-MM-dd')"
+    expected = "double, string; of a time: date, or date_format(event_time, 'yyyy-MM-dd')"
+    if wanted in _NO_CASTS:
+        raise QueryError(f"{clause}: {sql_of(node)!r}: {_NO_CASTS[wanted]}")
     raise QueryError(f"{clause}: {sql_of(node)!r}: a {kind or 'value'} cannot be cast to {wanted}; expected {expected}")
+
+
+_WHOLE: Final = "one SQL cuts here and another rounds: write floor(x), ceil(x), round(x), or x div 1 to cut; of a text cast(x AS double)"
+_NO_CASTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_CASTS["whole"], _WHOLE),
+    "DECIMAL": "a number has 15 digits here, and a point wherever it falls: round(x, 2); sums of whole numbers, as of cents, are exact",
+    "FLOAT": "a number has 15 digits here: cast(x AS double)",
+}
+"""What SQL reads in more than one way, or keeps otherwise → what to write."""
+
+
+def _is_whole(value: Expression) -> bool:
+    return isinstance(value, Literal) and isinstance(value.value, float) and value.value.is_integer()
 
 
 def _as_number(value: Expression, kind: Kind, clause: str) -> Expression:

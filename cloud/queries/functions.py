@@ -91,6 +91,15 @@ FUNCTIONS: Final[Mapping[str, Signature]] = {
 }  # fmt: skip
 """Those of time take the zone's name as their last argument, which the reader of a query file adds."""
 
+COPIES: Final[Mapping[str, tuple[int, ...]]] = {
+    "rlike": (2,),
+    "between": (2,),
+    "split_part": (1, 1, 2),
+    "number_text": (9,),
+}
+"""How often a function's column holds each argument, where not once (columns.py; a test counts them). What is held twice by one that is
+held twice grows as the power of its depth, so `Call.size` counts every copy."""
+
 READ_AS: Final[Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     **{
         kind: (name, ("this", "expression"))

@@ -16,6 +16,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from edgewake.cloud.queries.advice import STORED
 from edgewake.cloud.queries.expressions import TIMES, Call, Expression, Scope, fields_of, sql_of
 from edgewake.cloud.queries.faults import Faults, UnknownStream
 from edgewake.cloud.queries.foreign_table import KEY, Foreign
@@ -37,7 +38,7 @@ _EXPECTED: Final = (
 )
 _SIDES: Final = {
     "RIGHT": "RIGHT JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
-    "FULL": "FULL JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
+    "FULL": f"FULL JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table; {STORED}",
     "SEMI": "SEMI JOIN: write JOIN table ON …, it drops readings without a row",
     "ANTI": "ANTI JOIN: write LEFT JOIN table ON … WHERE table.column IS NULL",
     "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}; or for the readings of both: {UNION}",
@@ -154,7 +155,9 @@ def _read(
 ) -> tuple[Join, Mapping[str, Kind]]:
     joins = select.args["joins"]
     if len(joins) > 1:
-        raise QueryError("JOIN: one table can be joined; register a query for each of them, and follow all: edgewake tail NAME_1 NAME_2")
+        raise QueryError(
+            f"JOIN: one table can be joined; register a query for each of them, and follow all: edgewake tail NAME_1 NAME_2; {STORED}"
+        )
     join, table = joins[0], joins[0].this
     for word in (join.args.get("method"), join.args.get("side"), join.args.get("kind")):
         if word in _SIDES:

@@ -29,10 +29,13 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from edgewake.cloud.queries import advice
+from edgewake.cloud.queries.consumed import check_parts, check_words
 from edgewake.cloud.queries.faults import Faults, UnknownStream, place_of
 from edgewake.cloud.queries.foreign_table import Foreign, read_foreign
 from edgewake.cloud.queries.join import KEYS_MAX
 from edgewake.cloud.queries.normalise import shaped
+from edgewake.cloud.queries.plan_cost import check_plan
 from edgewake.cloud.queries.query import Query, Shed
 from edgewake.cloud.queries.select import SelectReader, check_clauses, table_of
 from edgewake.cloud.queries.shedding_header import check_shed, in_its_place, read_shed
@@ -56,17 +59,14 @@ _HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "she
 _NOT_OF_TABLES: Final = ("lateness", "reopen", "shed")
 
 
-_OTHER_DIALECTS: Final = {
-    r"\bMATCH_RECOGNIZE\b": "; MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second condition), device",
-    r"\bTABLE\s*\(": "; windows are written FROM stream GROUP BY window(event_time, '1 minute')",
-}
-"""What others write and is no Spark SQL (a pattern) → what to write here."""
-
-
 class _Dialect(Spark):
-    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are about."""
+    """Spark's SQL, in which WINDOW is no key word: `GROUP BY window(…)` is what query files are about. "speed" is a name and 'speed' a
+    text, as in SQL over past and present and in `where=`.
+    """
 
     class Tokenizer(Spark.Tokenizer):
+        QUOTES = ["'"]  # noqa: RUF012
+        IDENTIFIERS = ["`", '"']  # noqa: RUF012
         KEYWORDS = {word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"}  # noqa: RUF012
 
 
@@ -101,6 +101,9 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     with faults.within():
         if foreign is not None and not faults and (query.join is None or query.join.foreign != foreign.topic):
             raise QueryError(f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON stream.field = {foreign.name}.key")
+    if not faults:
+        with faults.within(select):
+            check_plan(query)
     faults.check()
     if shed is not None:
         query = replace(query, shed=shed)
@@ -162,7 +165,10 @@ def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | N
         raise QueryError(f"query file of {len(text)} characters: expected at most {QUERY_CHARS_MAX}")
     header = _header(text, faults)
     with faults.within():
-        return header, _select(text)
+        select = _select(text)
+        check_words(text, _Dialect().tokenize(text), select, faults)
+        check_parts(select, faults)
+        return header, select
     return header, None
 
 
@@ -171,15 +177,15 @@ def _select(text: str) -> exp.Select:
         statements = [one for one in sqlglot.parse(text, read=_Dialect) if one is not None and not isinstance(one, exp.Semicolon)]
     except SqlglotError as error:
         fault = _syntax_fault(error, text)
-        advice = next((advice for pattern, advice in _OTHER_DIALECTS.items() if re.search(pattern, text, re.IGNORECASE)), "")
-        raise QueryError(replace(fault, detail=fault.detail + advice)) from error
+        instead = advice.of_syntax(text)
+        raise QueryError(replace(fault, detail=fault.detail + (f"; {instead}" if instead else ""))) from error
     except RecursionError as error:
         raise QueryError("SQL: nested too deep") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         is_union = isinstance(statements[0] if statements else None, exp.SetOperation)
-        advice = f": register a query for each SELECT, or of streams of one shape one {EXPECTED}" if is_union else ""
-        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}{advice}")
+        instead = f"register a query for each SELECT, or of streams of one shape one {EXPECTED}" if is_union else advice.of_syntax(text)
+        raise QueryError(f"SQL: expected one SELECT, found {', '.join(found)[:80]}" + (f": {instead}" if instead else ""))
     return statements[0]
 
 
@@ -189,8 +195,9 @@ def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
     if "description" in details:
         word = details["highlight"]
         what = details["description"].partition(" but got <Token")[0]
-        advice = f': it is a word of SQL; as a name write "{word}"' if what.endswith(" name") and word.isidentifier() else ""
-        return QueryFault(f"SQL: {what} near {word!r}{advice}", details["line"], max(1, details["col"] - len(word) + 1))
+        what = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]+\.(\w+)'>", r"\1 takes another argument", what)
+        quoted = f': it is a word of SQL; as a name write "{word}"' if what.endswith(" name") and word.isidentifier() else ""
+        return QueryFault(f"SQL: {what} near {word!r}{quoted}", details["line"], max(1, details["col"] - len(word) + 1))
     quote = re.search(r"(.*) from \d+:(\d+)$", str(error.__context__))
     if quote is not None:
         return QueryFault(f"SQL: {quote[1].lower()} of what begins here", *place_of(text, int(quote[2])))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from edgewake.cloud.queries.plan_cost import STREAM_PLAN_MAX, plan_cost
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import QueryError, UnknownStream, parse, stream_of
 from edgewake.protocol.query import QueryState, Registration
@@ -106,11 +107,28 @@ def statuses(
         tables.found[name] = known if known is not None and known[0] == asked else (asked, status(*asked))
     found = {name: one for name, (_, one) in tables.found.items()}
     for stream in {one.stream for one in found.values()}:
-        running = [(name, one.registered) for name, one in found.items() if one.stream == stream and one.registered is not None]
-        for name, registered in sorted(running, key=lambda item: item[1].registered_at)[QUERIES_PER_STREAM_MAX:]:
-            detail = f"stream {registered.query.stream!r} has {QUERIES_PER_STREAM_MAX} queries, no more"
+        running = {name: one.registered for name, one in found.items() if one.stream == stream and one.registered is not None}
+        for name, detail in _too_many(running).items():
             found[name] = QueryStatus(QueryState.REFUSED, stream, detail)
     return found
+
+
+def _too_many(running: Mapping[str, Registered]) -> dict[str, str]:
+    """Those of one stream that the older ones leave no room for, with the reason."""
+    refused: dict[str, str] = {}
+    planned = 0
+    for count, (name, registered) in enumerate(sorted(running.items(), key=lambda item: item[1].registered_at)):
+        stream, cost = registered.query.stream, plan_cost(registered.query)
+        if count >= QUERIES_PER_STREAM_MAX:
+            refused[name] = f"stream {stream!r} has {QUERIES_PER_STREAM_MAX} queries, no more"
+        elif planned + cost > STREAM_PLAN_MAX:
+            refused[name] = (
+                f"the queries of stream {stream!r} would have a plan of {planned + cost} functions, names and constants, more than"
+                f" {STREAM_PLAN_MAX}: this one has {cost}; remove or shorten queries (fewer columns, a longer slide), or pause some"
+            )
+        else:
+            planned += cost
+    return refused
 
 
 def built_in() -> dict[str, str]:

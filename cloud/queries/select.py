@@ -13,11 +13,13 @@ from typing import Final
 
 from sqlglot import exp
 
+from edgewake.cloud.queries.advice import STORED
 from edgewake.cloud.queries.aggregates import Slots, is_aggregate
 from edgewake.cloud.queries.expressions import AGGREGATES, TIMES, Call, Expression, Field, Literal, Scope, Typed, translate
 from edgewake.cloud.queries.faults import Faults, UnknownStream
 from edgewake.cloud.queries.foreign_table import Foreign
 from edgewake.cloud.queries.functions import BOOLEAN, LIST, STRING, TIME, Kind
+from edgewake.cloud.queries.having import is_never
 from edgewake.cloud.queries.join import JoinReader, plain_name
 from edgewake.cloud.queries.lookback_syntax import HistoryReader
 from edgewake.cloud.queries.pattern_syntax import conditions
@@ -43,9 +45,9 @@ _FUNCTIONS: Final = ", ".join(AGGREGATES)
 _READ: Final = ("expressions", "from_", "where", "group", "having", "order", "limit", "joins")
 _CLAUSES: Final = {
     "with_": "WITH: a common table may only filter one stream: WITH x AS (SELECT * FROM stream WHERE …)",
-    "distinct": "SELECT DISTINCT: not supported; use GROUP BY or approx_count_distinct",
+    "distinct": f"SELECT DISTINCT: not supported; use GROUP BY or approx_count_distinct; {STORED}",
     "laterals": "LATERAL VIEW: not supported; use UNPIVOT for fields",
-    "qualify": "QUALIFY: not supported; use HAVING, or ORDER BY … LIMIT n for the first of each window",
+    "qualify": f"QUALIFY: not supported; use HAVING, or ORDER BY … LIMIT n for the first of each window; {STORED}",
     "windows": "WINDOW: not supported; windows of time are written in GROUP BY",
     "offset": "OFFSET: not supported; LIMIT n gives the first n rows of each window",
     "match": "MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second condition), device",
@@ -241,7 +243,7 @@ class SelectReader:
         """Is each reading a row of its own?"""
         clauses = [self._select.args.get(clause) for clause in ("group", "having", "order", "limit")]
         columns = [node for column in self._select.expressions for node in column.walk()]
-        return not any(clauses) and not any(is_aggregate(node) for node in columns)
+        return not any(clauses) and not any(is_aggregate(node) and node.find_ancestor(exp.Window) is None for node in columns)
 
     def _rows(self) -> list[Output]:
         """The columns of a query without aggregates."""
@@ -321,7 +323,17 @@ class SelectReader:
 
     def _having(self) -> Expression | None:
         having = self._select.args.get("having")
-        return None if having is None else self._condition(having.this, self._over_results("HAVING", aliases=True), "HAVING")
+        if having is None:
+            return None
+        condition = self._condition(having.this, self._over_results("HAVING", aliases=True), "HAVING")
+        counts = {one.name for one in self._slots.aggregates if one.function == "count_all"}
+        with self._faults.within(having):
+            if is_never(condition, counts):
+                raise QueryError(
+                    "HAVING: no row passes: where no reading is there is no row, so count(*) is 1 or more; who fell silent is told by"
+                    " GROUP BY absence_window(event_time, '5 minutes'), device"
+                )
+        return condition
 
     def condition(self, node: exp.Expr, name: str) -> Expression:
         """A condition over the readings that stands outside of SELECT; `name`: where. Before `read`."""

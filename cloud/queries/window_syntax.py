@@ -106,7 +106,9 @@ def window(node: exp.Expr) -> Window:
     if name == "hop" and len(lengths) == 2:
         lengths = lengths[::-1]  # HOP takes the slide first
     names = [f"{sql_of(one)[:40]}" for one in arguments[1:]]
-    size_ms, slide_ms = lengths[0], lengths[1] if len(lengths) > 1 and name != "tumble" else lengths[0]
+    if name == "tumble":
+        lengths = [lengths[0], lengths[0], *lengths[1:]]  # TUMBLE has no slide
+    size_ms, slide_ms = lengths[0], lengths[1] if len(lengths) > 1 else lengths[0]
     if not SIZE_MS_MIN <= size_ms <= SIZE_MS_MAX:
         raise QueryError(
             f"window size {names[0]}: expected from 100 milliseconds to 31 days; date_trunc('month', event_time) is the calendar's"

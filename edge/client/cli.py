@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgewake.edge.client import completion
+
 if TYPE_CHECKING:
     from edgewake.edge.client.follow import OnGap
 
@@ -16,7 +18,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
 @click.command()
-@click.argument("streams", nargs=-1, required=True, metavar="STREAM…")
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams)
 @click.option(
     "--server",
     "servers",

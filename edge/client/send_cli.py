@@ -8,12 +8,14 @@ from typing import NoReturn
 
 import click
 
+from edgewake.edge.client import completion
+
 MQTT_VARIABLE = "EDGEWAKE_MQTT"
 
 
 @click.command()
 @click.argument("device")
-@click.argument("stream")
+@click.argument("stream", shell_complete=completion.streams)
 @click.argument("reading", metavar="JSON")
 @click.option("--ack", is_flag=True, help="Wait until the cloud has the reading and print its ack token.")
 @click.option(

@@ -16,6 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from edgewake.protocol.printable import shortest
+
 ROWS_MAX: Final = 200
 COLUMNS_MAX: Final = 12
 """Columns shown; readings with more fields are better read as JSON lines."""
@@ -106,13 +108,13 @@ def columns_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 
 
 def shown(name: str, value: object) -> str:
-    """A value for people: times as clock times, floats short, NULL empty, control characters made visible."""
+    """A value for people: times as clock times, floats as they are, NULL empty, control characters made visible."""
     if value is None:
         return ""
     if name in _TIMES and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 253_402_300_800_000:
         return f"{datetime.fromtimestamp(value // 1000, UTC):%H:%M:%S}.{value % 1000:03d}"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return shortest(value)
     return printable(str(value)).replace("[", "\\[")
 
 

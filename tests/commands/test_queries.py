@@ -261,7 +261,11 @@ def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_chang
         command(ops, "backfill", name, "--from", "1795248000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     page = eventually(lambda: ops.client.get(f"/v1/queries/{name}/repairs"), lambda page: page["total"] == 2)
-    answer(writer, page["items"][0], state="refused", detail="retention took readings")
+    waits = page["items"][0] | {"revision": page["items"][0]["revision"] + 1, "state": "waiting", "detail": "the rest follows later"}
+    answer(writer, page["items"][0], state="waiting", detail=waits["detail"], done_to=1795248000000)
+    assert filling.stderr is not None
+    assert any(f"{name}: waiting: the rest follows later" in line for line in iter(filling.stderr.readline, "")), "before it is over"
+    answer(writer, waits, state="refused", detail="retention took readings")
     _, err = filling.communicate(timeout=PATIENCE_S)
     assert (filling.returncode, "retention took readings" in err) == (1, True)
     assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == ["backfill", "repair"]

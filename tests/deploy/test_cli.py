@@ -63,7 +63,22 @@ def test_version() -> None:
 def test_an_unknown_command_is_refused() -> None:
     done = run("brigde")
     assert done.returncode == 2
-    assert "No such command 'brigde'" in done.stderr
+    assert "No such command 'brigde'. Did you mean 'bridge'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("statsu", "status"), ("qeury", "query"), ("devices lits", "list"), ("query psause", "pause")]
+)
+def test_a_slip_of_the_fingers_gets_a_suggestion_in_groups_too(words: str, meant: str) -> None:
+    done = CliRunner().invoke(cli.edgewake, words.split())
+    assert done.exit_code == 2
+    assert f"'{meant}'" in done.output
+
+
+def test_what_is_like_no_command_gets_no_suggestion() -> None:
+    done = CliRunner().invoke(cli.edgewake, ["xyzzy"])
+    assert "No such command 'xyzzy'." in done.output
+    assert "Did you mean" not in done.output
 
 
 def test_a_part_whose_libraries_are_missing_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,30 @@ def test_one_reading_goes_through_all_of_it(system: System, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("tail vehicle", "vehicle_position"),
+        ("tail host_1", "host_10s"),
+        ("send car-01 vehicle", "vehicle_position"),
+        ("devices show car-0", "car-01"),
+        ("streams show vehicle", "vehicle_position"),
+        ("query pause host_1", "host_10s"),
+        ("stat", "status"),
+    ],
+)
+def test_the_shell_completes_the_names_that_there_are(system: System, words: str, wanted: str) -> None:
+    told = environment(system.data) | {
+        "_EDGEWAKE_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"edgewake {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    program = system.installed.program("edgewake")
+    done = subprocess.run([program], env=told, cwd=system.installed.folder, capture_output=True, text=True, check=False)
+    assert f"plain,{wanted}" in done.stdout.split(), done.stderr
+
+
 COMMANDS: Sequence[Sequence[str]] = (
     ("devices", "list"), ("streams", "list"), ("dead-letters", "list"), ("leases",), ("requests",), ("query", "list"), ("summary",),
     ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",), ("status",), ("simulate", "town"),

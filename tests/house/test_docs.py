@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -211,3 +213,36 @@ def test_the_benchmarks_say_where_and_when():
     text = _text("docs/benchmarks.md")
     assert re.search(r"20\d\d-\d\d-\d\d", text)
     assert all(word in text.lower() for word in ("cpu", "python", "kafka", "spark", "median"))
+
+
+def test_the_path_of_a_reading_names_what_there_is() -> None:
+    """`file:Class.method` of docs/path-of-a-reading.md."""
+    named = re.findall(r"`([a-z_/]+\.py):([A-Za-z_.]+)`", _text("docs/path-of-a-reading.md"))
+    assert len(named) > 20
+    assert [f"{file}:{name}" for file, name in named if not _defines(ROOT / file, name)] == []
+
+
+def test_each_fault_and_threat_names_tests_that_there_are() -> None:
+    text = _text("docs/faults.md")
+    named = set(re.findall(r"`(tests/[\w./-]+)`", text))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "tried in" not in line]
+    assert [row for row in rows if "tests/" not in row and "not built" not in row] == []
+
+
+def _defines(file: Path, name: str) -> bool:
+    body: Sequence[ast.stmt] = ast.parse(file.read_text("utf-8")).body
+    for part in name.split("."):
+        found = [one for one in body if part in _names_of(one)]
+        if not found:
+            return False
+        body = getattr(found[0], "body", ())
+    return True
+
+
+def _names_of(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {statement.name}
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}

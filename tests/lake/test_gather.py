@@ -14,6 +14,7 @@ from edgewake.cloud.lake.gather import Foreign, Gathered
 from edgewake.cloud.lake.shape import BASE, ColumnType, Kind
 from edgewake.cloud.lake.sources import Source
 from edgewake.protocol import record as records
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.frame import Frame, encode
 from edgewake.protocol.record import Mode
 
@@ -60,6 +61,14 @@ def test_times_are_by_clocks_that_are_right() -> None:
     times = {name: found[name] for name in ("received_at", "sent_at")}
     ms = {name: [at and round(at.replace(tzinfo=UTC).timestamp() * 1000) - T for at in of_one] for name, of_one in times.items()}
     assert ms == {"received_at": [9, -hour, 9], "sent_at": [5, -hour, None]}
+
+
+def test_a_clock_a_day_ahead_that_nobody_knows_of_shows_no_tomorrow() -> None:
+    """A plain device does not say when it sends, so nobody finds out; queries believe it for five minutes, and so does SQL."""
+    day = 86_400_000
+    found = columns(gathered(record({"n": [1, 2]}, kept_at=T - day), record({"n": [1, 2]})))
+    ms = [round(at.replace(tzinfo=UTC).timestamp() * 1000) - T for at in found["t"]]
+    assert ms == [AHEAD_MS_MAX - day, AHEAD_MS_MAX - day, 0, 1]
 
 
 def test_a_field_that_comes_and_goes_is_null_meanwhile() -> None:

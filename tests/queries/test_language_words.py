@@ -72,7 +72,7 @@ READ = {
     "window.start": f"SELECT window.start AS s, device, count(*) AS n {V} {W}, device",
     "INTERVAL": f"SELECT count(*) AS n {V} GROUP BY window(event_time, INTERVAL 1 MINUTE)",
     "time at the bridge": f"SELECT count(*) AS n {V} GROUP BY window(received_at, '1 minute')",
-    "text in double quotes": f'SELECT count(*) AS n {V} WHERE street = "Main" {W}',
+    "name in double quotes": f"SELECT count(*) AS n {V} WHERE \"street\" = 'Main' {W}",
     "session": f"SELECT device, count(*) AS n {V} GROUP BY session_window(event_time, '5 minutes'), device",
     "no window": f"SELECT device, last(speed_kmh) AS s {V} GROUP BY device",
     "join with a registry": f"SELECT d.version, avg(v.speed_kmh) AS s {V} v JOIN devices d ON v.device = d.device {W}, d.version",
@@ -92,7 +92,7 @@ REFUSED = {
     ),
     "lag": (
         f"SELECT device, speed_kmh - lag(speed_kmh) OVER (PARTITION BY device ORDER BY event_time) AS d {V} {W}, device",
-        "use first(x), last(x)",
+        "count_window(2, 1), device HAVING count(*) = 2",
     ),
     "row_number": (
         f"SELECT * FROM (SELECT *, row_number() OVER (ORDER BY speed_kmh DESC) r {V}) WHERE r <= 3",

@@ -126,7 +126,7 @@ REFUSED = {
     "unknown aggregate": (query("skewness(cpu) AS n"), "SELECT n: SKEWNESS(cpu): expected count, sum"),
     "sum of distinct": (query("sum(DISTINCT cpu) AS n"), "only possible in count(DISTINCT x)"),
     "aggregate within one": (query("max(avg(cpu)) AS n"), "aggregate 'AVG(cpu)' is only possible in SELECT, HAVING and ORDER BY"),
-    "cast to an array": (query("max(cast(zone AS binary)) AS n"), "a string cannot be cast to BINARY; expected double, int, string"),
+    "cast to an array": (query("max(cast(zone AS binary)) AS n"), "a string cannot be cast to BINARY; expected double, string"),
     "cast of a time": (query("max(cast(event_time AS double)) AS n"), "use unix_millis(event_time)"),
     "having that is none": (query("avg(cpu) AS m", group=f"{MINUTE} HAVING m"), "HAVING: expected a condition, found a number"),
     "having of a field": (query("avg(cpu) AS m", group=f"{MINUTE} HAVING cpu > 1"), "HAVING cpu: neither an aggregate nor in GROUP BY"),

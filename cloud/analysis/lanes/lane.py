@@ -33,7 +33,7 @@ from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfini
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
-from edgewake.cloud.analysis.lanes.checkpoint import is_done, mend, offsets_of, partition_without_state, remove_other_format, sync_offsets
+from edgewake.cloud.analysis.lanes.checkpoint import check_workers, is_done, mend, offsets_of, remove_other_format, sync_offsets
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure
@@ -44,7 +44,6 @@ from edgewake.cloud.analysis.lanes.slow import Behind, Cost
 from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
 from edgewake.cloud.analysis.plan import late, shed_policy
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.plan.combined_topics import Sources
 from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
@@ -55,11 +54,11 @@ from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Ends, Transactions, read_lane_record
 from edgewake.cloud.analysis.spark import next_plan
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
-from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
-from edgewake.protocol.errors import EdgewakeError, Unavailable
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
+from edgewake.protocol.errors import EdgewakeError
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -142,6 +141,16 @@ class Lane:
         it; without it `start` makes it itself.
         """
         self._plan = beside.submit(self._planned)
+
+    @property
+    def is_planned(self) -> bool:
+        """Is the plan made, or will not be?"""
+        return self._plan is None or self._plan.done()
+
+    @property
+    def is_running(self) -> bool:
+        """Was it said that it runs?"""
+        return self._has_said_running
 
     def start(self) -> None:
         """Read where it stands and start the Spark query. Raises Unavailable, or what Spark says of the plan."""
@@ -328,7 +337,7 @@ class Lane:
         self.behind.begins(began_s)
         unread, read, is_cut_off = 0, 0, False
         rows = self._rows.collected(changed)
-        self._check_workers(batch)
+        check_workers(self.config, self.checkpoint, batch)
         reached = offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
@@ -373,15 +382,6 @@ class Lane:
         now_ms = self.clock.now_ms()
         lag_ms = shed_policy.lag_ms(unread, self._received_at, now_ms)
         return after if lag_ms is None or new is not Novelty.ALL else self._shedder.decided(after, self.topic, lag_ms, now_ms)
-
-    def _check_workers(self, batch: int) -> None:
-        """Before anything of the batch is told. Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it."""
-        if not is_local(self.config.master):
-            lost = partition_without_state(self.checkpoint, batch, self.config.state_partitions)
-            if lost is not None:
-                raise Unavailable(
-                    f"{lost}: a worker wrote the state of batch {batch} elsewhere: shared_dir must be the same folder for all"
-                )
 
     def _tell_spark(self) -> None:
         """Up to where Spark may forget windows, from the next batch on; a repeated batch forgets what it forgot before."""

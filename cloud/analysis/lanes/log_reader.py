@@ -11,7 +11,6 @@ from typing import Any, Final
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud.analysis.plan.clock_correction import AHEAD_MS_MAX
 from edgewake.cloud.analysis.results.lane_record import CLOCKS_APART_MS
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
@@ -19,6 +18,7 @@ from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import result
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 
 READINGS_HEADER: Final = "readings"

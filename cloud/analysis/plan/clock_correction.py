@@ -2,19 +2,15 @@
 
 By how much a device's clock is wrong the sequencer finds out and writes into each record (protocol/record.py, cloud/sequencer/clocks.py).
 Here it is applied: `t + shift`, but no later than AHEAD_MS_MAX after the reception. When a frame was sent is by the same clock, and nothing
-is received before it is sent. What is given here as columns is given once more in plain Python, for tests and for whoever asks what
-happened to one reading.
+is received before it is sent. What is given here as columns protocol/corrected_time.py gives in plain Python, for readers and SQL.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-AHEAD_MS_MAX: Final = 300_000
-"""How far after its reception an event may claim to be; later ones are set to that."""
+from edgewake.protocol.corrected_time import AHEAD_MS_MAX
 
 
 def correct(frames: DataFrame) -> DataFrame:
@@ -37,13 +33,3 @@ def sent() -> Column:
     """When a frame was sent; when it was received where its device does not say it. In: sent_at, shift, received_at."""
     at = F.col("received_at")
     return F.coalesce(F.least(F.col("sent_at") + F.col("shift"), at), at)
-
-
-def sent_ms(sent_at: int | None, *, shift: int, received_at: int) -> int:
-    """The same for one frame, in plain Python."""
-    return received_at if sent_at is None else min(sent_at + shift, received_at)
-
-
-def corrected_ms(t: int, *, shift: int, received_at: int) -> int:
-    """The same for one reading, in plain Python."""
-    return min(t + shift, received_at + AHEAD_MS_MAX)

@@ -18,7 +18,7 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.plan.clock_correction import corrected, corrected_ms, sent_ms
+from edgewake.cloud.analysis.plan.clock_correction import corrected
 from edgewake.cloud.analysis.plan.table_rows import typed
 from edgewake.cloud.analysis.plan.tags import variants, where_of
 from edgewake.cloud.queries.evaluate import Evaluated, evaluated
@@ -26,6 +26,7 @@ from edgewake.cloud.queries.expressions import READING, TIMES, Expression
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.windows import Window
 from edgewake.protocol import record
+from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.field_type import FieldType
 from edgewake.protocol.frame import Scalar
 

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
-from edgewake.cloud.analysis.plan.clock_correction import corrected_ms, sent_ms
 from edgewake.cloud.queries.functions import BOOLEAN, NUMBER, STRING, TIME, Kind
 from edgewake.cloud.queries.table_columns import DEVICE_COLUMNS
 from edgewake.protocol import record, topics
+from edgewake.protocol.corrected_time import corrected_ms, sent_ms
 from edgewake.protocol.frame import Scalar
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaException, Producer
@@ -26,13 +27,35 @@ log = logging.getLogger("edgewake.analysis")
 
 POOL: Final = "previews"
 CLOSE_S: Final = 1.0
+TELL_MS: Final = 5_000
+"""So long before nobody waits for it any more one is given up, and told so; then the next one begins."""
+STUCK_MAX: Final = 3
+"""Previews that were given up and that Spark did not end yet. With so many the next ones are refused at once: each holds memory."""
 ERROR_CHARS_MAX: Final = 2000
 """Characters of the reason that is told; Spark wraps an error in others."""
-_FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError)
+_FAULTS: Final = (
+    EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ArithmeticError, LookupError, TypeError, ValueError,
+    MemoryError, RecursionError,
+)  # fmt: skip
+
+Compute: TypeAlias = Callable[[Preview, Mapping[str, Stream]], Iterator[dict[str, Any]]]
+
+
+@dataclass(eq=False)
+class _Work:
+    """A preview under way, in a thread of its own: whoever waits for an answer of a JVM that has no memory left may wait for ever."""
+
+    asked: Preview
+    thread: threading.Thread
+
+    @property
+    def group(self) -> str:
+        """Spark's name for its jobs."""
+        return f"preview-{self.asked.id}"
 
 
 class Previews:
-    """All that wait. `on_row` and `turn` belong to one thread."""
+    """All that wait. `on_row` and `turn` belong to one thread. One that fails, or that takes too long, fails alone."""
 
     def __init__(
         self, session: SparkSession, kafka: KafkaConfig, producer: Producer, clock: Clock, foreign_topics: Collection[str] = ()
@@ -40,7 +63,10 @@ class Previews:
         self._foreign = foreign_topics
         self._session, self._kafka, self._producer, self._clock = session, kafka, producer, clock
         self._asked: dict[str, Preview] = {}
-        self._worker: threading.Thread | None = None
+        self._work: _Work | None = None
+        self._stuck: list[_Work] = []
+        self._telling = threading.Lock()
+        self.compute: Compute = self._computed
 
     def on_row(self, key: str, value: bytes | None) -> None:
         """A record of `ew.previews`; ValueError where it cannot be read."""
@@ -52,31 +78,66 @@ class Previews:
 
     def turn(self, streams: Mapping[str, Stream]) -> None:
         """Begin the next one, unless one is under way. `streams`: the catalogue."""
-        if not self._asked or (self._worker is not None and self._worker.is_alive()):
-            return
+        self._give_up()
+        if not self._asked or self._work is not None:
+            return None
         now_ms = self._clock.now_ms()
         self._asked = {key: row for key, row in self._asked.items() if row.asked_at > now_ms - WAIT_MS}
-        if self._asked:
-            asked = self._asked.pop(min(self._asked, key=lambda key: self._asked[key].asked_at))
-            self._worker = threading.Thread(target=self._answer, args=(asked, dict(streams)), name="preview", daemon=True)
-            self._worker.start()
+        if not self._asked:
+            return None
+        asked = self._asked.pop(min(self._asked, key=lambda key: self._asked[key].asked_at))
+        if len(self._stuck) >= STUCK_MAX:
+            return self._tell(asked, {"error": f"{STUCK_MAX} previews before did not end yet; ask again when the analysis has ended them"})
+        thread = threading.Thread(target=self._answer, args=(asked, dict(streams)), name="preview", daemon=True)
+        self._work = _Work(asked, thread)
+        return thread.start()
+
+    def _give_up(self) -> None:
+        """Leave one that takes too long: it is told so, Spark is told to end it, and the next one need not wait for that."""
+        self._stuck = [work for work in self._stuck if work.thread.is_alive()]
+        with self._telling:
+            work = self._work
+            if work is None or self._clock.now_ms() < work.asked.asked_at + WAIT_MS - TELL_MS:
+                return
+            self._work = None
+        self._stuck.append(work)
+        log.warning("preview given up", extra={"event": "preview.given_up", "stuck": len(self._stuck)})
+        limit_s = (WAIT_MS - TELL_MS) // 1000
+        self._tell(work.asked, {"error": f"not computed within {limit_s} s; ask for fewer minutes or columns, or when less is to do"})
+        # A JVM that does not answer must not hold up the loop that looks after the lanes.
+        cancel = self._session.sparkContext.cancelJobGroup
+        threading.Thread(target=cancel, args=(work.group,), name="preview-end", daemon=True).start()
 
     def close(self) -> None:
         """Leave; who waits is told nothing, and asks again."""
-        if self._worker is not None:
-            self._worker.join(CLOSE_S)
+        if self._work is not None:
+            self._work.thread.join(CLOSE_S)
 
     def _answer(self, asked: Preview, streams: Mapping[str, Stream]) -> None:
+        answer: dict[str, Any] = {"error": "it ended without a result; the analysis's log says why"}
         try:
-            self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            now_ms = self._clock.now_ms()
-            rows = preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms, foreign=self._foreign)
-            texts, is_cut = bounded(rows, asked.rows_max)
-            answer: dict[str, Any] = {"rows": texts, "is_cut": is_cut}
+            texts, is_cut = bounded(self.compute(asked, streams), asked.rows_max)
+            answer = {"rows": texts, "is_cut": is_cut}
         except _FAULTS as error:
             log.warning("preview failed: %s", cause_of(error)[:500], extra={"event": "preview.failed"})
             answer = {"error": cause_of(error)[:ERROR_CHARS_MAX]}
-        self._producer.produce(topics.PREVIEWS, asked.model_copy(update=answer).model_dump_json().encode(), asked.id)
+        finally:
+            with self._telling:
+                is_waited_for = self._work is not None and self._work.asked is asked
+                if is_waited_for:
+                    self._work = None
+            if is_waited_for:  # else it was given up, and told so
+                self._tell(asked, answer)
+
+    def _computed(self, asked: Preview, streams: Mapping[str, Stream]) -> Iterator[dict[str, Any]]:
+        context = self._session.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setJobGroup(f"preview-{asked.id}", "a preview", interruptOnCancel=True)
+        now_ms = self._clock.now_ms()
+        yield from preview(self._session, self._kafka, asked.text, streams, since_ms=asked.since, now_ms=now_ms, foreign=self._foreign)
+
+    def _tell(self, asked: Preview, answer: Mapping[str, Any]) -> None:
+        self._producer.produce(topics.PREVIEWS, asked.model_copy(update=dict(answer)).model_dump_json().encode(), asked.id)
         self._producer.flush(10)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -103,8 +104,15 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         return Done()
     stop = min(end, bound)
     if stop <= start or (repair.done_to is not None and stop < end):
-        return Wait(f"windows that begin before {start} are done; the rest follows when those that begin before {end} are closed")
+        return Wait(
+            f"windows that begin before {_moment(start)} are done; the rest follows when those that begin before {_moment(end)} are"
+            " closed: event time must pass their end by the lateness, so on a quiet stream with the next readings"
+        )
     return Compute(start, stop, end)
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:

@@ -1,0 +1,19 @@
+"""What the shell's completion shows for streams and queries where no key is needed: those that the access servers know."""
+
+from __future__ import annotations
+
+import click
+
+from edgewake.protocol import completing, installation
+
+
+def streams(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of streams and queries; none where nobody answers: a completion has no place for errors."""
+    servers = context.params.get("servers") or installation.find().access
+    for server in servers:
+        try:
+            found = completing.ask(f"{server.rstrip('/')}/v1/streams")["streams"]
+            return completing.beginning_with((one["name"] for one in found), incomplete)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return []
