@@ -90,6 +90,7 @@ def replay(
 
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.log import set_up
+    from edgewake.simulators.late_report import LateReport, asker
     from edgewake.simulators.plain_device import Broker
     from edgewake.simulators.player import IN_FLIGHT_AT_FULL_SPEED, Player, PlayPlan
     from edgewake.simulators.recorded import Tally, UnreadableFile
@@ -112,11 +113,16 @@ def replay(
         readings = _readings(file, file_format, columns, tally, meaning, time_field, limit, in_order)
         player = Player(plan, client_id=f"replay-{random.getrandbits(32):08x}", clock=clock, rng=random.Random())
         pace = Pace(speed=speed, move_to_now=times == "now", start_ms=clock.now_ms())
+        report = LateReport(plan.stream, asker())
+        report.begin()
         with _progress(file, limit) as on_row:
             ended = until_stopped(lambda: player.play(readings, pace, on_row))
     except (UnreadableFile, ValueError) as error:
         raise click.ClickException(str(error)) from error
     _print_summary(player.summary, tally, plan)
+    if ended and player.summary.acked:
+        for line in report.end():
+            click.echo(f"  {line}")
     if not (ended and player.summary.complete):
         raise SystemExit(1)
 

@@ -1,8 +1,9 @@
 """The latest of a stream or a query: the last reading of each device, or the newest window of each group. Pure.
 
 Of a device counts the highest (epoch, seq), so that a reading that came late replaces none that is newer; without them, what came last. Of
-a group counts the newest window, and of that the last revision; a row that was withdrawn is none. All rows are kept up to BYTES_MAX; past
-it the one that was heard of least lately is dropped, and counted.
+a group counts the newest window, and of that the last revision; a row that was withdrawn is none, and one whose window the query's
+watermark has passed says that it is final. All rows are kept up to BYTES_MAX; past it the one that was heard of least lately is dropped,
+and counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edgewake.cloud.log.decode import DATA, Event
+from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """Of the rows of one stream or query: 40,000 of 200 bytes, which is also what one answer may have."""
@@ -27,6 +28,8 @@ class _Row:
     rank: tuple[Any, ...] | None
     data: bytes
     """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
+    open_to: int | None = None
+    """Where its window ends, ms, where it was not final when the row was told."""
 
 
 class Latest:
@@ -41,18 +44,24 @@ class Latest:
         self._older: set[str] = set()
         """Keys of which only older events are known yet: of those the last one counts where nothing else tells."""
         self._bytes = 0
+        self._passed = 0
+        """Event time in ms up to which the query's windows are final, as far as it was said."""
         self.left_out = 0
         """Rows that were dropped because there are too many."""
 
     def take(self, event: Event, *, is_older: bool = False) -> None:
         """Take in the next event of the log; `is_older`: of what lies before all that was taken otherwise."""
+        if event.kind == WATERMARK:
+            said = event.fields.get("watermark")
+            self._passed = max(self._passed, said) if isinstance(said, int) else self._passed
         if event.kind != DATA:
             return
         key, rank = self._place(event.fields)
         known = self._rows.get(key)
         if known is not None and self._is_newer(known, key, rank, is_older=is_older):
             return
-        self._put(key, _Row(rank, _WITHDRAWN if event.fields.get("withdrawn") is True else event.data))
+        data = _WITHDRAWN if event.fields.get("withdrawn") is True else event.data
+        self._put(key, _Row(rank, data, self._open_to(event.fields)))
         if not is_older:
             self._older.discard(key)
             self._rows.move_to_end(key)
@@ -68,7 +77,19 @@ class Latest:
 
     def rows(self) -> Iterator[bytes]:
         """JSON of each row, the one that was heard of least lately first."""
-        return (row.data for row in self._rows.values() if row.data is not _WITHDRAWN)
+        return (self._told(row) for row in self._rows.values() if row.data is not _WITHDRAWN)
+
+    def _told(self, row: _Row) -> bytes:
+        """A row is told when it changes, and not once more when its window becomes final."""
+        if row.open_to is None or row.open_to > self._passed:
+            return row.data
+        head, _, tail = row.data.rpartition(b'"final":false')
+        return head + b'"final":true' + tail
+
+    def _open_to(self, fields: Mapping[str, Any]) -> int | None:
+        """Where the window of a row ends that was not final when it was told."""
+        end = fields.get("window_end")
+        return end if self._keys is not None and fields.get("final") is False and isinstance(end, int) else None
 
     def _is_newer(self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool) -> bool:
         """Is what is known newer than what comes?"""

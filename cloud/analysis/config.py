@@ -62,6 +62,9 @@ class AnalysisConfig(Config):
     the others take on average, and without which they take less than three quarters of the time, gets a lane of its own."""
     idle_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds in which nothing came, after which a stream's event time goes on with the clock until its last windows are final."""
+    event_time_wait_s: float = Field(default=10.0, ge=0, le=600)
+    """Seconds that event time waits at most for readings that a stream has unread or that are still on their way, where they come faster
+    than they are read or are long past: of recordings sent at full speed, and after outages. What comes later than that may be late."""
     summary_interval_s: int = Field(default=60, ge=0, le=3600)
     """Seconds from one update of the minute summaries to the next, six seconds after the full minute; 0 keeps none. One batch serves all
     streams. While more than 200,000 values (readings times fields) come in that time, it is a half, a third or another part of it, ten

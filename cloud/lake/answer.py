@@ -50,6 +50,8 @@ class Job(BaseModel):
     question: Question
     lake_dir: Path
     kafka: KafkaConfig
+    passed: dict[str, int] = {}
+    """A query's topic → event time, ms, up to which its windows are final."""
 
 
 def answer(job: Job) -> dict[str, Any]:
@@ -61,7 +63,8 @@ def answer(job: Job) -> dict[str, Any]:
     past, present, sources = _gather(job, named)
     try:
         for name, source in sources.items():
-            bind(db, name, source, [file for file in past.files if file.topic == source.topic], present, job.lake_dir)
+            files = [file for file in past.files if file.topic == source.topic]
+            bind(db, name, source, files, present, job.lake_dir, job.passed.get(source.topic))
     except duckdb.Error as error:
         raise _damage_of(job.lake_dir, error) or error from error
     close(db, [str(job.lake_dir / file.path) for file in past.files])
@@ -132,8 +135,16 @@ def _gather(job: Job, named: Mapping[str, int]) -> tuple[Contents, Present, dict
     return past, presents.read(job.kafka, sources.values(), counts, past.places, seconds=job.question.seconds / 2), sources
 
 
-def bind(db: duckdb.DuckDBPyConnection, name: str, source: Source, files: Sequence[File], present: Present, folder: Path) -> None:
-    """Make a view of the source's rows, with a name as the user writes it."""
+def bind(
+    db: duckdb.DuckDBPyConnection,
+    name: str,
+    source: Source,
+    files: Sequence[File],
+    present: Present,
+    folder: Path,
+    passed: int | None = None,
+) -> None:
+    """Make a view of the source's rows, with a name as the user writes it. `passed`: see Job."""
     gathered = present.gathered.get(source.topic)
     tables = [] if gathered is None else gathered.tables
     shown = columns(source.kind, [*(file.fields for file in files), *(rows.fields for rows in tables)])
@@ -157,17 +168,24 @@ def bind(db: duckdb.DuckDBPyConnection, name: str, source: Source, files: Sequen
     if schema:
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     view = f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)
-    db.execute(f"CREATE VIEW {view} AS {_truth(rows_of, shown_names={column.name for column in shown}, kind=source.kind)}")
+    db.execute(f"CREATE VIEW {view} AS {_truth(rows_of, {column.name for column in shown}, source.kind, passed)}")
 
 
-def _truth(rows: str, *, shown_names: set[str], kind: Kind) -> str:
-    """Of a query's rows, and of summaries, only the last revision of each, without those that are none any more."""
+def _truth(rows: str, shown_names: set[str], kind: Kind, passed: int | None) -> str:
+    """Of a query's rows, and of summaries, only the last revision of each, without those that are none any more.
+
+    A row is told when it changes, and not once more when its window becomes final, so what is final the query's watermark says.
+    """
     if kind is Kind.STREAM:
         return rows
     if kind is Kind.SUMMARY:
         return f"FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY {', '.join(SUMMARY_KEY)} ORDER BY {LAST_FIRST}) = 1"
     last = f'FROM ({rows}) QUALIFY row_number() OVER (PARTITION BY "@key" ORDER BY "@offset" DESC) = 1'
-    return f"FROM ({last}) WHERE withdrawn IS NOT TRUE" if "withdrawn" in shown_names else last
+    true = f"FROM ({last}) WHERE withdrawn IS NOT TRUE" if "withdrawn" in shown_names else last
+    if passed is None:
+        return true
+    final = f"(coalesce(final, false) OR window_end <= make_timestamp({passed * 1000})) AS final"
+    return f"SELECT * REPLACE ({final}) FROM ({true})"  # noqa: S608  (a number)
 
 
 def _list(base: Iterable[str], of_fields: Iterable[str]) -> str:

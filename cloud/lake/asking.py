@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ START_S: Final = 10.0
 """What a child has beside the question's time: to start and to read the present, on a busy machine."""
 _THRIFTY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Memory that is set aside and not used would count against the child's bound: a gigabyte by default."""
+_NONE: Final[Mapping[str, int]] = {}
 _CHILD: Final = (sys.executable, "-P", "-m", "edgewake.cloud.lake.child")
 
 
@@ -33,19 +35,23 @@ class Asking:
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
         self._waiting = 0
 
-    async def ask(self, question: dict[str, Any]) -> bytes:
-        """The answer as JSON. Raises QueryError where it is refused, Unavailable, and LocalError where the child fails."""
+    async def ask(self, question: dict[str, Any], passed: Mapping[str, int] = _NONE) -> bytes:
+        """The answer as JSON. `passed`: a query's topic → event time, ms, up to which its windows are final, known before rows are read.
+
+        Raises QueryError where it is refused, Unavailable, and LocalError where the child fails.
+        """
         if self._waiting >= WAITING_MAX:
             raise Unavailable(f"{WAITING_MAX} questions are under way, no more")
         self._waiting += 1
         try:
             async with self._turns:
-                return await self._in_child(question)
+                return await self._in_child(question, passed)
         finally:
             self._waiting -= 1
 
-    async def _in_child(self, question: dict[str, Any]) -> bytes:
-        job = {"question": question, "lake_dir": str(self._lake_dir), "kafka": self._kafka.model_dump(mode="json")}
+    async def _in_child(self, question: dict[str, Any], passed: Mapping[str, int]) -> bytes:
+        kafka = self._kafka.model_dump(mode="json")
+        job = {"question": question, "lake_dir": str(self._lake_dir), "kafka": kafka, "passed": dict(passed)}
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(*_CHILD, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **_THRIFTY})
         try:

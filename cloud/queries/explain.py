@@ -131,11 +131,13 @@ def _telling(query: Query) -> Iterator[str]:
     if window.is_all:
         yield "tell a row again with each batch that changes it; it is never final, and its state is kept for ever"
     elif window.count:
-        yield "tell a row again with each batch that changes it; it is final when it is full"
+        when = "tell a row once, when it is full" if query.emits_final else "tell a row again with each batch that changes it"
+        yield f"{when}; it is final when it is full"
     elif window.ends:
         reopen = f", open it again for {_span(query.reopen_ms)}" if query.reopen_ms else ""
         over = f"final {_span(query.lateness_ms)} after its window's end{reopen}"
-        yield f"tell a row again when a reading changes it; {over}; then drop its state"
+        when = "keep a row back until it is final, and tell it once" if query.emits_final else "tell a row again when a reading changes it"
+        yield f"{when}; {over}; then drop its state"
 
 
 _BY: Final = {"t": "", "received_at": " by when a bridge had it", "sent_at": " by when its device sent it"}

@@ -141,6 +141,8 @@ class Query:
     is_table: bool = False
     """Is FROM a table, too: does of each of `keys` only the latest reading count? Then the result is a table as well."""
     reopen_ms: int = 0
+    emits_final: bool = False
+    """Is a window told once, when it is final, and not with each change (header `emit`)?"""
     shed: Shed | None = None
     unpivot: Unpivot | None = None
     join: Join | None = None

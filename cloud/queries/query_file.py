@@ -55,8 +55,10 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """How long a final window may be opened again; the state of all its groups is kept as long. Streams are kept for a week by default."""
 
-_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "shed", "table", "foreign")
-_NOT_OF_TABLES: Final = ("lateness", "reopen", "shed")
+_HEADER_KEYS: Final = ("name", "description", "lateness", "reopen", "zone", "emit", "shed", "table", "foreign")
+_NOT_OF_TABLES: Final = ("lateness", "reopen", "emit", "shed")
+EMITS: Final = ("changes", "final")
+"""What the header `emit` may say: a row with each change of it, or once, when its window is final."""
 
 
 class _Dialect(Spark):
@@ -101,10 +103,12 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
     with faults.within():
         if foreign is not None and not faults and (query.join is None or query.join.foreign != foreign.topic):
             raise QueryError(f"header foreign: {foreign.name!r} is not joined: JOIN {foreign.name} ON stream.field = {foreign.name}.key")
+    emits_final = _emits_final(header, query, faults)
     if not faults:
         with faults.within(select):
             check_plan(query)
     faults.check()
+    query = replace(query, emits_final=emits_final)
     if shed is not None:
         query = replace(query, shed=shed)
         check_shed(query)
@@ -129,6 +133,19 @@ def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
         if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
             raise QueryError(f"header {others[0]}: not with table: of each key the latest reading counts, whenever it comes")
     return names
+
+
+def _emits_final(header: Mapping[str, str], query: Query, faults: Faults) -> bool:
+    emit = header.get("emit", EMITS[0]).lower()
+    with faults.within():
+        if emit not in EMITS:
+            raise QueryError(f"header emit {header['emit'][:40]!r}: expected {' or '.join(EMITS)}")
+        if emit == "final" and not faults and not query.is_rows and query.window.is_all:
+            raise QueryError(
+                "header emit: final tells each window once, when it is final, and without a window a row never is:"
+                " GROUP BY window(event_time, '1 hour'), or leave the header out"
+            )
+    return emit == "final"
 
 
 def _foreign(header: Mapping[str, str], faults: Faults) -> Foreign | None:

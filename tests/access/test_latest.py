@@ -43,6 +43,16 @@ def test_of_a_group_counts_the_newest_window_and_its_last_revision() -> None:
     assert [(row["device"], row["window_start"], row["revision"]) for row in rows] == [("a", 10, 2)]
 
 
+def test_a_row_whose_window_the_watermark_has_passed_says_that_it_is_final() -> None:
+    latest = Latest(("device",))
+    row = {"text": '"final":false', "window_end": 10, "final": False}
+    assert [one["final"] for one in taken(latest, result("a", 0, 1, **row), Event(WATERMARK, {"watermark": 9}, b"{}"))] == [False]
+    (found,) = taken(latest, Event(WATERMARK, {"watermark": 10}, b"{}"), Event(WATERMARK, {}, b"{}"))
+    assert (found["final"], found["text"]) == (True, '"final":false')
+    assert [one["final"] for one in taken(latest, result("a", 10, 2, window_end=20, final=False))] == [False]
+    assert "final" not in taken(Latest(None), Event(WATERMARK, {"watermark": 10}, b"{}"), reading("a", 1, 1.0))[0]
+
+
 def test_a_row_is_kept_however_long_nothing_is_heard_of_it_and_past_the_bound_the_one_heard_of_least_lately_goes() -> None:
     latest = Latest(None, bytes_max=900)
     rows = taken(latest, *(reading(device, 1, 1.0) for device in "abc"))

@@ -37,6 +37,7 @@ def analysis(spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, t
     """Where lanes run. One that looked for new readings all the time would take a part of a core from those that have some."""
     config = AnalysisConfig(
         data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config,
+        event_time_wait_s=0,  # the readings of tests are long past
         slow_s=3600.0,  # on a busy machine lanes are behind for long: a search would make it busier
     )  # fmt: skip
     return Analysis(spark, config)

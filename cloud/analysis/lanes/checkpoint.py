@@ -24,7 +24,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.results.batch_commit import Offsets, is_ahead
 from edgewake.cloud.analysis.spark.settings import is_local
 from edgewake.cloud.queries.lane_kind import APART
-from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.errors import EdgewakeError, LocalError, Unavailable
 
 _HALF_WRITTEN: Final = ".*.tmp*"
 """What Spark writes until it gives a file its name; of one that was killed they stay, and Spark never looks at them again."""
@@ -66,6 +66,14 @@ def forget_plan(checkpoint: Path, batch: int) -> None:
     if batch == 0:
         _remove_state(checkpoint)
     _remove([checkpoint / "offsets" / str(batch), *(path for path in _state_files(checkpoint) if _version(path) > batch)])
+
+
+def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
+    """As `offsets_of`; None where the note of them is not there or is torn."""
+    try:
+        return offsets_of(checkpoint, batch)
+    except EdgewakeError:
+        return None
 
 
 def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:

@@ -33,7 +33,15 @@ from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfini
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
-from edgewake.cloud.analysis.lanes.checkpoint import check_workers, is_done, mend, offsets_of, remove_other_format, sync_offsets
+from edgewake.cloud.analysis.lanes.checkpoint import (
+    check_workers,
+    is_done,
+    mend,
+    offsets_if_known,
+    offsets_of,
+    remove_other_format,
+    sync_offsets,
+)
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure
@@ -41,7 +49,7 @@ from edgewake.cloud.analysis.lanes.kafka_source import source
 from edgewake.cloud.analysis.lanes.log_reader import LogReader, kept_from
 from edgewake.cloud.analysis.lanes.schedule_feedback import Looks
 from edgewake.cloud.analysis.lanes.slow import Behind, Cost
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
 from edgewake.cloud.analysis.plan import late, shed_policy
 from edgewake.cloud.analysis.plan.combined_topics import Sources
@@ -49,16 +57,17 @@ from edgewake.cloud.analysis.plan.observed import Observed, observed_in
 from edgewake.cloud.analysis.results import emit, event_progress, lane_progress, shed_report
 from edgewake.cloud.analysis.results.batch_commit import Novelty, Offsets, between, furthest, novelty
 from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.event_time import EventTime
 from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, lacking, without_other
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Ends, Transactions, read_lane_record
+from edgewake.cloud.analysis.results.withheld import Withheld
 from edgewake.cloud.analysis.spark import next_plan
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock, thread_cpu_s
 from edgewake.protocol.corrected_time import AHEAD_MS_MAX
-from edgewake.protocol.errors import EdgewakeError
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -115,9 +124,11 @@ class Lane:
         self._partitions = 1
         self._tops: dict[int, int] = {}
         self._received_at: dict[int, int] = {}
+        self._event_time = EventTime(self._partitions)
         self._unknown_to: dict[str, int] = {}
         self._states: States | None = None
         self._parts = state_parts.Parts({})
+        self._withheld = Withheld(())
         self._tables: TableFollower | None = None
         self._shedder: shedder.Shedder | None = None
         self._forgotten: PlanValues | None = None
@@ -172,15 +183,18 @@ class Lane:
         self._record = self._begin(record)
         if self._shedder is not None:
             self._shedder.turn(self._record)
+        held = withheld_rows(self.config.kafka, self.job.queries)
+        self._withheld, self._parts = Withheld(self.job.queries, state_parts.joined(held)), state_parts.Parts(held)
         if isinstance(self.job, DrivenJob):
             rows = kept_rows(self.config.kafka, driven.place_of(self.job))
             self._states = driven.restored(self.job, state_parts.joined(rows), record)
-            self._parts = state_parts.Parts(rows)
+            self._parts = state_parts.Parts(rows | held)
         if isinstance(self._states, JoinStates):
             self._tables = self._states.follower(self.config.kafka) if self._states.tables else None
         if isinstance(self._states, TableStates):
             self._tables = self._states.follower(self.config.kafka)
         self._tops = dict(self._record.tops)
+        self._event_time = EventTime(self._partitions, int(self.config.event_time_wait_s * 1000))
         for label in self.told.keys() - {registered.label for registered in self.job.queries}:
             del self.told[label]
         self._unknown_to = dict.fromkeys(record.asked_from, self.clock.now_ms() + AHEAD_MS_MAX)
@@ -321,7 +335,7 @@ class Lane:
             try:
                 self._compute(changed, batch)
             except Exception as error:
-                self._failure = Failure(fault_of(error), cause_of(error), self._reached(batch), batch)
+                self._failure = Failure(fault_of(error), cause_of(error), offsets_if_known(self.checkpoint, batch), batch)
                 raise
         self._rest()
 
@@ -392,12 +406,6 @@ class Lane:
             if self._forgotten is not None:
                 self._forgotten.set(0, top)
 
-    def _reached(self, batch: int) -> Offsets | None:
-        try:
-            return offsets_of(self.checkpoint, batch)
-        except EdgewakeError:
-            return None
-
     def _observed(self) -> Observed:
         # Spark hands out what was observed only after the batch; within it, it is in the plan that has just run.
         assert self._query is not None
@@ -418,7 +426,7 @@ class Lane:
         step = emit.Batch(
             revision=record.revision + 1,
             top_before=record.top,
-            top=self._progress_of_time(offsets, left) if new is Novelty.ALL else record.top,
+            top=self._progress_of_time(observed, offsets, left) if new is Novelty.ALL else record.top,
             complete_from=record.complete_from,
             told=self.told,
             unknown_to=self._unknown_to,
@@ -454,7 +462,7 @@ class Lane:
         def outputs() -> Iterator[emit.Output | emit.Outputs]:
             nonlocal results, after
             broken: emit.Broken = {}
-            for output in self.job.outputs(rows, step, broken):
+            for output in self._withheld.through(self.job.outputs(rows, step, broken), step, broken):
                 if isinstance(output, emit.Outputs):
                     results += len(output.keys)
                     yield from emit.all_bounded(output, now_ms=now_ms)
@@ -494,18 +502,14 @@ class Lane:
         for key, value in self._parts.cut(output.key, output.value):
             yield emit.bounded(emit.Output(topics.WINDOWS, key, value), now_ms=now_ms)
 
-    def _progress_of_time(self, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
-        """Where Kafka does not say what is left, something is. A partition that was added to the topic counts as another one."""
-        before = self._sources.flat(self._record.offsets)
-        read = {partition % self._partitions for partition, offset in reached.items() if offset > before.get(partition, 0)}
-        unread: dict[int, int] = {}
-        for partition in reached:
-            place = partition % self._partitions
-            unread[place] = unread.get(place, 0) + (1 if left is None else left[partition])
-        behind = event_progress.behind(unread, self._received_at, read, self.clock.now_ms())
-        self._waits_for = waits_for.unread(behind, is_known=left is not None)
-        top = event_progress.progress(self._record.top, self._tops, behind)
-        return event_progress.held(self._record.top, top, self.hold(self.clock.now_ms()))
+    def _progress_of_time(self, observed: Observed, reached: Mapping[int, int], left: Mapping[int, int] | None) -> int | None:
+        now_ms = self.clock.now_ms()
+        top = self._event_time.after(
+            self._record.top, tops=self._tops, received_at=self._received_at, start=self._sources.flat(self._record.offsets),
+            reached=reached, left=left, oldest=observed.oldest, now_ms=now_ms,
+        )  # fmt: skip
+        self._waits_for = waits_for.unread(self._event_time.behind, is_known=left is not None, is_late=self._event_time.is_late)
+        return event_progress.held(self._record.top, top, self.hold(now_ms))
 
     def _late(self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets) -> list[late.LateWindow]:
         """Only where the batch's oldest reading is of a time when windows are closed, its records are read once more."""
@@ -560,9 +564,10 @@ class Lane:
         broken: emit.Broken = {}
         absences = self.job.in_silence(step, broken) if isinstance(self.job, SequenceJob | PairJob) else ()
         now_ms = self.clock.now_ms()
-        outputs = [record for output in absences for record in self._cut(output, now_ms)]
+        told = self._withheld.through([*absences, *emit.watermarks(self.job.queries, step)], step, broken)
+        outputs = [record for output in emit.each(told) for record in self._cut(output, now_ms)]
         after = self._with_lacking(after, step)
-        outputs += [*emit.watermarks(self.job.queries, step), *self._progress(after, 0.0, left)]
+        outputs += self._progress(after, 0.0, left)
         self._transactions.write([*outputs, emit.Output(topics.LANES, after.key, after.model_dump_json().encode())])
         self._record = after
         self.broken |= {label: f"what it tells in silence cannot be made: {why}" for label, why in broken.items()}

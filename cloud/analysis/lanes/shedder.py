@@ -17,6 +17,7 @@ class Shedder:
     """For the queries of one lane while it runs."""
 
     def __init__(self, session: SparkSession, queries: Sequence[Registered], partitions: int) -> None:
+        self._registered_at = {one.label: one.registered_at for one in queries}
         self._above_ms = {one.label: one.query.shed.above_ms for one in queries if one.query.shed is not None}
         self._dials = {label: Dial(session, partitions) for label in self._above_ms}
         self.levels: Mapping[str, Column] = {label: dial.level() for label, dial in self._dials.items()}
@@ -35,7 +36,12 @@ class Shedder:
         offsets = record.offsets.get(topic, {})
         after = {
             label: shed_policy.decided(
-                record.shedding.get(label, Shedding()), lag_ms=lag_ms, above_ms=above_ms, now_ms=now_ms, offsets=offsets
+                record.shedding.get(label, Shedding()),
+                lag_ms=lag_ms,
+                above_ms=above_ms,
+                now_ms=now_ms,
+                offsets=offsets,
+                registered_at=self._registered_at[label],
             )
             for label, above_ms in self._above_ms.items()
         }

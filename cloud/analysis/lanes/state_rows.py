@@ -8,9 +8,11 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from edgewake.cloud.analysis.results.withheld import PLACE
 from edgewake.cloud.kafka.clients import ONCE_WAIT_MS
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -41,6 +43,11 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
     finally:
         reader.close()
     return rows
+
+
+def withheld_rows(config: KafkaConfig, queries: Iterable[Registered]) -> dict[str, bytes]:
+    """Those of rows that are told when they are final; nothing is read where no query has any. See kept_rows."""
+    return kept_rows(config, PLACE) if any(one.query.emits_final for one in queries) else {}
 
 
 def unowned(keys: Iterable[str], labels: Container[str]) -> list[str]:

@@ -7,6 +7,9 @@ as long the next time, so a stream that is always too much settles at one level,
 A level holds from a place in the stream on (*zone*), which is written down before anything there is computed. Whoever computes a reading
 again, after a crash or from a lost checkpoint, therefore takes or leaves it as before. Of the places before the oldest zone that is
 remembered all readings are taken.
+
+What a stream had before the query came is its *back-fill*, and no lag: nobody waits for it. Until the query has caught up with it for the
+first time, a lag that becomes less is left to go by itself, however long that takes.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ PATIENCE_MAX: Final = 64
 """Times CALM_MS: the longest that becomes when lower levels prove to be too much again and again. One try in ten minutes."""
 SOON: Final = 10
 """Times the declared lag: a level that has to be raised again within that, and what it was held for, was lowered too early."""
+FILL_MS: Final = 30_000
+"""Who catches up with what was there before must have less lag at the end of each such stretch than at its beginning; else it lags."""
 CALM_SHARE: Final = 0.5
 """Of the declared lag: below it the lag is small."""
 LOOKS_APART_MS_MAX: Final = 60_000
@@ -67,6 +72,10 @@ class Shedding(BaseModel):
     """Times CALM_MS."""
     eased_at: int | None = None
     """When the level last went back."""
+    fills_since: int | None = None
+    """Beginning of the stretch (FILL_MS) in which it still catches up with what the stream had before it came; None where it does not."""
+    fill_lag_ms: int = 0
+    """The lag then."""
     total: int = 0
     """Readings left out since the query was registered, one for each window that it belongs to."""
     windows: dict[int, int] = {}
@@ -101,9 +110,12 @@ def lag_ms(left: Mapping[int, int] | None, received_at: Mapping[int, int], now_m
     return max((max(0, now_ms - received_at[partition]) for partition in unread if partition in received_at), default=None)
 
 
-def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offsets: Mapping[int, int]) -> Shedding:
-    """What holds from `offsets` on."""
-    looked = before.model_copy(update={"lag_ms": lag_ms, "looked_at": now_ms})
+def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offsets: Mapping[int, int], registered_at: int = 0) -> Shedding:
+    """What holds from `offsets` on. `registered_at`: of the query, ms."""
+    fill = _fill(before, lag_ms, above_ms, now_ms, registered_at)
+    looked = before.model_copy(update={"lag_ms": lag_ms, "looked_at": now_ms, **fill})
+    if looked.fills_since is not None:
+        return looked.model_copy(update={"calm_since": None})
     if lag_ms > above_ms * CALM_SHARE:
         looked = looked.model_copy(update={"calm_since": None})
         return _raised(looked, above_ms, now_ms, offsets) if _must_rise(before, lag_ms, above_ms, now_ms) else looked
@@ -116,6 +128,17 @@ def decided(before: Shedding, *, lag_ms: int, above_ms: int, now_ms: int, offset
     if lag_ms > before.calm_lag_ms:
         return looked
     return _at_level(looked, max(0, before.level - steps), now_ms, offsets).model_copy(update={"eased_at": now_ms})
+
+
+def _fill(before: Shedding, lag_ms: int, above_ms: int, now_ms: int, registered_at: int) -> Mapping[str, int | None]:
+    """Does it still catch up, and since when without being seen to?"""
+    if lag_ms > now_ms - registered_at:
+        return {"fills_since": now_ms, "fill_lag_ms": lag_ms}
+    if before.fills_since is None or lag_ms <= above_ms:
+        return {"fills_since": None}
+    if 0 <= now_ms - before.fills_since < FILL_MS:
+        return {}
+    return {"fills_since": now_ms if lag_ms < before.fill_lag_ms else None, "fill_lag_ms": lag_ms}
 
 
 def _must_rise(before: Shedding, lag_ms: int, above_ms: int, now_ms: int) -> bool:

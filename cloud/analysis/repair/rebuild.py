@@ -28,10 +28,10 @@ from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob, jobs_of
 from edgewake.cloud.analysis.lanes import state_parts
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.log_reader import iso, kept_from, starts, told
-from edgewake.cloud.analysis.lanes.state_rows import kept_rows
+from edgewake.cloud.analysis.lanes.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.repair.refold import FOREVER_MS, ROWS_MAX, Impossible, Span, oldest, refolded
 from edgewake.cloud.analysis.repair.repair import Changes, Standing, changes, first_begin, first_from, first_open, needs_all, reads_from
-from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.results import emit, withheld
 from edgewake.cloud.analysis.results.batch_commit import Offsets
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
@@ -134,7 +134,7 @@ class Rebuilder:
         try:
             check(plan, repair, standing)
             is_folded = query.window.is_sequence or query.is_completed
-            news, states = self._folded(plan, standing) if is_folded else (self._open(plan, standing), [])
+            news, states = self._folded(plan, standing) if is_folded else self._open(plan, standing)
         except Impossible as error:
             return repair.model_copy(update=update | {"state": RepairState.REFUSED, "detail": str(error)}), []
         update |= {"added": news.added, "changed": news.changed, "withdrawn": news.withdrawn, "unchanged": news.unchanged}
@@ -166,15 +166,15 @@ class Rebuilder:
         ends = {topic: {partition: end[topic][partition] for partition in of_one} for topic, of_one in start.items()}
         return records(self._session, self._kafka, start, ends)
 
-    def _open(self, plan: Plan, standing: Standing) -> Changes:
-        """What of a query's open windows differs from what was told."""
+    def _open(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
+        """What of a query's open windows differs from what was told, and the rows of it that are held back until they are final."""
         registered, query = standing.registered, standing.registered.query
         first = first_open(query, plan.record)
         if plan.kept_from is not None:
             first = max(first, 0 if query.window.is_all else first_from(query.window, plan.kept_from))
         start = self._starts(plan.end, first)
         if not start:
-            return Changes()
+            return Changes(), []
         (job,) = jobs_of([registered], standing.types).values()
         assert isinstance(job, QueryJob)
         frames = self._records(start, plan.end)
@@ -183,9 +183,23 @@ class Rebuilder:
         if rows.num_rows > ROWS_MAX:
             raise Impossible(f"its open windows have more than {ROWS_MAX} rows")
         batch = emit.Batch(revision=plan.record.revision + 1, top_before=plan.record.top, top=plan.record.top)
-        computed = _results(registered, partial(job.outputs, rows, batch))
+        computed, held = withheld.parted(registered, _results(registered, partial(job.outputs, rows, batch)))
         before = told(self._kafka, registered.topic, first, FOREVER_MS)
-        return changes(registered, before, computed, {}, revision=batch.revision, is_whole=plan.kept_from is None)
+        is_whole = plan.kept_from is None
+        news = changes(registered, before, computed, {}, revision=batch.revision, is_whole=is_whole)
+        return news, self._held(registered, held, first if is_whole else None)
+
+    def _held(self, registered: Registered, held: Mapping[bytes, emit.Output], first: int | None) -> list[emit.Output]:
+        """The rows that take the places of those held back until they are final. `first`: with all that begin then or later; or None."""
+        before = withheld_rows(self._kafka, [registered])
+        parts = state_parts.Parts(before)
+        stale = [
+            key.encode()
+            for key in state_parts.joined(before)
+            if first is not None and key.split("|", 2)[1] == registered.label and withheld.begin_of(key) >= first
+        ]
+        rows = {key: one.value for key, one in held.items()} | {key: None for key in stale if key not in held}
+        return [emit.Output(topics.WINDOWS, name, part) for key, value in rows.items() for name, part in parts.cut(key, value)]
 
     def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
         """What of a query's rows differs that the driver makes, and the states that take the places of the old ones."""
@@ -199,16 +213,18 @@ class Rebuilder:
             begin = max(begin, complete_from if needs_all(query) or query.window.is_all else first_from(query.window, complete_from))
         span = Span(start=found, end=ends, first=begin)
         made = refolded(self._session, self._kafka, registered, standing.types, plan.record, span)
+        computed, held = withheld.parted(registered, made.rows.values())
         news = Changes()
         if complete_from is None or query.is_paired or not query.is_completed:  # else what was known then is known no more
             before = told(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
-            news = changes(registered, before, made.rows.values(), {}, revision=plan.record.revision + 1, is_whole=is_whole)
+            news = changes(registered, before, computed, {}, revision=plan.record.revision + 1, is_whole=is_whole)
         parts = state_parts.Parts({})
         rows = {key: value for whole, state in made.states.items() for key, value in parts.cut(whole.encode(), state)}
         kept = [key.encode() for key in kept_rows(self._kafka, made.place) if key.split("|", 2)[1] == registered.label]
         rows |= {key: None for key in kept if key not in rows}
-        return news, [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
+        states = [emit.Output(topics.WINDOWS, key, value) for key, value in rows.items()]
+        return news, [*states, *self._held(registered, held, begin if complete_from is None else None)]
 
 
 def _results(registered: Registered, outputs: Callable[[emit.Broken], Iterator[emit.Output | emit.Outputs]]) -> list[emit.Output]:

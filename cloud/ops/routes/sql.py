@@ -61,7 +61,7 @@ def router(services: Services) -> APIRouter:
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
-            return Response(await services.asking.ask(body.model_dump()), media_type="application/json")
+            return Response(await services.asking.ask(body.model_dump(), services.tables.passed), media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error
         except LocalError as error:

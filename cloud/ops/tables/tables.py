@@ -103,6 +103,16 @@ class OpsTables:
     is_loaded: bool = True
     """False while the tables are read from their beginning: what is old is no event and no rate."""
 
+    @property
+    def passed(self) -> dict[str, int]:
+        """Topic of a query → event time in ms up to which its windows are final."""
+        known = [(one, self.progress.get(name)) for name, one in self.queries.items()]
+        return {
+            one.topic: progress.watermark
+            for one, progress in known
+            if progress is not None and progress.watermark is not None and progress.updated_at >= one.registered_at
+        }
+
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Take a record in; the events that it is."""
         self.read_to[change.topic] = max(change.offset, self.read_to.get(change.topic, -1))

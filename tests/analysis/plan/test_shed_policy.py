@@ -29,6 +29,7 @@ class Simulated:
     may_shed: bool = True
     second: int = 0
     waiting: list[tuple[int, float]] = field(default_factory=list)
+    registered_at: int = 0
     shedding: Shedding = field(default_factory=Shedding)
     lags: list[int] = field(default_factory=list)
     levels: list[int] = field(default_factory=list)
@@ -51,7 +52,9 @@ class Simulated:
         lag = 1000 * (self.second - self.waiting[0][0]) if self.waiting else 0
         if self.may_shed:
             now = T0 + self.second * 1000
-            self.shedding = decided(self.shedding, lag_ms=lag, above_ms=ABOVE_MS, now_ms=now, offsets={0: self.second})
+            self.shedding = decided(
+                self.shedding, lag_ms=lag, above_ms=ABOVE_MS, now_ms=now, offsets={0: self.second}, registered_at=self.registered_at
+            )
         self.lags.append(lag)
         self.levels.append(self.shedding.level)
 
@@ -92,6 +95,27 @@ def test_a_lag_that_goes_by_itself_leaves_nothing_out() -> None:
     assert max(found.lags) > ABOVE_MS
     assert found.lags[-1] <= 1_000
     assert found.shedding.zones == ()
+
+
+HISTORY = [(second, 500) for second in range(-3_600, 0)]
+
+
+@pytest.mark.parametrize("capacity_per_s", [700, 1_500, 20_000])
+def test_what_was_there_before_the_query_is_no_lag(capacity_per_s: float) -> None:
+    """An hour of readings that the query was not there for; then it catches up with what came meanwhile, slowly or fast."""
+    found = Simulated(lambda _: 500, capacity_per_s, waiting=list(HISTORY), registered_at=T0).run(12_000)
+    assert max(found.lags) > 3_000_000
+    assert found.lags[-1] <= 1_000
+    assert found.shedding.zones == (), "nothing was left out"
+    control = Simulated(lambda _: 500, capacity_per_s, waiting=list(HISTORY)).run(60)
+    assert capacity_per_s > 10_000 or control.shedding.level > 0, "of a query that was there it is lag"
+
+
+def test_a_query_that_cannot_catch_up_sheds_when_that_is_seen_and_one_that_has_sheds_as_ever() -> None:
+    slow = Simulated(lambda second: 900 if second < 600 else 3_000, waiting=[(s, 500) for s in range(-100, 0)], registered_at=T0).run(2_000)
+    first = next(i for i, level in enumerate(slow.levels) if level)
+    assert 600 <= first <= 600 + 2 * shed_policy.FILL_MS // 1_000 + ABOVE_MS // 1_000
+    assert slow.lags[-1] <= 1.5 * ABOVE_MS
 
 
 @given(st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 100_000)), max_size=60))
