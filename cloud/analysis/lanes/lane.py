@@ -29,19 +29,10 @@ from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, States, has_a
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.jobs.table_job import TableStates, caught_up
 from edgewake.cloud.analysis.jobs.table_join_job import JoinStates
-from edgewake.cloud.analysis.lanes import schedule, shedder, state_parts, unfinished, waits_for
+from edgewake.cloud.analysis.lanes import checkpoint, schedule, shedder, state_parts, unfinished, waits_for
 from edgewake.cloud.analysis.lanes.batch_limit import BatchLimit, set_limit
 from edgewake.cloud.analysis.lanes.batch_range import as_text
 from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
-from edgewake.cloud.analysis.lanes.checkpoint import (
-    check_workers,
-    is_done,
-    mend,
-    offsets_if_known,
-    offsets_of,
-    remove_other_format,
-    sync_offsets,
-)
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
 from edgewake.cloud.analysis.lanes.failures import Failure
@@ -170,9 +161,9 @@ class Lane:
         self._log = LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
-        if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
+        if checkpoint.remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
             log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
-        if (mended := mend(self.checkpoint, record.offsets)) is not None:
+        if (mended := checkpoint.mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         changed = self._planned() if self._plan is None else self._plan.result()
         assert self._ends is not None
@@ -314,7 +305,7 @@ class Lane:
         if not self.finished:
             return
         deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
-        while not is_done(self.checkpoint, self._batch) and self.failure() is None and self.clock.monotonic_s() < deadline_s:
+        while not checkpoint.is_done(self.checkpoint, self._batch) and self.failure() is None and self.clock.monotonic_s() < deadline_s:
             self._pause.wait(0.01)
 
     @property
@@ -335,7 +326,7 @@ class Lane:
             try:
                 self._compute(changed, batch)
             except Exception as error:
-                self._failure = Failure(fault_of(error), cause_of(error), offsets_if_known(self.checkpoint, batch), batch)
+                self._failure = Failure(fault_of(error), cause_of(error), checkpoint.offsets_if_known(self.checkpoint, batch), batch)
                 raise
         self._rest()
 
@@ -351,11 +342,11 @@ class Lane:
         self.behind.begins(began_s)
         unread, read, is_cut_off = 0, 0, False
         rows = self._rows.collected(changed)
-        check_workers(self.config, self.checkpoint, batch)
-        reached = offsets_of(self.checkpoint, batch)
+        checkpoint.check_workers(self.config, self.checkpoint, batch)
+        reached = checkpoint.offsets_of(self.checkpoint, batch)
         new = novelty(self._record.offsets, reached)
         if new is not Novelty.NONE:
-            sync_offsets(self.checkpoint, batch)
+            checkpoint.sync_offsets(self.checkpoint, batch)
             observed = self._observed()
             self._settings = next_plan.turned(changed, rows.num_rows, observed.readings, before=self._settings)
             rate, left = self._rate(observed), self._left(reached)
