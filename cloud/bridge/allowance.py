@@ -4,7 +4,7 @@ Token buckets, filled again only when one is empty: the way of a usual message i
 passes while there is anything left, so a large one may leave a debt, which is waited for.
 
     messages, bytes    of all that the device sends
-    busy_s             processor time beyond what a message of that size usually takes: of an object with a hundred thousand fields
+    busy_s             processor time beyond what a message of that size usually takes, and of what is refused
     statuses           rows on a topic that the operations API reads whole
     letters            dead letters; beyond the bound they are counted
     letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first LETTER_HEAD_BYTES are
@@ -22,8 +22,8 @@ from edgewake.protocol.config import Config
 
 USUAL_S: Final = 100e-6
 """Seconds of processor time that any message may take: three times what one with one reading does."""
-USUAL_S_PER_BYTE: Final = 30e-9
-"""The same for each of its bytes: three times what a frame takes to be inflated, checked and copied."""
+USUAL_S_PER_BYTE: Final = 20e-9
+"""The same for each byte of a message that passes: twice what a frame takes to be inflated, checked and copied."""
 MEASURED_BYTES: Final = 256
 """Bytes of a message from which its processor time is measured, which costs a microsecond: a smaller one cannot be dear."""
 ASK_S: Final = 0.001
@@ -43,10 +43,11 @@ class DeviceConfig(Config):
     messages_per_s: float = Field(default=10_000, gt=0)
     """Messages a second, over `burst_s`. What is over is answered `later` where the device waits for an answer, and else a dead letter
     (quota)."""
-    bytes_per_s: float = Field(default=32 << 20, gt=0)
+    bytes_per_s: float = Field(default=16 << 20, gt=0)
     """Bytes a second, over `burst_s`; what is over as above."""
-    busy_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of the bridge's processor time for what is dearer than usual, over `burst_s`; what is over as above, without a look inside."""
+    busy_share: float = Field(default=0.05, gt=0, le=1)
+    """Share of the bridge's processor time for what is dearer than usual, and for what is refused, over `burst_s`; what is over as above,
+    without a look inside."""
     burst_s: float = Field(default=4.0, gt=0, le=3600)
     """Seconds over which the three above are counted."""
     statuses_per_s: float = Field(default=1.0, gt=0)
@@ -110,11 +111,11 @@ class Account:
         longest = max(debts)
         return 0.0 if longest < 0 else max(WAIT_S_MIN, longest)
 
-    def pay(self, size: int, busy_s: float) -> None:
-        """A message of so many bytes passed, and took so much processor time."""
+    def pay(self, size: int, busy_s: float, *, is_refused: bool = False) -> None:
+        """A message of so many bytes was looked at, which took so much processor time."""
         self.messages -= 1
         self.bytes -= size
-        dear_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
+        dear_s = busy_s - USUAL_S if is_refused else busy_s - USUAL_S - USUAL_S_PER_BYTE * size
         if dear_s > 0:
             self.busy_s -= dear_s
 

@@ -256,12 +256,15 @@ class Bridge:
         """The message's record, at its device's expense. Raises Rejected, NotNow or AwaitsCatalogueError."""
         if (wait_s := account.wait_s(now_s)) > 0:
             raise _too_much(account.device, wait_s)
-        size = _size(packet)
+        size, is_refused = _size(packet), False
         began_s = time.thread_time() if size >= MEASURED_BYTES else None
         try:
             return record_of(packet, self._catalogue, received_at=received_at, compiled=self._compiled)
+        except (Rejected, NotNow):
+            is_refused = True
+            raise
         finally:
-            account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
+            account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s, is_refused=is_refused)
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
         """Is it a status that nobody needs, or one of too many?"""

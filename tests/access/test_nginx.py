@@ -53,6 +53,7 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
     one, other = [*access_ports, *access_ports][:2]
     text = SHIPPED.read_text()
     for pattern, replacement in (
+        (" /tmp/", f" {folder}/"),  # first: the other paths are of this test, and may lie there
         ("access-1:8700 resolve", f"127.0.0.1:{one}"),
         ("access-2:8700 resolve", f"127.0.0.1:{other}"),
         ("push:8703 resolve", "127.0.0.1:1"),
@@ -62,7 +63,6 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
         ("http2 on;", ""),
         ("/run/secrets/front.crt", f"{front}/server.crt"),
         ("/run/secrets/front.key", f"{front}/server.key"),
-        (" /tmp/", f" {folder}/"),
         ("access_log /dev/stdout;", "access_log off;"),
         ("worker_connections 30000", "worker_connections 1000"),
     ):
@@ -73,7 +73,8 @@ async def nginx(folder: Path, front: Path, access_ports: list[int]) -> AsyncIter
     running = Process([*words, "-g", "daemon off;"], folder / "nginx.log")
     await asyncio.to_thread(running.start)
     try:
-        await eventually(lambda: answers(port), f"nginx answers: {running.log}")
+        await eventually(lambda: answers(port) or not running.is_running(), f"nginx answers: {running.log}")
+        assert running.is_running(), running.output()
         yield Proxy(port, tls_port)
     finally:
         running.stop()

@@ -47,6 +47,12 @@ def test_a_message_that_takes_what_is_usual_for_its_size_costs_no_processor_time
     assert account.wait_s(0.0) == 0
 
 
+def test_what_is_refused_costs_all_that_it_took() -> None:
+    account = _account()
+    account.pay(1_000, USUAL_S + 0.25, is_refused=True)
+    assert account.wait_s(0.0) == 1.0, "a debt of 0.05 s, at a tenth of a second in each"
+
+
 def test_a_device_that_is_over_waits_a_second_at_least_and_never_has_more_than_its_burst() -> None:
     account = _account()
     for _ in range(201):

@@ -219,9 +219,9 @@ class Victim:
         return not self.refusals
 
 
-def unharmed(victim: Victim, attack: Callable[[], object], *, count: int = PROBES) -> tuple[Seen, Seen]:
+def unharmed(victim: Victim, attack: Callable[[], object], *, count: int = PROBES, head_start: int = 1) -> tuple[Seen, Seen]:
     """Run the attack in a thread while the victim sends; what it saw before and meanwhile. Raises AssertionError where it was harmed."""
-    before, beside = beside_attack(victim, attack, count=count)
+    before, beside = beside_attack(victim, attack, count=count, head_start=head_start)
     assert beside.median_s <= SLOWER_MAX * before.median_s + JITTER_S, f"median {before.median_s:.4f} s, then {beside.median_s:.4f} s"
     assert victim.is_whole(), victim.refusals[:3]
     return before, beside

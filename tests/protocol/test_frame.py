@@ -159,3 +159,15 @@ def test_keys_of_a_later_version_are_bounded() -> None:
     assert frames.decode((good % ("[" + ",".join(["0"] * 1000) + "]")).encode()).frame == 1
     with pytest.raises(Rejected, match="at most 1024 values of a later version"):
         frames.decode((good % ("[" + ",".join(["[]"] * 300_000) + "]")).encode())
+
+
+def test_a_message_of_too_many_names_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And names in the texts of its strings are none."""
+    wide = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
+    told = {"epoch": 1, "frame": 1, "seq": 1, "t": [1] * 9000, "fields": {"a": [orjson.dumps({"k": 1, "l": 2}).decode()] * 9000}}
+    assert len(frames.decode(orjson.dumps(told)).t) == 9000
+    monkeypatch.setattr(frames.orjson, "loads", lambda _payload: pytest.fail("it was read"))
+    with pytest.raises(Rejected, match="90000 names: expected at most 256 fields"):
+        frames.from_plain(wide, received_at=NOW)
+    with pytest.raises(Rejected, match=r"9000[0-9] names"):
+        frames.decode(b'{"epoch":1,"frame":1,"seq":1,"t":[1],"fields":' + wide + b"}")
