@@ -57,6 +57,7 @@ test-examples: $(VENV)/installed-test ## test every property of hypothesis with 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
+	$(RUN)python -m tests.java_lint
 
 types: $(VENV)/installed-test ## check types
 	$(RUN)mypy

@@ -134,7 +134,7 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
     except ModuleNotFoundError as error:
         raise click.ClickException(missing_library(entry, error)) from error
     if not isinstance(command, click.Command):
-        raise click.ClickException(f"{entry.value} is no command")
+        raise click.ClickException(f"{entry.value} is not a command")
     return command
 
 

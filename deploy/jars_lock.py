@@ -13,9 +13,11 @@ SETS: Final = {
     # The second jar lets Kafka's log lines out: its own POM leaves the choice of a logging back end to the user. The ! keeps its
     # parent POM from choosing the versions of everything else.
     "kafka": (f"org.apache.kafka:kafka_2.13:{VERSION}+org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!", None),
-    # The token provider is resolvable at 4.0.0 only, the same classes; what Spark's wheel already holds is left out.
+    # The token provider is resolvable at 4.0.0 only, the same classes; what Spark's wheel already holds is left out. ecj compiles
+    # our own Java classes when the analysis starts (cloud/analysis/spark/java_classes.py).
     "spark": (
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
+        "+org.eclipse.jdt:ecj:3.42.0",
         frozenset(
             {
                 "spark-sql-kafka-0-10_2.13",
@@ -23,6 +25,7 @@ SETS: Final = {
                 "kafka-clients",
                 "scala-parallel-collections_2.13",
                 "commons-pool2",
+                "ecj",
             }
         ),
     ),

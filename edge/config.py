@@ -125,16 +125,18 @@ class AgentConfig(ConfigTable):
         alerts: dict[str, tuple[Lane, bool]] = {}
         for rule in self.absence:
             if rule.stream not in logged:
-                raise ValueError(f"absence {rule.name!r}: {rule.stream!r} is no stream of a logged source or a chain")
+                raise ValueError(f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source or a chain")
             if rule.into in sources | logged or alerts.setdefault(rule.into, (rule.lane, rule.send)) != (rule.lane, rule.send):
                 raise ValueError(f"absence {rule.name!r}: the stream {rule.into!r} is made by somebody else too, or in another way")
         for action in self.action:
             if action.stream not in logged | alerts.keys():
-                raise ValueError(f"action {action.name!r}: {action.stream!r} is no stream of a logged source, a chain or an absence rule")
+                raise ValueError(
+                    f"action {action.name!r}: {action.stream!r} is not a stream of a logged source, a chain or an absence rule"
+                )
         for sketch in self.sketch:
             if sketch.stream not in logged or (sketch.stream in self.local_streams) == sketch.beside:
                 wanted = "is sent, as `beside` says" if sketch.beside else "has `send = false`: what is sent too would count twice"
-                raise ValueError(f"sketch: {sketch.stream!r} is no stream of a logged source or a chain that {wanted}")
+                raise ValueError(f"sketch: {sketch.stream!r} is not a stream of a logged source or a chain that {wanted}")
         if SKETCHES in sources | logged | alerts.keys():
             raise ValueError(f"source, chain or absence: {SKETCHES!r} is the stream of sketches")
         if len({sketch.lane for sketch in self.sketch}) > 1 or len({sketch.stream for sketch in self.sketch}) < len(self.sketch):

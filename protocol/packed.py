@@ -214,7 +214,7 @@ def _read_values(reader: varint.Reader, form: int, count: int) -> list[Scalar]:
     if form == _DOUBLES:
         doubles: list[Scalar] = list(struct.unpack(f"<{count}d", reader.exactly(8 * count)))
         if not all(map(math.isfinite, doubles)):  # type: ignore[arg-type]
-            raise ValueError("a double that is no number")
+            raise ValueError("a double that is not a number")
         return doubles
     if form == _CHOICE:
         size = reader.number()

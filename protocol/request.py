@@ -46,7 +46,7 @@ def check_request(fields: Mapping[str, Any]) -> None:
     """May a device send this? Raises Rejected: the cloud would refuse the whole frame, with the good requests in it."""
     for name in fields:
         if name not in REQUEST_FIELDS or name == REQUEST_WRONG:
-            raise Rejected(RejectReason.SHAPE, f"{name[:80]!r} is no field of a request: expected id, name, body (a text), expires_s")
+            raise Rejected(RejectReason.SHAPE, f"{name[:80]!r} is not a field of a request: expected id, name, body (a text), expires_s")
     try:
         request_of(fields)
     except Misshapen as error:

@@ -9,7 +9,7 @@ import json
 import os
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +18,11 @@ from edgewake.protocol import installation
 from edgewake.protocol.errors import ConfigError
 
 ANSWER_S: Final = 5.0
-WAIT_S: Final = 30.0
-"""How long queries may take until they have computed what was sent; then what is known is said."""
+WAIT_S: Final = 60.0
+"""How long queries may take until they have computed what was sent; then it is said that it is not known yet."""
 LOOK_S: Final = 1.0
-LOOKS: Final = 3
-"""Looks in a row at which nothing is left to compute and nothing more came late: bridges and sequencers pass on within a second."""
+LOOKS: Final = 12
+"""Looks in a row at which nothing is left to compute and nothing changed: a calm stream has a batch every ten seconds."""
 PAGE: Final = 500
 ANSWER_BYTES_MAX: Final = 16 << 20
 """Bytes of a page: a query's text is not in it, so some hundred kilobytes."""
@@ -34,24 +34,35 @@ class Look:
 
     late: Mapping[str, int]
     """Query → readings that came late since it was registered."""
-    left: int
-    """Records that they have not computed yet."""
+    left: Mapping[str, int]
+    """Query → records that it has not computed yet, where there are any."""
+    told_at: Mapping[str, int]
+    """Query → when it said so, ms, by its clock."""
 
 
 def look_of(queries: list[Mapping[str, Any]], stream: str) -> Look:
     """Pure. `queries`: as the operations API lists them."""
-    mine = [one for one in queries if stream in one["streams"] and one["state"] == "running"]
-    return Look({one["name"]: one["late"] for one in mine}, sum(one["lag"] or 0 for one in mine))
+    mine = {one["name"]: one for one in queries if stream in one["streams"] and one["state"] == "running"}
+    left = {name: one["lag"] for name, one in mine.items() if one["lag"]}
+    return Look({name: one["late"] for name, one in mine.items()}, left, {name: one["updated_at"] or 0 for name, one in mine.items()})
 
 
-def lines(before: Look, after: Look) -> Iterator[str]:
-    """What to say of it, a line each. Pure."""
+def open_ones(sent: Look, now: Look) -> set[str]:
+    """Queries that have not computed all that was sent: they have more to read, or said nothing since. Pure.
+
+    `sent`: the look when all was sent.
+    """
+    return {name for name, at in now.told_at.items() if name in now.left or at <= sent.told_at.get(name, 0)}
+
+
+def lines(before: Look, after: Look, unknown: Collection[str]) -> Iterator[str]:
+    """What to say of it, a line each. `unknown`: queries that have not computed all. Pure."""
     late = {name: count - before.late.get(name, 0) for name, count in after.late.items()}
-    if after.left:
-        yield f"late: not known yet, for {after.left} records are still to be computed; `edgewake query list` counts them"
+    if unknown:
+        yield f"late: not known yet of {', '.join(sorted(unknown))}; `edgewake query list --wide` counts them"
+    if none := sorted(name for name, count in late.items() if count <= 0 and name not in unknown):
+        yield f"late: none, for {', '.join(none)}"
     if not any(count > 0 for count in late.values()):
-        if late and not after.left:
-            yield f"late: none, for {', '.join(sorted(late))}"
         return
     for name, count in sorted(late.items()):
         if count > 0:
@@ -76,22 +87,25 @@ class LateReport:
 
     def end(self) -> list[str]:
         """Wait until queries have computed what was sent, WAIT_S at most; what to say."""
-        if self._before is None or (after := self._settled()) is None:
+        sent = None if self._before is None else self._look()
+        if self._before is None or sent is None:
             return []
-        return list(lines(self._before, after))
+        after = self._settled(sent)
+        return list(lines(self._before, after, open_ones(sent, after)))
 
     def _look(self) -> Look | None:
         queries = self._ask()
         return None if queries is None else look_of(queries, self._stream)
 
-    def _settled(self) -> Look | None:
-        found, same = self._look(), 0
-        for _ in range(int(WAIT_S / LOOK_S)):
-            if found is None or not found.late or same == LOOKS:
-                break
+    def _settled(self, sent: Look) -> Look:
+        """The first look after which nothing changes any more, or the last one."""
+        found, same = sent, 0
+        for _ in range(int(WAIT_S / LOOK_S) if found.late else 0):
             self._sleep(LOOK_S)
-            before, found = found, self._look()
-            same = same + 1 if found == before and not before.left else 0
+            before, found = found, self._look() or found
+            same = same + 1 if found == before and not open_ones(sent, found) else 0
+            if same == LOOKS:
+                break
         return found
 
 

@@ -32,6 +32,8 @@ JAVA_OPTIONS: Final = "JDK_JAVA_OPTIONS"
 """Read by every JVM; what stands on its command line goes before."""
 SPARK_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """Put on the command line of Spark's driver."""
+JAVA_CLASSES: Final = FOLDER.with_name("java-classes")
+"""Our own Java classes, compiled once for all tests."""
 FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """No JVM of a test lives long enough to earn back what the second compiler costs: a file of Spark tests takes half the CPU without it."""
 SPARK_HEAP: Final = ("-Xmn96m", "-XX:MetaspaceSize=160m", "-XX:MinHeapDeltaBytes=192m")
@@ -115,11 +117,13 @@ def use_spark(class_path: Path) -> None:
         work = Path(folder)
         session = start_session(
             jars_dir=jars.ensure("spark"),
+            classes_dir=JAVA_CLASSES,
             work_dir=work,
             master="local[2]",
             driver_memory="512m",
             state_partitions=1,
             state_memory="64m",
+            state_store="memory",
             maintenance_s=2,
         )
         jvm = session.sparkContext._gateway.proc

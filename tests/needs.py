@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from edgewake.deploy import apt, jars, java, mosquitto
 from edgewake.deploy.data_folder import FreeBytes, free_bytes
 from edgewake.protocol.errors import EdgewakeError, LocalError
-from tests import class_archives
+from tests import class_archives, java_lint
 
 JS = Path(__file__).with_name("js")
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
@@ -99,6 +99,7 @@ def main() -> None:
     try:
         room((Path.cwd(), Path(tempfile.gettempdir())))
         java.ensure()
+        java_lint.ensured()
         mosquitto.ensure()
         program(("chromium",), ("chromium",), "Chromium")
         program(("node",), ("nodejs",), "Node.js")

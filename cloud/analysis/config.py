@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from edgewake.cloud.analysis.spark.settings import is_local, refused_settings
+from edgewake.cloud.analysis.spark.settings import StateStore, is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.config import Config
@@ -55,6 +55,10 @@ class AnalysisConfig(Config):
     """Memory beside the heap that the open windows of all lanes have in a process (the driver, or each executor of a cluster): of a plain
     query's group some 160 bytes, of a sketch up to 60 KB. What is more lies in files of data_dir/spark (of an executor in its work folder)
     that the system keeps in memory as far as it can, so a state may be larger than memory, and is slower then."""
+    state_store: StateStore = "memory"
+    """What keeps the state of open windows: "memory", ours (see state_memory), or "rocksdb", Spark's RocksDB, which takes about twice the
+    processor time for many queries and keeps most of its state on disk. With another value than before the state of each lane is built
+    again from its stream."""
     maintenance_s: int = Field(default=60, ge=1, le=3600)
     """Seconds between two turns in which old files of the state are removed."""
     slow_s: float = Field(default=30.0, ge=0.1, le=86_400)
@@ -112,7 +116,7 @@ class AnalysisConfig(Config):
     def _are_sets(cls, sets: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for name, members in sets.items():
             if not is_stream(name):
-                raise ValueError(f"{name[:80]!r} is no name of a set: expected 1-64 of a-z 0-9 _, a letter first")
+                raise ValueError(f"{name[:80]!r} is not a name of a set: expected 1-64 of a-z 0-9 _, a letter first")
             if not 1 <= len(members) <= SET_DEVICES_MAX or not all(map(is_device, members)):
                 raise ValueError(f"{name}: expected 1 to {SET_DEVICES_MAX} names of devices")
         return sets

@@ -107,7 +107,8 @@ def check_words(text: str, tokens: Sequence[Token], tree: exp.Expr, faults: Faul
             _fault(text, token, "log(x) is one logarithm in one SQL and another elsewhere: write ln(x), log10(x) or log(base, x)", faults)
         if token.token_type not in _WORDS or after is TokenType.L_PAREN:
             continue
-        word = token.text.casefold()
+        is_fraction = token.token_type is TokenType.NUMBER and at > 0 and tokens[at - 1].token_type is TokenType.DOT
+        word = f"0.{token.text}" if is_fraction else token.text.casefold().rstrip(".")  # as the parser has `.5` and `5.`
         if there[word] > 0:
             there[word] -= 1
         elif token.token_type is TokenType.STRING and formats > 0:
@@ -122,7 +123,7 @@ def check_words(text: str, tokens: Sequence[Token], tree: exp.Expr, faults: Faul
 _KEYWORDS: Final = frozenset(
     {
         "nulls", "first", "last", "ignore", "respect", "include", "exclude", "within", "at", "zone", "materialized", "both", "leading",
-        "trailing", "preceding", "following", "current", "row", "rows", "range", "unbounded",
+        "trailing", "preceding", "following", "current", "row", "rows", "range", "unbounded", "system_time", "of",
     }
 )  # fmt: skip
 """Words that are no names, which the parser turns into parts of nodes; `check_parts` knows those."""
@@ -159,6 +160,7 @@ def _texts(tree: exp.Expr) -> Iterator[str]:
     """Every word, number and text that the tree holds, in small letters."""
     for node in tree.walk():
         if isinstance(node, exp.Identifier | exp.Literal | exp.Var | exp.DataType):
-            yield str(node.this.value if isinstance(node, exp.DataType) and hasattr(node.this, "value") else node.this).casefold()
+            value = getattr(node.this, "value", node.this)
+            yield str(value).casefold().rstrip(".")
         if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
             yield f"{node.this.this} {node.args['unit'].name}".casefold()

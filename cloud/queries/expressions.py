@@ -428,7 +428,7 @@ def _as_number(value: Expression, kind: Kind, clause: str) -> Expression:
     if kind is BOOLEAN:
         return Call("case", (value, Literal(1.0), Call("not", (value,)), Literal(0.0), Literal(None)))
     if kind is TIME:
-        raise QueryError(f"{clause}: a time is no number; use unix_millis(event_time) or unix_timestamp(event_time)")
+        raise QueryError(f"{clause}: a time is not a number; use unix_millis(event_time) or unix_timestamp(event_time)")
     return value
 
 
@@ -436,7 +436,7 @@ def _time_literal(text: str, zone: str, clause: str) -> Typed:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise QueryError(f"{clause}: {text[:40]!r} is no time; expected e.g. TIMESTAMP '2026-09-21 14:00:00'") from error
+        raise QueryError(f"{clause}: {text[:40]!r} is not a time; expected e.g. TIMESTAMP '2026-09-21 14:00:00'") from error
     at = at if at.tzinfo is not None else at.replace(tzinfo=ZoneInfo(zone))
     return Literal(int(at.timestamp() * 1000)), TIME
 

@@ -45,7 +45,7 @@ def read_foreign(text: str) -> Foreign:
         raise QueryError(f"header foreign {text[:80]!r}: {_EXPECTED}")
     name, columns, topic = found.groups()
     if not is_stream(name):
-        raise QueryError(f"header foreign: {name[:80]!r} is no name of a table: expected 1-64 of a-z 0-9 _, a letter first")
+        raise QueryError(f"header foreign: {name[:80]!r} is not a name of a table: expected 1-64 of a-z 0-9 _, a letter first")
     if topic.startswith(_OURS):
         raise QueryError(f"header foreign: {topic!r} is a topic of Edgewake's own: streams are joined by their names")
     declared = dict(map(_column, columns.split(",")))
@@ -57,7 +57,7 @@ def read_foreign(text: str) -> Foreign:
 def _column(text: str) -> tuple[str, Kind]:
     name, _, kind = text.strip().partition(" ")
     if not is_field(name) or name in _OWN:
-        raise QueryError(f"header foreign: {name[:80]!r} is no name of a column: {_EXPECTED}")
+        raise QueryError(f"header foreign: {name[:80]!r} is not a name of a column: {_EXPECTED}")
     try:
         return name, FieldType(kind.strip().lower())
     except ValueError as error:

@@ -38,7 +38,7 @@ _EXPECTED: Final = (
 )
 _SIDES: Final = {
     "RIGHT": "RIGHT JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table",
-    "FULL": f"FULL JOIN: a row without a reading is no result; write FROM stream LEFT JOIN table; {STORED}",
+    "FULL": f"FULL JOIN: a row without a reading has no result; write FROM stream LEFT JOIN table; {STORED}",
     "SEMI": "SEMI JOIN: write JOIN table ON …, it drops readings without a row",
     "ANTI": "ANTI JOIN: write LEFT JOIN table ON … WHERE table.column IS NULL",
     "CROSS": f"a comma or CROSS JOIN pairs each reading with every row; {_EXPECTED}; or for the readings of both: {UNION}",

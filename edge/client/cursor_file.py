@@ -40,7 +40,7 @@ class CursorFile:
     def _read(self) -> str:
         assert self._path is not None
         if not self._path.is_file():
-            raise ConfigError(f"{self._path}: is no file")
+            raise ConfigError(f"{self._path}: is not a file")
         try:
             with self._path.open(encoding="ascii") as file:
                 text = file.read(TEXT_MAX + SPACE_CHARS).strip()

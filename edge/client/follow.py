@@ -281,7 +281,7 @@ def _checked(server: str) -> str:
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         cure = f"http://{server}" if "://" not in server else "http://127.0.0.1:8700"
-        raise ValueError(f"{server!r} is no address of a server: expected one such as {cure}")
+        raise ValueError(f"{server!r} is not an address of a server: expected one such as {cure}")
     return server.rstrip("/")
 
 
@@ -308,7 +308,7 @@ def silence_of(heartbeat: str) -> float:
 def _checked_cursor(cursor: str) -> str:
     """A cursor as our servers make them, which a header can carry. Raises SseError: the connection ends, the cursor before it stays."""
     if len(cursor) > TEXT_MAX or not cursor.isascii() or not cursor.isprintable() or " " in cursor:
-        raise SseError(f"what is sent as an id is no cursor: {cursor[:80]!r}")
+        raise SseError(f"what is sent as an id is not a cursor: {cursor[:80]!r}")
     return cursor
 
 

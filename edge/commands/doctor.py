@@ -62,7 +62,7 @@ def _directory(config: AgentConfig) -> str:
     path = config.data_dir
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not nearest.is_dir():
-        raise LocalError(f"{nearest} is no directory: expected one in `data_dir`")
+        raise LocalError(f"{nearest} is not a directory: expected one in `data_dir`")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise LocalError(f"{nearest} cannot be written by this user")
     free = os.statvfs(nearest).f_bavail * os.statvfs(nearest).f_frsize

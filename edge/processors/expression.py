@@ -258,7 +258,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while True:
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ExpressionError(f"character {at + 1}: {text[at:].strip()[:20]!r} is no part of an expression")
+            raise ExpressionError(f"character {at + 1}: {text[at:].strip()[:20]!r} is not a part of an expression")
         kind = str(found.lastgroup)
         yield _Token(kind, found[kind], found.start(kind))
         if kind == "end":
@@ -388,7 +388,7 @@ class _Parser:
         if self._token.text == "(":
             return self._function(token)
         if token.text != "t" and not is_field(token.text):
-            raise ExpressionError(f"character {token.at + 1}: {token.text[:40]!r} is no name of a field")
+            raise ExpressionError(f"character {token.at + 1}: {token.text[:40]!r} is not a name of a field")
         return self._part(Name(token.text))
 
     def _function(self, token: _Token) -> Expression:
@@ -396,7 +396,7 @@ class _Parser:
         if name not in CALLABLE:
             close = get_close_matches(name, CALLABLE, n=1)
             expected = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(sorted(CALLABLE))}"
-            raise ExpressionError(f"character {token.at + 1}: {name[:40]!r} is no function: {expected}")
+            raise ExpressionError(f"character {token.at + 1}: {name[:40]!r} is not a function: {expected}")
         arguments = self._list()
         takes = FUNCTIONS[name]
         if not takes.least <= len(arguments) <= takes.most:
@@ -416,5 +416,5 @@ class _Parser:
 def _number(token: _Token) -> float:
     value = float(token.text)
     if not math.isfinite(value):
-        raise ExpressionError(f"character {token.at + 1}: {token.text[:40]} is no finite number")
+        raise ExpressionError(f"character {token.at + 1}: {token.text[:40]} is not a finite number")
     return value

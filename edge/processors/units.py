@@ -48,7 +48,7 @@ def check_change(unit: str, to: str) -> None:
     """Raises ValueError where one cannot become the other."""
     for name in (unit, to):
         if name not in UNITS:
-            raise ValueError(f"{name!r} is no unit that is known here: expected one of {' '.join(UNITS)}")
+            raise ValueError(f"unknown unit {name!r}: expected one of {' '.join(UNITS)}")
     if UNITS[unit].dimension != UNITS[to].dimension:
         raise ValueError(f"{unit} is a {UNITS[unit].dimension}, {to} is a {UNITS[to].dimension}")
 

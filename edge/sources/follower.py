@@ -221,7 +221,7 @@ class Follower:
             if stat.S_ISREG(status.st_mode):
                 found.append(Seen(entry.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
             elif entry.name == self._path.name:
-                raise LocalError(f"{self._path} is no regular file: file_tail follows files; a pipe can be read by json_lines")
+                raise LocalError(f"{self._path} is not a regular file: file_tail follows files; a pipe can be read by json_lines")
         return found
 
     def _begin(self, seen: list[Seen]) -> None:

@@ -49,4 +49,4 @@ def _time(body: Mapping[str, Any]) -> Mapping[str, Scalar]:
         said = datetime.fromisoformat(body["time"])
         return {"t": round((said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp() * 1000)}
     except (ValueError, OverflowError) as error:
-        raise Rejected(RejectReason.TIME, f"{body['time'][:40]!r} is no time") from error
+        raise Rejected(RejectReason.TIME, f"{body['time'][:40]!r} is not a time") from error

@@ -125,7 +125,7 @@ def _number(word: str) -> float | None:
     if not word:
         return None
     if not _NUMBER.fullmatch(word):
-        raise ValueError(f"{word!r} is no number")
+        raise ValueError(f"{word!r} is not a number")
     return float(word)
 
 
@@ -133,7 +133,7 @@ def _count(word: str) -> int | None:
     if not word:
         return None
     if not word.isdigit():
-        raise ValueError(f"{word!r} is no whole number")
+        raise ValueError(f"{word!r} is not a whole number")
     return int(word)
 
 
@@ -156,7 +156,7 @@ def _degrees(word: str, digits: int, bound: int, negative: bool) -> float:
     degrees, minutes = word[:digits], _number(word[digits:]) or 0.0
     value = int(degrees) + minutes / 60 if degrees.isdigit() else -1.0
     if not 0 <= value <= bound or not 0 <= minutes < 60:
-        raise ValueError(f"{word!r} is no angle")
+        raise ValueError(f"{word!r} is not an angle")
     return round(-value if negative else value, 7)
 
 
@@ -165,11 +165,11 @@ def _time(date: str, time: str) -> int | None:
     if not date or not time:
         return None
     if not _DATE.fullmatch(date) or not _TIME.fullmatch(time):
-        raise ValueError(f"{date!r} {time!r} is no date and time")
+        raise ValueError(f"{date!r} {time!r} is not a date and time")
     year = int(date[4:6])
     seconds = float(time[4:])
     century = 1900 if year >= CENTURY_PIVOT else 2000
     day = datetime(century + year, int(date[2:4]), int(date[:2]), int(time[:2]), int(time[2:4]), tzinfo=UTC)
     if not 0 <= seconds < 61:
-        raise ValueError(f"{time!r} is no time")
+        raise ValueError(f"{time!r} is not a time")
     return round((day.timestamp() + seconds) * 1000)

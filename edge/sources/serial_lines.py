@@ -97,7 +97,7 @@ def opened(path: Path, baud: int) -> Iterator[int]:
             fcntl.ioctl(fd, termios.TIOCEXCL)  # two readers would have half of the bytes each
             termios.tcflush(fd, termios.TCIFLUSH)  # half a sentence from before
         except (termios.error, OSError) as error:
-            raise LocalError(f"{path} is no serial port: {error}") from error
+            raise LocalError(f"{path} is not a serial port: {error}") from error
         yield fd
     finally:
         os.close(fd)

@@ -45,7 +45,7 @@ class TopicTemplate:
             if "#" in part and (part != "#" or number < len(parts) - 1):
                 raise ValueError("# stands alone at the end")
             if named is not None and not is_field(named[1]):
-                raise ValueError(f"{named[1]!r} is no name of a field")
+                raise ValueError(f"{named[1]!r} is not a name of a field")
             has_rest = named is not None and named[2] is not None
             if has_rest and number < len(parts) - 1:
                 raise ValueError(f"{part!r} stands at the end")

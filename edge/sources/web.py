@@ -73,5 +73,5 @@ def read_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"token_file = {path}: {error}") from error
     if not token or not token.isprintable():
-        raise ConfigError(f"token_file = {path}: its first line is no token")
+        raise ConfigError(f"token_file = {path}: its first line is not a token")
     return token

@@ -10,9 +10,14 @@ from pyspark.sql import SparkSession
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.spark.session import start_session
+from edgewake.cloud.analysis.spark.settings import StateStore
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.field_type import FieldType
-from tests.analysis.support import Analysis, Feed, unique
+from tests.analysis.support import STATE_MIB, Analysis, Feed, stored, unique
+from tests.class_archives import JAVA_CLASSES
+
+ASSERTIONS = "-ea:edgewake..."
+"""Every unchecked access of our Java classes to memory is checked (Raw.java)."""
 
 
 @pytest.fixture(scope="package")
@@ -21,22 +26,40 @@ def spark(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     work_dir = tmp_path_factory.mktemp("spark")
     session = start_session(
         jars_dir=spark_jars,
+        classes_dir=JAVA_CLASSES,
         work_dir=work_dir,
         master="local[2]",
         driver_memory="1g",
         state_partitions=1,
-        state_memory="64m",
+        state_memory=f"{STATE_MIB}m",
+        state_store="memory",
         maintenance_s=2,
+        jvm_options=[ASSERTIONS],
     )
     yield session
     session.stop()
 
 
 @pytest.fixture
-def analysis(spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, tmp_path: Path) -> Analysis:
+def state_store() -> StateStore:
+    """What keeps the state. Tests for which both are to be compared have it as their parameter."""
+    return "memory"
+
+
+@pytest.fixture
+def _stored(spark: SparkSession, state_store: StateStore) -> Iterator[None]:
+    """Queries that start now keep their state there."""
+    with stored(spark, state_store):
+        yield
+
+
+@pytest.fixture
+def analysis(
+    spark: SparkSession, spark_jars: Path, kafka_config: KafkaConfig, tmp_path: Path, state_store: StateStore, _stored: None
+) -> Analysis:
     """Where lanes run. One that looked for new readings all the time would take a part of a core from those that have some."""
     config = AnalysisConfig(
-        data_dir=tmp_path / "analysis", jars_dir=spark_jars, trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config,
+        data_dir=tmp_path / "analysis", jars_dir=spark_jars, state_store=state_store, trigger_ms=100, calm_trigger_ms=0, kafka=kafka_config,
         event_time_wait_s=0,  # the readings of tests are long past
         slow_s=3600.0,  # on a busy machine lanes are behind for long: a search would make it busier
     )  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +25,7 @@ from edgewake.cloud.analysis.lanes.state_rows import kept_rows
 from edgewake.cloud.analysis.minutes.minute_job import Summing
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.analysis.spark.settings import STATE, StateStore, state_settings
 from edgewake.cloud.kafka import clients, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
@@ -41,6 +43,10 @@ from edgewake.protocol.query import Registration
 from edgewake.protocol.stream import FieldInfo, Stream
 from tests.services import wait_until
 
+STATE_MIB = 64
+"""Memory of the state in the tests' session."""
+BOTH_STORES = pytest.mark.parametrize("state_store", ["memory", "rocksdb"])
+"""For a test whose results must not depend on what keeps the state."""
 T0 = 1_790_000_040_000
 """The beginning of a minute."""
 _names = itertools.count()
@@ -199,6 +205,22 @@ class Analysis:
         """Compute all that the feeds sent, and stop."""
         with self.running(queries, *feeds) as lane:
             return lane
+
+
+@contextmanager
+def stored(session: SparkSession, store: StateStore) -> Iterator[None]:
+    """Queries that start meanwhile keep their state there: Spark's settings alone, see with_config for ours."""
+    ours = {name: session.conf.get(name, None) for name in state_settings(store, STATE_MIB) if name.startswith(STATE)}
+    for name in ours:
+        session.conf.set(name, state_settings(store, STATE_MIB)[name])
+    try:
+        yield
+    finally:
+        for name, value in ours.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
 
 
 def catch_up(lane: Lane, feed: Feed) -> None:

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.lanes.start_record import DEATHS_MAX, StartRecord
 from edgewake.cloud.analysis.lanes.starts import LARGE
 from edgewake.cloud.queries.plan_cost import PLAN_MAX, plan_cost
 from edgewake.cloud.queries.query_file import parse
+from edgewake.protocol import topics
 from edgewake.protocol.field_type import FieldType
+from edgewake.protocol.query import Registration
 from tests.analysis.support import T0, Analysis, Feed, declare, register, results, sql, unique
+from tests.analysis.test_process import progress
 from tests.analysis.test_run import _no_query_stays, running
 from tests.services import wait_until
 
@@ -85,6 +89,26 @@ def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(analysis:
         for name in texts:
             wait_until(lambda name=name: is_told(wide, name), f"{texts[name]} is told")
     assert results(wide.config, names["a sum of a dozen terms"])[0]["y"] == 78
+
+
+def test_a_query_that_ended_the_process_twice_stays_out_and_is_said_and_the_others_run(analysis: Analysis, small: Feed) -> None:
+    """As the file of the starts says it of two processes that were killed while they planned it."""
+    bad, good = (Registration(name=unique(name), text="", registered_at=at) for at, name in ((2, "bad"), (1, "good")))
+    record = StartRecord(analysis.config.kept_dir / "starts.json")
+    for _ in range(DEATHS_MAX):
+        record = StartRecord(record.path)
+        record.begun([good.label, bad.label])
+    declare(small)
+    for one in (bad, good):
+        text = sql(small.name, "device, count(*) AS n", MINUTE, name=one.name)
+        small.producer.produce(topics.QUERIES, one.model_copy(update={"text": text}).model_dump_json().encode(), one.name)
+    with running(analysis):
+        fill(small)
+        wait_until(lambda: is_told(small, good.name), "the other one is told")
+        wait_until(lambda: progress(small.config, bad.name).get("state") == "failed", "it is said of the one that stays out")
+    said = progress(small.config, bad.name)
+    assert "kept the analysis from starting" in said["detail"]
+    assert said["quarantined"]
 
 
 def test_a_plan_that_takes_long_holds_up_no_other_lane(

@@ -66,7 +66,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, kind: str
         os.mkfifo(path)
     else:
         path.mkdir()
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="is not a file"):
         CursorFile(path).read(["a"])
 
 

@@ -229,7 +229,7 @@ async def test_a_cursor_that_cannot_be_sent_back_is_not_taken_and_the_one_before
         found = await followed(at, 2)
     assert [one.cursor for one in found.received] == ["v2.good", "v2.good"]
     assert at.last_ids() == [None, "v2.good"]
-    assert "no cursor" in found.lost[0].why
+    assert "not a cursor" in found.lost[0].why
 
 
 async def test_a_place_that_cannot_be_sent_back_is_not_taken_without_an_event_either() -> None:

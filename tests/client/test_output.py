@@ -111,7 +111,7 @@ def test_what_is_neither_data_nor_a_warning_is_not_shown(kind: str, capsys: pyte
         "a gap",
         "a warning",
         "one without a sentence",
-        "one that is no JSON",
+        "one that is not JSON",
         "one that is no object",
         "an escape in a gap",
         "an escape in a warning",

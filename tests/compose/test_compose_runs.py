@@ -29,7 +29,7 @@ from tests.story.feeder import Feeder
 from tests.story.test_story import QUERY, SQL, STREAM, WINDOW_MS, Notes
 
 if not os.environ.get("EDGEWAKE_COMPOSE"):
-    pytest.skip("sixteen containers and their images: `make compose`", allow_module_level=True)
+    pytest.skip("fourteen containers and their images: `make compose`", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(3600)
 DEVICE = "my-device"

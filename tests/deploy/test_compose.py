@@ -307,6 +307,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in (dict(_sources()) | left).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
+    for link in (DEPLOY.parent / "edgewake").iterdir():
+        if link.is_symlink():
+            (root / "edgewake" / link.name).symlink_to(link.readlink())
     done = certificates(root / "deploy" / "compose" / "certs", "--bridge", "bridge-1", "my-device")
     assert done.returncode == 0, done.stderr
     return root

@@ -94,7 +94,7 @@ def parse(text: bytes) -> ForeignFrame:
 
 
 def _no_constant(name: str) -> None:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 @cache

@@ -146,7 +146,7 @@ async def test_sources_that_fail_or_block_harm_neither_the_others_nor_the_stop(t
             await peer.until(lambda: len(peer.kept.readings("agent-5", "usb")) >= 5)
             agent.wait_for('"event":"source.failed"')
             table = edgewake("status", "--config", path).stdout
-            assert "no regular file" in table
+            assert "not a regular file" in table
             assert agent.stop() == 0
 
 

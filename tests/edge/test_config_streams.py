@@ -71,16 +71,18 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param([source("a")], {"chain": [chain("a", "b"), chain("a", "b")]}, "made by somebody else too", id="two chains into one"),
         pytest.param([source("a")], {"chain": [chain("c", "b"), chain("a", "c")]}, "cannot read 'c'", id="a chain before what it reads"),
         pytest.param([source("a")], {"chain": [chain("b", "c"), chain("c", "b")]}, "cannot read 'b'", id="a circle"),
-        pytest.param([source("a")], {"absence": [absence(stream="b")]}, "no stream of a logged source or a chain", id="silence of nobody"),
+        pytest.param(
+            [source("a")], {"absence": [absence(stream="b")]}, "not a stream of a logged source or a chain", id="silence of nobody"
+        ),
         pytest.param([source("a")], {"absence": [absence(into="a")]}, "made by somebody else too", id="alerts into a source"),
         pytest.param([source("a")], {"absence": [absence(), absence(name="b", lane="bulk")]}, "in another way", id="alerts in two lanes"),
         pytest.param([source("a")], {"absence": [absence(), absence(into="b")]}, "absence: two have one name", id="two rules of one name"),
         pytest.param(
-            [source("a")], {"action": [action(stream="b")]}, "no stream of a logged source, a chain or", id="an action on nothing"
+            [source("a")], {"action": [action(stream="b")]}, "not a stream of a logged source, a chain or", id="an action on nothing"
         ),
         pytest.param([source("a")], {"action": [action(), action()]}, "action: two have one name", id="two actions of one name"),
-        pytest.param([source("a", mode="one_way")], {"action": [action()]}, "no stream of a logged", id="an action on one_way"),
-        pytest.param([source("a")], {"sketch": [sketch(stream="b")]}, "no stream of a logged source", id="a sketch of nothing"),
+        pytest.param([source("a", mode="one_way")], {"action": [action()]}, "not a stream of a logged", id="an action on one_way"),
+        pytest.param([source("a")], {"sketch": [sketch(stream="b")]}, "not a stream of a logged source", id="a sketch of nothing"),
         pytest.param([source("a")], {"sketch": [sketch(beside=False)]}, "would count twice", id="a sketch that counts twice"),
         pytest.param([source("a", send=False)], {"sketch": [sketch()]}, "is sent, as `beside` says", id="beside what is not sent"),
         pytest.param([source("a")], {"sketch": [sketch(), sketch()]}, "two have one stream", id="two sketches of one stream"),

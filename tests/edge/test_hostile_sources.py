@@ -79,7 +79,7 @@ def supervised(
     [
         pytest.param(raises(OSError("the stick is gone")), "OSError: the stick is gone", id="it fails"),
         pytest.param(raises(Mute()), "Mute: it cannot be shown", id="its error cannot say what it is"),
-        pytest.param(raises(NotEvenThat()), "NotEvenThat: it cannot be shown", id="its error says what is no text"),
+        pytest.param(raises(NotEvenThat()), "NotEvenThat: it cannot be shown", id="its error says what is not a text"),
         pytest.param(raises(ValueError("caf\udce9")), "ValueError: caf\\udce9", id="its error is not UTF-8"),
         pytest.param(exits, "RuntimeError: it asked the program to exit: 3", id="it asks the program to exit"),
         pytest.param(raises(asyncio.CancelledError()), "RuntimeError: it cancelled itself", id="it cancels itself"),

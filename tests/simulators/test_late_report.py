@@ -13,8 +13,8 @@ import pytest
 from edgewake.simulators.late_report import LOOKS, LateReport, Look, asker, lines, look_of
 
 
-def query(name: str, late: int, *, lag: int = 0, stream: str = "s", state: str = "running") -> dict[str, Any]:
-    return {"name": name, "late": late, "lag": lag, "streams": [stream], "state": state}
+def query(name: str, late: int, *, at: int = 1, lag: int = 0, stream: str = "s", state: str = "running") -> dict[str, Any]:
+    return {"name": name, "late": late, "lag": lag, "updated_at": at, "streams": [stream], "state": state}
 
 
 class Asked:
@@ -37,30 +37,42 @@ class Asked:
 
 
 def test_only_what_came_late_meanwhile_counts_and_it_says_how_to_put_it_right() -> None:
-    asked = Asked([query("a", 5), query("b", 0)], [query("a", 5, lag=7), query("b", 0)], [query("a", 17), query("b", 0)])
-    first, advice = asked.said()
+    asked = Asked(
+        [query("a", 5), query("b", 0)],
+        [query("a", 5), query("b", 0)],
+        [query("a", 5, at=2, lag=7), query("b", 0, at=2)],
+        [query("a", 17, at=3), query("b", 0, at=2)],
+    )
+    none, first, advice = asked.said()
+    assert none == "late: none, for b"
     assert first.startswith("late: 12 readings came when their windows of a were closed already")
     assert "`edgewake query repair a`" in first
     assert "--sort" in advice
-    assert asked.slept == 1 + LOOKS, "it waits until everything is computed and nothing more came"
+    assert asked.slept == 2 + LOOKS, "it waits until everything is computed and nothing more came"
 
 
 def test_where_none_came_late_it_says_so_and_where_nobody_asks_nothing() -> None:
-    assert Asked([query("a", 5), query("b", 0, state="paused"), query("c", 1, stream="other")]).said() == ["late: none, for a"]
+    others = [query("b", 0, state="paused"), query("c", 1, stream="other")]
+    before: list[Mapping[str, Any]] = [query("a", 5), *others]
+    after: list[Mapping[str, Any]] = [query("a", 5, at=2), *others]
+    assert Asked(before, before, after).said() == ["late: none, for a"]
     assert Asked([]).said() == []
     assert Asked(None).said() == []
     assert Asked([query("a", 5)], None).said() == []
+    asked = Asked(before, before, None, after)
+    assert asked.said() == ["late: none, for a"], "one answer that fails is none"
 
 
 def test_what_is_not_computed_in_time_is_not_known() -> None:
-    found = Asked([query("a", 0)], [query("a", 0, lag=9)]).said()
-    assert len(found) == 1
-    assert found[0].startswith("late: not known yet, for 9 records")
-    assert [line.partition(":")[0] for line in lines(Look({"a": 0}, 0), Look({"a": 3, "new": 2}, 4))][:3] == ["late", "late", "late"]
+    unknown = "late: not known yet of a; `edgewake query list --wide` counts them"
+    assert Asked([query("a", 0)], [query("a", 0, at=2, lag=9)]).said() == [unknown]
+    assert Asked([query("a", 0)]).said() == [unknown], "it said nothing since all was sent: what it says of its lag is of before"
+    found = list(lines(Look({"a": 0}, {}, {}), Look({"a": 3, "new": 2}, {"a": 4}, {}), ["a"]))
+    assert [line.partition(":")[0] for line in found][:3] == ["late", "late", "late"]
 
 
 def test_a_query_that_has_said_nothing_of_its_lag_has_none() -> None:
-    assert look_of([query("a", 1) | {"lag": None}], "s") == Look({"a": 1}, 0)
+    assert look_of([query("a", 1) | {"lag": None}], "s") == Look({"a": 1}, {}, {"a": 1})
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import Final
 import orjson
 
 from edgewake.cloud.analysis.results.batch_commit import Offsets, is_ahead
+from edgewake.cloud.analysis.spark.settings import StateStore
 from edgewake.cloud.queries.lane_kind import APART
 from edgewake.protocol.errors import LocalError
 
@@ -112,17 +113,20 @@ def _remove_state(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
-def remove_other_format(checkpoint: Path, form: int) -> bool:
-    """Remove a checkpoint whose state has other columns than ours, which Spark would refuse; it is built again from the stream.
+def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
+    """Remove a checkpoint whose state has other columns than ours or lies in another store; it is built again from the stream.
 
-    The file `format` says which columns a lane's state has; without it they are those of format 1.
+    Spark would refuse other columns. It would go on with the store that the checkpoint was begun with,
+    whatever its settings say now. The file `format` says which columns a lane's state has and, where it
+    is not `memory`, its store; without the file the columns are those of format 1.
     """
     mark = checkpoint / "format"
-    is_other = checkpoint.exists() and (mark.read_text("ascii") if mark.exists() else "1") != str(form)
+    ours = str(form) if store == "memory" else f"{form} {store}"
+    is_other = checkpoint.exists() and (mark.read_text("ascii") if mark.exists() else "1") != ours
     if is_other:
         shutil.rmtree(checkpoint)
     checkpoint.mkdir(parents=True, exist_ok=True)
-    mark.write_text(str(form), "ascii")
+    mark.write_text(ours, "ascii")
     return is_other
 
 

@@ -69,6 +69,7 @@ _SURROUNDINGS: Final = (
     "java.util.concurrent.TimeoutException",
     "java.util.concurrent.CancellationException",
     "java.lang.OutOfMemoryError",
+    "org.rocksdb.",
     "org.apache.kafka.",
     "org.apache.hadoop.",
     "org.apache.spark.sql.execution.streaming.",

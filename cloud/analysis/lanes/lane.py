@@ -160,8 +160,9 @@ class Lane:
         self._log = LogReader(self.config.kafka)
         new = LaneRecord(stream=self._place, lane=self.job.kind)
         record = read_lane_record(self.config.kafka, new.key) or new
-        if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind]):
-            log.warning("lane %s: its state has another format and is built again", self.name, extra={"event": "checkpoint.removed"})
+        if remove_other_format(self.checkpoint, STATE_FORMAT[self.job.kind], self.config.state_store):
+            why = "its state has another format or lies in another store, and is built again"
+            log.warning("lane %s: %s", self.name, why, extra={"event": "checkpoint.removed"})
         if (mended := mend(self.checkpoint, record.offsets)) is not None:
             log.warning("lane %s: checkpoint mended: %s", self.name, mended, extra={"event": "checkpoint.mended"})
         changed = self._planned() if self._plan is None else self._plan.result()

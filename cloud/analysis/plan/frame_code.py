@@ -1,4 +1,4 @@
-"""Columns that jvm/Frames.java makes: what Spark's own expressions do as well, in a fifth of the time."""
+"""Columns that java/edgewake/Frames.java makes: what Spark's own expressions do as well, in a fifth of the time."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def foreign_key(one: TableRecord) -> str:
     try:
         return (one.key or b"").decode() or _refuse("it has no key")
     except UnicodeDecodeError as error:
-        raise Unreadable("its key is no text in UTF-8") from error
+        raise Unreadable("its key is not valid UTF-8") from error
 
 
 def foreign_row(value: bytes, kinds: Iterable[tuple[str, Kind]]) -> Mapping[str, Any]:
@@ -81,9 +81,9 @@ def foreign_row(value: bytes, kinds: Iterable[tuple[str, Kind]]) -> Mapping[str,
     try:
         body = orjson.loads(value)
     except ValueError as error:
-        raise Unreadable("its value is no JSON") from error
+        raise Unreadable("its value is not JSON") from error
     if not isinstance(body, dict):
-        raise Unreadable("its value is no JSON object")
+        raise Unreadable("its value is not a JSON object")
     found = {name: body.get(name) for name, _ in kinds}
     for name, kind in kinds:
         if found[name] is not None and typed(found[name], kind) is None:

@@ -1,4 +1,4 @@
-"""What jvm/Results.java is told, so that Spark's tasks make the keys and texts of results. Pure.
+"""What java/edgewake/Results.java is told, so that Spark's tasks make the keys and texts of results. Pure.
 
 Of most queries: those of which a result is a row, and its values aggregates as they are. The driver makes the others (finish.py).
 """

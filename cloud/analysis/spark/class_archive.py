@@ -35,7 +35,8 @@ QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 _RECORDS: Final = "-XX:DumpLoadedClassList="
 _CHARS: Final = 16
 _FILES: Final = "spark-*"
-_FOLDER: Final = "classes"
+FOLDER: Final = "classes"
+"""In the data folder: this file, and the jar of our own classes."""
 
 
 class ClassArchive:
@@ -123,7 +124,7 @@ def archive_of(data_dir: Path, jars_dir: Path) -> ClassArchive | None:
     """Of an analysis with this folder and connector; None where there is no Java that could use it."""
     java, spark = java_of(), Path(pyspark.__file__).parent / "jars"
     try:
-        return None if java is None else ClassArchive(data_dir / _FOLDER, key_of(java, [*spark.glob("*.jar"), *jars_dir.glob("*.jar")]))
+        return None if java is None else ClassArchive(data_dir / FOLDER, key_of(java, [*spark.glob("*.jar"), *jars_dir.glob("*.jar")]))
     except OSError:
         return None
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.spark import java_classes, java_names
-from edgewake.cloud.analysis.spark.settings import SETTINGS, STATE, STATE_MEMORY, is_local
+from edgewake.cloud.analysis.spark import java_classes
+from edgewake.cloud.analysis.spark.settings import SETTINGS, STATE, StateStore, is_local, state_settings
 from edgewake.protocol.errors import ConfigError, Unavailable
 
 _HUGE_METHODS: Final = "-XX:-DontCompileHugeMethods"
@@ -56,21 +56,27 @@ _MALLOC_ARENAS: Final = "2"
 def start_session(
     *,
     jars_dir: Path,
+    classes_dir: Path,
     work_dir: Path,
     master: str,
     driver_memory: str,
     state_partitions: int,
     state_memory: str,
+    state_store: StateStore,
     maintenance_s: int,
     more: Mapping[str, str] | None = None,
     jvm_options: Sequence[str] = (),
 ) -> SparkSession:
-    """Start the JVM and the session; raises ConfigError where the connector's jars are missing, Unavailable where no cluster answers.
+    """Start the JVM and the session.
 
-    `work_dir` is Spark's own: it is emptied first. `maintenance_s`, and `more` as `spark`: see AnalysisConfig. `jvm_options`: more
-    of the JVM's.
+    `classes_dir` keeps our compiled classes from one start to the next. `work_dir` is Spark's own: it is
+    emptied first. `state_store`, `maintenance_s`, and `more` as `spark`: see AnalysisConfig.
+    `jvm_options` are added to ours.
+
+    Raises ConfigError where jars are missing, LocalError where our classes cannot be compiled,
+    Unavailable where no cluster answers.
     """
-    jars = jars_in(jars_dir)
+    jars = [*jars_in(jars_dir), str(java_classes.jar_of(classes_dir, jars_dir))]
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection, and of a JVM that we ended ourselves
     # The JVM is ended with a kill: what it unpacked there it never removes itself.
     shutil.rmtree(work_dir, ignore_errors=True)
@@ -97,12 +103,12 @@ def start_session(
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": str(state_partitions),
-        STATE_MEMORY: state_memory,
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(
             hashed_groups(driver_memory if is_local(master) else (more or {}).get("spark.executor.memory", _EXECUTOR_MEMORY))
         ),
         f"{STATE}.maintenanceInterval": f"{maintenance_s}s",
     }
+    settings |= state_settings(state_store, _mib(state_memory))
     if is_local(master):
         # Its ports are open to all users of the machine, and who speaks to them without the secret,
         # which Spark makes here by itself, would be believed. On a cluster `spark` has the secret.
@@ -113,18 +119,18 @@ def start_session(
         session = builder.getOrCreate()
     except Py4JJavaError as error:
         raise Unavailable(f"master = {master!r}: {str(error.java_exception.toString()).splitlines()[0][:300]}") from error
-    java_classes.load(session, work_dir / "edgewake.jar")
     _write_plain_files(session)
     _drop_defaults(session)
-    java_names.remember(session)
     return session
 
 
 def jars_in(jars_dir: Path) -> list[str]:
-    """Spark's Kafka connector; raises ConfigError where it is missing."""
-    jars = sorted(str(path) for path in jars_dir.glob("*.jar"))
+    """Spark's Kafka connector, without the compiler beside it; raises ConfigError where either is missing."""
+    compilers = set(jars_dir.glob(java_classes.COMPILER))
+    jars = sorted(str(path) for path in jars_dir.glob("*.jar") if path not in compilers)
     if not any("spark-sql-kafka" in jar for jar in jars):
         raise ConfigError(f"jars_dir = {str(jars_dir)!r}: no spark-sql-kafka-*.jar in it; `edgewake up` fetches the connector")
+    java_classes.compiler_in(jars_dir)
     return jars
 
 
@@ -157,11 +163,11 @@ def _drop_defaults(session: SparkSession) -> None:
 
 def hashed_groups(memory: str) -> int:
     """How many groups of sketches a task holds in a heap of this size."""
-    return (_heap_mib(memory) << 20) // HASHED_SHARE // GROUP_BYTES
+    return (_mib(memory) << 20) // HASHED_SHARE // GROUP_BYTES
 
 
-def _heap_mib(memory: str) -> int:
-    """Of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises ConfigError."""
+def _mib(memory: str) -> int:
+    """MiB of a size as Spark takes it: `512m`, `1g`, `2GB`; a number alone is MiB. Raises ConfigError."""
     found = re.fullmatch(r"(\d+)(b|[kmgtp]b?)?", memory.strip().lower())
     if not found:
         raise ConfigError(f"memory {memory!r}: expected a whole number and a unit, as 512m or 2g")
@@ -169,7 +175,7 @@ def _heap_mib(memory: str) -> int:
 
 
 def _collector(driver_memory: str) -> str:
-    return _SMALL_COLLECTOR if _heap_mib(driver_memory) <= SMALL_HEAP_MIB else _LARGE_COLLECTOR
+    return _SMALL_COLLECTOR if _mib(driver_memory) <= SMALL_HEAP_MIB else _LARGE_COLLECTOR
 
 
 def _own_host() -> str:

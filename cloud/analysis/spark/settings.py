@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from edgewake.cloud.kafka.security import SPARK_REDACTED
 
 STREAMING: Final = "spark.sql.streaming"
 STATE: Final = f"{STREAMING}.stateStore"
 STATE_MEMORY: Final = "spark.edgewake.stateMemory"
-"""Read by our state store (jvm/TableStores.java)."""
+"""Read by our state store (java/edgewake/TableStores.java)."""
+StateStore: TypeAlias = Literal["memory", "rocksdb"]
+_TABLE: Final = "edgewake.TableStores"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROCKSDB_WRITE_BUFFER_MIB: Final = 16
+"""MiB of changes that RocksDB keeps in memory before it writes them to its files, within state_memory."""
 
 UNUSED_RULES: Final = (
     "PruneFilters",
@@ -47,7 +52,6 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The place of each expression in our source: as slow as the whole rest of building a plan, and a new query waits for it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    f"{STATE}.providerClass": "edgewake.TableStores",
     # Windows are evicted with the next batch that has data; an empty batch for it would cost as much as a full one.
     f"{STREAMING}.noDataMicroBatches.enabled": "false",
     f"{STREAMING}.minBatchesToRetain": "10",
@@ -78,6 +82,24 @@ _FROM_KEYS: Final = frozenset(
     }
 )
 """Made of other keys of the configuration."""
+
+
+def state_settings(store: StateStore, memory_mib: int) -> dict[str, str]:
+    """Settings of what keeps the state, with so much memory in each process."""
+    memory = {STATE_MEMORY: f"{memory_mib}m"}
+    if store == "memory":
+        return memory | {f"{STATE}.providerClass": _TABLE}
+    rocksdb = f"{STATE}.rocksdb"
+    return memory | {
+        f"{STATE}.providerClass": _ROCKSDB,
+        # A batch writes what it changed; a snapshot of all follows in the background.
+        f"{rocksdb}.changelogCheckpointing.enabled": "true",
+        f"{rocksdb}.boundedMemoryUsage": "true",
+        f"{rocksdb}.maxMemoryUsageMB": str(memory_mib),
+        f"{rocksdb}.writeBufferSizeMB": str(ROCKSDB_WRITE_BUFFER_MIB),
+        # To count its rows Spark would look up each before it writes or removes it.
+        f"{rocksdb}.trackTotalNumberOfRows": "false",
+    }
 
 
 def is_local(master: str) -> bool:

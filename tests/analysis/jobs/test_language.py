@@ -17,7 +17,7 @@ import pytest
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.protocol.clock import SystemClock
 from tests.analysis.recordings import RECORDINGS, Recorded
-from tests.analysis.support import T0, Analysis, Feed, catch_up, data_file, late_readings, registered, results, truth, unique
+from tests.analysis.support import BOTH_STORES, T0, Analysis, Feed, catch_up, data_file, late_readings, registered, results, truth, unique
 
 MINUTE = 60_000
 W = "window(event_time, '1 minute')"
@@ -227,6 +227,7 @@ def test_windows_may_hop_by_what_does_not_divide_them_begin_elsewhere_and_count_
     assert told(received) == {T0 + 5 * MINUTE: len(feed.sent)}
 
 
+@BOTH_STORES
 def test_having_withdraws_what_it_let_through_before(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")
     text = f"-- name: {name}\nSELECT device, avg(speed) AS mean FROM {feed.name} GROUP BY {W}, device HAVING mean > 50 AND count(*) >= 2"
@@ -321,6 +322,7 @@ def test_a_preview_gives_what_a_registered_query_gives_and_writes_nothing(analys
     assert list(preview(analysis.session, kafka, text, {feed.name: feed.stream}, since_ms=now_ms + 600_000, now_ms=now_ms)) == []
 
 
+@BOTH_STORES
 def test_without_a_window_a_row_holds_everything_however_late_it_comes(analysis: Analysis, feed: Feed) -> None:
     """Totals and last values by device and of all, over a restart of the lane; another query's windows close meanwhile."""
     fill(feed)

@@ -16,6 +16,7 @@ from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.query import Progress
 from edgewake.protocol.stream import FieldInfo
 from tests.analysis.support import (
+    BOTH_STORES,
     T0,
     Analysis,
     Feed,
@@ -53,6 +54,7 @@ def late_of(feed: Feed, query: str) -> int:
     return Progress.model_validate(last).late
 
 
+@BOTH_STORES
 def test_window_sums_equal_those_of_an_independent_oracle(analysis: Analysis, feed: Feed) -> None:
     for i in range(40):
         feed.send([T0 + i * 7_000 + j * 10 for j in range(25)], device=f"d{i % 3}", speed=[None if j == 3 else i + j for j in range(25)])
@@ -123,6 +125,7 @@ def test_queries_of_all_shapes_share_one_spark_query(analysis: Analysis, feed: F
     assert (row["c"], row["d"], row["e"]) == (max(both), 60, 60)
 
 
+@BOTH_STORES
 def test_a_late_reading_inside_the_lateness_corrects_its_window_and_a_later_one_is_counted(analysis: Analysis, feed: Feed) -> None:
     (query,) = registered(sql(feed.name, "device, sum(speed) AS total", MINUTE), streams=[feed.stream])
     name = query.query.name
@@ -148,6 +151,7 @@ def test_a_late_reading_inside_the_lateness_corrects_its_window_and_a_later_one_
     assert late_of(feed, name) == 3
 
 
+@BOTH_STORES
 def test_queries_come_and_go_over_one_checkpoint_and_say_where_they_lack_readings(analysis: Analysis, feed: Feed) -> None:
     """One is away in the third turn, as if it were paused; the other joins in the second."""
     select = "device, sum(speed) AS total"
@@ -306,6 +310,7 @@ def test_a_wrong_clock_harms_only_its_own_device(analysis: Analysis, feed: Feed)
     assert late_of(feed, query.query.name) == 0
 
 
+@BOTH_STORES
 def test_state_of_final_windows_is_evicted(analysis: Analysis, feed: Feed) -> None:
     (query,) = registered(sql(feed.name, "device, sum(speed) AS total", "window(event_time, '1 second'), device"), streams=[feed.stream])
     send_at(feed, *range(T0, T0 + 20_000, 1_000))

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.spark.java_names import NAMES
 from edgewake.cloud.analysis.spark.session import GROUP_BYTES, HASHED_SHARE, hashed_groups, jvm_pid
 from edgewake.cloud.analysis.spark.settings import UNUSED_RULES
 from edgewake.protocol.errors import ConfigError
@@ -113,14 +112,6 @@ def test_what_is_no_size_of_a_heap_is_refused() -> None:
     for memory in ("", "g", "1.5g", "1x", "-1g"):
         with pytest.raises(ConfigError, match="expected a whole number and a unit"):
             hashed_groups(memory)
-
-
-def test_what_a_function_is_in_the_jvm_is_asked_once(spark: SparkSession) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    for name in NAMES:
-        assert getattr(jvm, name) is getattr(jvm, name)
-    assert jvm.functions.col is jvm.functions.col
-    assert spark.range(3).select(F.max(F.col("id"))).collect() == [(2,)]
 
 
 def test_a_stranger_on_this_machine_is_not_heard_by_the_driver(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""The state's table (jvm/Table.java), its files and the store that Spark sees, against a dictionary."""
+"""The state's table (java/edgewake/Table.java), its files and the store that Spark sees, against a dictionary."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ def absence(**keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"action": [COMMAND | {"name": "a", "stream": "unknown"}]}, "'unknown' is no stream of"),
-        ({"action": [COMMAND | {"name": "a", "stream": "loose"}]}, "'loose' is no stream of"),
+        ({"action": [COMMAND | {"name": "a", "stream": "unknown"}]}, "'unknown' is not a stream of"),
+        ({"action": [COMMAND | {"name": "a", "stream": "loose"}]}, "'loose' is not a stream of"),
         ({"action": [COMMAND | {"name": "a", "stream": "speed"}] * 2}, "action: two have one name"),
         ({"absence": [absence(), absence()]}, "absence: two have one name"),
-        ({"absence": [absence(stream="loose")]}, "'loose' is no stream of"),
+        ({"absence": [absence(stream="loose")]}, "'loose' is not a stream of"),
         ({"absence": [absence(into="speed")]}, "made by somebody else"),
         ({"absence": [absence(), absence(name="b", lane="bulk")]}, "or in another way"),
         ({"absence": [absence(), absence(name="b", send=False)]}, "or in another way"),

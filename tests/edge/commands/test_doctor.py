@@ -108,7 +108,7 @@ def test_a_log_that_is_there_needs_what_is_kept_aside(
 
 def test_a_folder_that_is_a_file_or_may_not_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    assert found(tmp_path / "file")["directory"].said == f"{tmp_path / 'file'} is no directory: expected one in `data_dir`"
+    assert found(tmp_path / "file")["directory"].said == f"{tmp_path / 'file'} is not a directory: expected one in `data_dir`"
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     assert found(tmp_path / "new")["directory"].said == f"{tmp_path} cannot be written by this user"
 

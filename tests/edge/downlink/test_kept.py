@@ -84,8 +84,8 @@ ROW: dict[str, Any] = {"id": "a", "kind": "command", "body": "{}", "expires_s": 
     [
         pytest.param({"kind": "firmware"}, id="of a kind that only a later version knows"),
         pytest.param({"kind": None}, id="of no kind"),
-        pytest.param({"expires_s": "soon"}, id="a life that is no number"),
-        pytest.param({"monotonic_s": "x"}, id="a time that is no number"),
+        pytest.param({"expires_s": "soon"}, id="a life that is not a number"),
+        pytest.param({"monotonic_s": "x"}, id="a time that is not a number"),
     ],
 )
 def test_a_row_that_is_no_message_is_refused_by_an_error_that_is_expected(odd: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ def test_a_request_waits_no_longer_than_its_reply_is_worth_something() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"body_a": 1}, "'body_a' is no field of a request"),
+        ({"body_a": 1}, "'body_a' is not a field of a request"),
         ({"body": 5}, "body: expected text"),
         ({"id": "a b"}, "id: expected text that matches"),
         ({"expires_s": 0}, "expires_s: expected at least 1"),

@@ -210,7 +210,7 @@ async def test_a_fifo_is_refused_and_freezes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "in.fifo"
     os.mkfifo(path)
     source = FileTail(FileTailConfig(type="file_tail", stream="s", path=path), SystemClock(), position=lambda _: None)
-    with pytest.raises(LocalError, match="no regular file"):
+    with pytest.raises(LocalError, match="not a regular file"):
         async with asyncio.timeout(PATIENCE_S):
             await source.run(Intake("tail", OneWaySink(lambda _: None, lose), source.policy, SystemClock()))
 

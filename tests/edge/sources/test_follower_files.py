@@ -174,7 +174,7 @@ def test_what_is_no_file_is_refused_and_a_file_in_its_place_is_read(path: Path, 
     else:
         os.mkfifo(path)
     watch = Watch(path)
-    with pytest.raises(LocalError, match="is no regular file"):
+    with pytest.raises(LocalError, match="is not a regular file"):
         watch.read()
     if kind == "folder":
         path.rmdir()

@@ -105,7 +105,7 @@ async def test_a_serial_port_is_read_and_opened_again_when_it_was_pulled_out(tmp
 async def test_what_is_no_serial_port_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     async with caged(tmp_path / "log", SerialLinesConfig(type="serial_lines", stream="s", path=tmp_path / "file")) as one:
-        await one.failed("is no serial port")
+        await one.failed("is not a serial port")
 
 
 async def test_a_file_of_sentences_is_followed_as_any_other(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 package edgewake;
 
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.datasketches.hll.HllSketch;
 import org.apache.datasketches.hll.TgtHllType;
 import org.apache.datasketches.hll.Union;
@@ -13,23 +16,37 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Frames, read and summed up in one loop each. Spark's own expressions make an object of each number, and ask their settings what a double is.
+ * Reads frames and sums them up, in one loop each. Spark's own expressions make an object of each
+ * number, and ask their settings how to read a double.
  *
- * Called by generated code (frame_code.py); values are as Spark has them inside.
+ * <p>Generated code calls it (frame_code.py), with values as Spark has them inside.
  */
 public final class Frames {
-  private static final String[] KEYS = {"device", "shift", "kept_at", "sent_at", "received_at", "t", "fields"};
-  private static final int DEVICE = 0, T = 5, FIELDS = 6;
-  /** Whole numbers with so many digits fit a long; what is longer is for Spark to read. */
+  private static final String[] KEYS = {
+    "device", "shift", "kept_at", "sent_at", "received_at", "t", "fields"
+  };
+  private static final int DEVICE = 0;
+  private static final int T = 5;
+  private static final int FIELDS = 6;
+
+  /** A long holds any whole number of so many digits; longer ones are left to Spark. */
   private static final int DIGITS_MAX = 18;
+
   private static final int NUMBER_CHARS_MAX = 100;
   private static final int DEPTH_MAX = 32;
-  /** Up to it, and up to these powers of ten, whole numbers are exact in a double; one division or product is rounded right (Clinger 1990). */
+
+  /**
+   * Whole numbers up to EXACT and these powers of ten are exact in a double, so that one division
+   * or multiplication of them is rounded correctly (Clinger 1990).
+   */
   private static final long EXACT = 1L << 53;
+
   private static final double[] TENS = {
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22
   };
-  /** Of Spark's xxhash64. */
+
+  /** The seed of Spark's xxhash64. */
   private static final long SEED = 42L;
 
   private final byte[] text;
@@ -40,31 +57,36 @@ public final class Frames {
   }
 
   /**
-   * A record (protocol/record.py) as from_json gives it with the schema of decode.py, or null where its JSON is unusual: escaped names or texts, a
-   * value of another type, a name twice, a number of more digits than a long has, anything that is no JSON.
+   * Returns a record (protocol/record.py) as from_json gives it with the schema of decode.py.
+   * Returns null where its JSON is unusual: escaped names or texts, a value of another type, a name
+   * twice, a number of more digits than a long has, anything that is no JSON.
    *
-   * @param kinds of the fields, a letter each: d (double), s (string) or b (boolean)
+   * @param kinds a letter for each field: d (double), s (string) or b (boolean)
    */
   public static InternalRow read(byte[] json, ArrayData names, UTF8String kinds) {
     try {
       return new Frames(json).record(names, kinds.getBytes());
-    } catch (Odd odd) {
-      return null;
-    } catch (ArrayIndexOutOfBoundsException end) {
+    } catch (Odd | ArrayIndexOutOfBoundsException unusual) {
+      // Text that ends too early is read beyond the end of the array, which Java checks.
       return null;
     }
   }
 
-  /** How many values, their sum, the least, the most, and is there one in each place; of null 0, nulls, and true. */
+  /**
+   * Returns how many values there are, their sum, the least, the greatest, and whether none is
+   * null. For null it returns 0, three nulls and true.
+   */
   public static InternalRow sums(ArrayData values) {
     if (values == null) {
-      return new GenericInternalRow(new Object[] {Long.valueOf(0), null, null, null, Boolean.TRUE});
+      return new GenericInternalRow(new Object[] {0L, null, null, null, true});
     }
     int count = values.numElements();
-    double sum = 0, least = Double.POSITIVE_INFINITY, most = Double.NEGATIVE_INFINITY;
+    double sum = 0;
+    double least = Double.POSITIVE_INFINITY;
+    double most = Double.NEGATIVE_INFINITY;
     for (int i = 0; i < count; i++) {
       if (values.isNullAt(i)) {
-        return new GenericInternalRow(new Object[] {Long.valueOf(count), null, null, null, Boolean.FALSE});
+        return new GenericInternalRow(new Object[] {(long) count, null, null, null, false});
       }
       double value = values.getDouble(i);
       sum += value;
@@ -75,11 +97,15 @@ public final class Frames {
         most = value;
       }
     }
-    Object low = count == 0 ? null : Double.valueOf(least), high = count == 0 ? null : Double.valueOf(most);
-    return new GenericInternalRow(new Object[] {Long.valueOf(count), Double.valueOf(sum), low, high, Boolean.TRUE});
+    Double low = count == 0 ? null : Double.valueOf(least);
+    Double high = count == 0 ? null : Double.valueOf(most);
+    return new GenericInternalRow(new Object[] {(long) count, sum, low, high, true});
   }
 
-  /** A sketch of the different ones among numbers or texts, as hll_sketch_agg makes it of their xxhash64; null of null. */
+  /**
+   * Returns a sketch of the distinct numbers or texts, as hll_sketch_agg makes it of their
+   * xxhash64; null for null.
+   */
   public static byte[] different(ArrayData values, boolean areTexts, int log2Buckets) {
     if (values == null) {
       return null;
@@ -88,7 +114,11 @@ public final class Frames {
     int count = values.numElements();
     for (int i = 0; i < count; i++) {
       if (!values.isNullAt(i)) {
-        sketch.update(areTexts ? XXH64.hashUTF8String(values.getUTF8String(i), SEED) : hash(values.getDouble(i)));
+        long hash =
+            areTexts
+                ? XXH64.hashUTF8String(values.getUTF8String(i), SEED)
+                : hash(values.getDouble(i));
+        sketch.update(hash);
       }
     }
     return sketch.toCompactByteArray();
@@ -98,9 +128,10 @@ public final class Frames {
     return XXH64.hashLong(value == 0 ? 0L : Double.doubleToLongBits(value), SEED);
   }
 
-  /** How many different ones two sketches know of, either of which may be empty. */
+  /** Returns how many distinct values two sketches have counted together. Either may be empty. */
   public static long differentIn(byte[] one, byte[] other) {
-    HllSketch first = HllSketch.heapify(one), second = HllSketch.heapify(other);
+    HllSketch first = HllSketch.heapify(one);
+    HllSketch second = HllSketch.heapify(other);
     if (first.isEmpty() || second.isEmpty()) {
       return Math.round((first.isEmpty() ? second : first).getEstimate());
     }
@@ -127,7 +158,15 @@ public final class Frames {
       if (isNull()) {
         continue;
       }
-      row[place] = place == DEVICE ? text() : place == T ? numbers(false) : place == FIELDS ? fields(names, kinds) : (Object) Long.valueOf(whole());
+      if (place == DEVICE) {
+        row[place] = text();
+      } else if (place == T) {
+        row[place] = numbers(false);
+      } else if (place == FIELDS) {
+        row[place] = fields(names, kinds);
+      } else {
+        row[place] = whole();
+      }
     }
     if (at < text.length) {
       throw ODD;
@@ -156,8 +195,15 @@ public final class Frames {
       } else if (row[place] != null) {
         throw ODD;
       }
-      if (!isNull()) {
-        row[place] = kinds[place] == 'd' ? numbers(true) : kinds[place] == 's' ? texts() : (Object) truths();
+      if (isNull()) {
+        continue;
+      }
+      if (kinds[place] == 'd') {
+        row[place] = numbers(true);
+      } else if (kinds[place] == 's') {
+        row[place] = texts();
+      } else {
+        row[place] = truths();
       }
     }
     return new GenericInternalRow(row);
@@ -172,11 +218,11 @@ public final class Frames {
     return -1;
   }
 
-  /** Doubles, or whole numbers; those that are null among them, too. */
+  /** Reads an array of doubles or of whole numbers, some of which may be null. */
   private ArrayData numbers(boolean areDoubles) {
     int count = countTo(']');
     int head = 1 + (count + 63) / 64;
-    // As UnsafeArrayData lies in memory: count, a bit for each null, values.
+    // UnsafeArrayData has the count, then a bit for each null, then the values.
     long[] data = new long[head + count];
     data[0] = count;
     int i = 0;
@@ -193,14 +239,16 @@ public final class Frames {
     return made;
   }
 
+  /** Reads an array of texts. */
   private ArrayData texts() {
-    java.util.ArrayList found = new java.util.ArrayList();
+    List<UTF8String> found = new ArrayList<>();
     for (boolean more = opens('[', ']'); more; more = goesOn(']')) {
       found.add(isNull() ? null : text());
     }
     return new GenericArrayData(found.toArray());
   }
 
+  /** Reads an array of booleans. */
   private ArrayData truths() {
     Object[] found = new Object[countTo(']')];
     int i = 0;
@@ -208,14 +256,14 @@ public final class Frames {
       if (!isNull()) {
         boolean isTrue = text[at] == 't';
         word(isTrue ? "true" : "false");
-        found[i] = Boolean.valueOf(isTrue);
+        found[i] = isTrue;
       }
       i++;
     }
     return new GenericArrayData(found);
   }
 
-  /** How many values the array has that begins here, none of which is a text, an array or an object. */
+  /** Counts the values of the array that begins here; none may be a text, an array or an object. */
   private int countTo(char end) {
     int count = 0;
     boolean isEmpty = true;
@@ -253,7 +301,8 @@ public final class Frames {
     }
     int first = at;
     long value = digits(0L);
-    int digits = at - first, tens = 0;
+    int digits = at - first;
+    int tens = 0;
     boolean isWhole = true;
     if (isFraction()) {
       int point = at++;
@@ -266,7 +315,8 @@ public final class Frames {
       tens += exponent();
       isWhole = false;
     }
-    if (at - begin > NUMBER_CHARS_MAX || isWhole && (digits > DIGITS_MAX || isNegative && value == 0)) {
+    boolean isOddWhole = digits > DIGITS_MAX || (isNegative && value == 0);
+    if (at - begin > NUMBER_CHARS_MAX || (isWhole && isOddWhole)) {
       throw ODD;
     }
     double made;
@@ -275,7 +325,7 @@ public final class Frames {
     } else if (isWhole) {
       made = value;
     } else {
-      return Double.parseDouble(new String(text, begin, at - begin, java.nio.charset.StandardCharsets.ISO_8859_1));
+      return Double.parseDouble(new String(text, begin, at - begin, StandardCharsets.ISO_8859_1));
     }
     return isNegative ? -made : made;
   }
@@ -294,7 +344,7 @@ public final class Frames {
     return (int) (isNegative ? -value : value);
   }
 
-  /** A whole number without sign; one that begins with 0 is 0. */
+  /** Reads a whole number without a sign; only 0 begins with 0. */
   private long digits(long before) {
     int begin = at;
     long value = more(before);
@@ -304,7 +354,7 @@ public final class Frames {
     return value;
   }
 
-  /** Digits, at least one. Of more than DIGITS_MAX it may be any number. */
+  /** Reads at least one digit. The result is meaningless where there are more than DIGITS_MAX. */
   private long more(long before) {
     long value = before;
     int begin = at;
@@ -337,7 +387,7 @@ public final class Frames {
     return UTF8String.fromBytes(text, begin, at - 1 - begin);
   }
 
-  /** Passes a text; does it have escapes? */
+  /** Skips a text. Returns whether it has escapes. */
   private boolean string() {
     boolean isEscaped = false;
     byte each;
@@ -355,7 +405,7 @@ public final class Frames {
     return isEscaped;
   }
 
-  /** Passes a name and its colon. */
+  /** Reads a name and skips its colon. */
   private UTF8String key() {
     UTF8String name = text();
     blanks();
@@ -364,6 +414,7 @@ public final class Frames {
     return name;
   }
 
+  /** Skips a null, if one begins here. */
   private boolean isNull() {
     if (text[at] != 'n') {
       return false;
@@ -384,6 +435,7 @@ public final class Frames {
     }
   }
 
+  /** Skips any value. */
   private void skip(int depth) {
     byte first = text[at];
     if (first == '"') {
@@ -420,7 +472,10 @@ public final class Frames {
     }
   }
 
-  /** Passes the beginning of an object or array; is there something in it? If not, its end as well. */
+  /**
+   * Skips the beginning of an object or array. Returns whether anything is in it; if nothing is,
+   * its end is skipped, too.
+   */
   private boolean opens(char begin, char end) {
     pass(begin);
     blanks();
@@ -432,7 +487,7 @@ public final class Frames {
     return false;
   }
 
-  /** Passes what stands behind a value: is there another one? */
+  /** Skips what follows a value. Returns whether that is another value. */
   private boolean goesOn(char end) {
     blanks();
     byte each = text[at++];
@@ -444,7 +499,8 @@ public final class Frames {
   }
 
   private void blanks() {
-    while (at < text.length && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) {
+    while (at < text.length
+        && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) {
       at++;
     }
   }
@@ -457,8 +513,10 @@ public final class Frames {
     }
   }
 
-  /** What is left to Spark. */
+  /** Thrown where JSON is left to Spark. It has no stack trace, so one instance is enough. */
   private static final class Odd extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
     Odd() {
       super(null, null, false, false);
     }

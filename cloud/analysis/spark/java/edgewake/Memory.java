@@ -10,136 +10,200 @@ import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * Memory outside of the heap, in places of a few hundred sizes: one that was given back serves the next of its size. A place begins with four bytes
- * that are ours (its size, negative while it is free), so that all places can be walked through in the order in which they lie.
+ * Memory outside of the heap, in places of a few hundred sizes. A place that was freed serves the
+ * next request for its size. A place begins with four bytes of ours: its size, negative while it is
+ * free. So all places can be walked through in the order in which they lie.
  *
- * What all of a process have together is bounded. What is more lies in files that are mapped: the system keeps them in memory as far as it can.
+ * <p>All instances of a process share one bound. Beyond it memory lies in mapped files, which the
+ * system keeps in memory as far as it can.
+ *
+ * <p>Not thread-safe. With assertions enabled every place and block is registered in {@link
+ * Blocks}.
  */
 public final class Memory {
-  /** Of a place, bytes: what is ours, and what links the free ones. */
+  /** The least size of a place, in bytes: our header, and the link between free places. */
   private static final int LEAST = 16;
-  /** Up to it sizes are 16 bytes apart, then an eighth of a power of two. */
-  private static final int SMALL = 1024, SMALL_SHIFT = 10, STEP = 16, STEPS = 8, SIZES = SMALL / STEP + 21 * STEPS;
-  /** Bytes taken from the system at once, as many as there are already: a lane with few keys has the least, a large one the most. */
-  private static final int CHUNK_LEAST = 1 << 16, CHUNK_MOST = 1 << 20, FILE_LEAST = 1 << 18, FILE_MOST = 1 << 24;
+
+  /** The link to the next free place of the same size lies at this offset. */
+  private static final int LINK = 8;
+
+  /** Up to SMALL bytes sizes are STEP bytes apart, then an eighth of a power of two. */
+  private static final int SMALL = 1024;
+
+  private static final int SMALL_SHIFT = 10;
+  private static final int STEP = 16;
+  private static final int STEPS = 8;
+  private static final int SIZES = SMALL / STEP + 21 * STEPS;
+
+  /**
+   * Bytes that are taken from the system at once: as many as there are already, within these
+   * bounds. So a lane with few keys takes little.
+   */
+  private static final int CHUNK_LEAST = 1 << 16;
+
+  private static final int CHUNK_MOST = 1 << 20;
+  private static final int FILE_LEAST = 1 << 18;
+  private static final int FILE_MOST = 1 << 24;
   private static final byte[] ZEROS = new byte[1 << 16];
-  /** Bytes that all of this process have, without files. */
+
+  /** Bytes that all instances of this process have outside of files. */
   private static final AtomicLong PLAIN = new AtomicLong();
 
   private final long plainMost;
   private final File folder;
-  /** Where regions begin and end; of the last one that is filled, `at` is the end. */
-  private long[] begins = new long[8], ends = new long[8];
-  private int regions, filled = -1;
-  private long at, end, reserved, used;
-  private final long[] free = new long[SIZES + 1];
-  /** Address → bytes, of what is not in a file. */
-  private final HashMap plain = new HashMap();
-  /** Files, in the last of which there is something left. */
-  private final ArrayList files = new ArrayList();
-  private long fileAt, fileEnd;
 
-  /** @param plainMost bytes that all of this process may have without files, which come into `folder` */
+  /** Where regions begin and end. The region `filled` is filled now, and ends at `at` so far. */
+  private long[] begins = new long[8];
+
+  private long[] ends = new long[8];
+  private int regions;
+  private int filled = -1;
+  private long at;
+  private long end;
+  private long reserved;
+  private long used;
+
+  /** The first free place of each size, or 0. */
+  private final long[] free = new long[SIZES + 1];
+
+  /** Address → bytes, of what lies in no file. */
+  private final Map<Long, Long> plain = new HashMap<>();
+
+  /** Mapped files. Of the last one the bytes from `fileAt` to `fileEnd` are left. */
+  private final List<MappedByteBuffer> files = new ArrayList<>();
+
+  private long fileAt;
+  private long fileEnd;
+
+  /**
+   * @param plainMost bytes that all instances of this process may have outside of files
+   * @param folder where the files are made
+   */
   public Memory(long plainMost, File folder) {
     this.plainMost = plainMost;
     this.folder = folder;
   }
 
-  /** A place for so many bytes, the first four of which are ours. Throws UncheckedIOException where no file can be had for it. */
+  /**
+   * Returns a place of at least so many bytes, the first four of which are ours. Throws
+   * UncheckedIOException where no file can be made for it.
+   */
   public long take(int bytes) {
     int size = sizeOf(bytes);
+    int length = bytesOf(size);
     long place = free[size];
     if (place != 0) {
-      free[size] = Platform.getLong(null, place + 8);
+      free[size] = Raw.getLong(place + LINK);
+      assert Blocks.resize(place, length);
     } else {
-      place = fresh(bytesOf(size));
+      place = fresh(length);
+      assert Blocks.add(place, length);
     }
-    Platform.putInt(null, place, size);
-    used += bytesOf(size);
+    Raw.putInt(place, size);
+    used += length;
     return place;
   }
 
-  /** Whoever has its address must not use it any more. */
+  /** Frees a place; nobody may use its address afterwards. */
   public void giveBack(long place) {
-    int size = Platform.getInt(null, place);
-    Platform.putInt(null, place, -size);
-    Platform.putLong(null, place + 8, free[size]);
+    int size = Raw.getInt(place);
+    // A place that is free already has a negative size, for which Java throws here.
+    long next = free[size];
+    Raw.putInt(place, -size);
+    Raw.putLong(place + LINK, next);
+    assert Blocks.resize(place, LEAST);
     free[size] = place;
     used -= bytesOf(size);
   }
 
-  /** Was the place given back? */
+  /** Was the place freed? */
   public static boolean isFree(long place) {
-    return Platform.getInt(null, place) < 0;
+    return Raw.getInt(place) < 0;
   }
 
-  /** How many bytes the place has, ours included. */
+  /** Returns how many bytes the place has, our header included. */
   public static int room(long place) {
-    return bytesOf(Platform.getInt(null, place));
+    return bytesOf(Raw.getInt(place));
   }
 
-  /** Bytes of places that are in use, and bytes taken from the system. */
+  /** Returns the bytes of all places that are in use. */
   public long used() {
     return used;
   }
 
+  /** Returns the bytes that were taken from the system. */
   public long reserved() {
     return reserved;
   }
 
-  /** Bytes, all 0, that are no places. Throws UncheckedIOException, too. */
+  /**
+   * Returns the address of a block of zeros, which is no place. Throws UncheckedIOException where
+   * no file can be made for it.
+   */
   public long block(long bytes) {
     long address = fromSystem(bytes);
-    Platform.setMemory(null, address, bytes, (byte) 0);
+    assert Blocks.add(address, bytes);
+    Raw.clear(address, bytes);
     return address;
   }
 
-  /** Of what lies in a file the room is lost until all is given back. */
-  public void giveBackBlock(long address) {
-    Long bytes = (Long) plain.remove(Long.valueOf(address));
-    if (bytes != null) {
-      Platform.freeMemory(address);
-      PLAIN.addAndGet(-bytes.longValue());
-      reserved -= bytes.longValue();
-    }
+  /**
+   * Frees a block of so many bytes. What it takes of a file becomes free when this memory is
+   * closed.
+   */
+  public void giveBackBlock(long address, long bytes) {
+    assert Blocks.remove(address, bytes);
+    freePlain(address);
   }
 
-  /** Give everything back. */
+  /** Frees everything. */
   public void close() {
-    Object[] all = plain.keySet().toArray();
-    for (int i = 0; i < all.length; i++) {
-      giveBackBlock(((Long) all[i]).longValue());
+    for (Long address : new ArrayList<>(plain.keySet())) {
+      freePlain(address);
     }
-    for (int i = 0; i < files.size(); i++) {
-      unmap((ByteBuffer) files.get(i));
+    for (MappedByteBuffer file : files) {
+      assert Blocks.remove(Platform.getDirectBufferAddress(file), file.capacity());
+      unmap(file);
     }
     files.clear();
     regions = 0;
     filled = -1;
-    at = end = used = reserved = fileAt = fileEnd = 0;
-    java.util.Arrays.fill(free, 0L);
+    at = 0;
+    end = 0;
+    used = 0;
+    reserved = 0;
+    fileAt = 0;
+    fileEnd = 0;
+    Arrays.fill(free, 0L);
   }
 
-  /** Through all places that are in use; those that are given back meanwhile are passed over, those taken may be. */
+  /** Walks through all places that are in use. */
   public Walk walk() {
     return new Walk();
   }
 
+  /**
+   * Skips places that are freed meanwhile; it may or may not see those that are taken meanwhile.
+   */
   public final class Walk {
     private int region = -1;
-    private long place, last;
+    private long place;
+    private long last;
 
-    /** The next one, 0 at the end. */
+    /** Returns the next place, 0 at the end. */
     public long next() {
       while (true) {
         while (place < last) {
           long found = place;
-          int size = Platform.getInt(null, found);
+          int size = Raw.getInt(found);
           place += bytesOf(Math.abs(size));
           if (size > 0) {
             return found;
@@ -148,7 +212,8 @@ public final class Memory {
         if (region + 1 >= regions) {
           return 0;
         }
-        place = begins[++region];
+        region++;
+        place = begins[region];
         last = region == filled ? at : ends[region];
       }
     }
@@ -161,7 +226,8 @@ public final class Memory {
       return begin;
     }
     if (bytes > end - at) {
-      long size = Math.max(bytes, Math.min(CHUNK_MOST, Math.max(CHUNK_LEAST, reserved)));
+      long chunk = Math.min(CHUNK_MOST, Math.max(CHUNK_LEAST, reserved));
+      long size = Math.max(bytes, chunk);
       long begin = fromSystem(size);
       if (filled >= 0) {
         ends[filled] = at;
@@ -178,11 +244,12 @@ public final class Memory {
 
   private void addRegion(long begin, long last) {
     if (regions == begins.length) {
-      begins = java.util.Arrays.copyOf(begins, 2 * regions);
-      ends = java.util.Arrays.copyOf(ends, 2 * regions);
+      begins = Arrays.copyOf(begins, 2 * regions);
+      ends = Arrays.copyOf(ends, 2 * regions);
     }
     begins[regions] = begin;
-    ends[regions++] = last;
+    ends[regions] = last;
+    regions++;
   }
 
   private long fromSystem(long bytes) {
@@ -194,23 +261,35 @@ public final class Memory {
         PLAIN.addAndGet(-bytes);
         throw none;
       }
-      plain.put(Long.valueOf(address), Long.valueOf(bytes));
+      plain.put(address, bytes);
       reserved += bytes;
       return address;
     }
     if (bytes > fileEnd - fileAt) {
-      MappedByteBuffer file = mapped(Math.max(bytes, Math.min(FILE_MOST, Math.max(FILE_LEAST, reserved))));
+      long size = Math.min(FILE_MOST, Math.max(FILE_LEAST, reserved));
+      MappedByteBuffer file = mapped(Math.max(bytes, size));
       files.add(file);
       fileAt = Platform.getDirectBufferAddress(file);
       fileEnd = fileAt + file.capacity();
     }
     long address = fileAt;
-    fileAt += bytes + STEP - 1 & -STEP;
+    fileAt += (bytes + STEP - 1) & -STEP;
     reserved += bytes;
     return address;
   }
 
-  /** Are there so many bytes left for this process? Then they are taken. */
+  /** Frees what begins at an address, unless that lies in a file. */
+  private void freePlain(long address) {
+    Long bytes = plain.remove(address);
+    if (bytes != null) {
+      assert Blocks.remove(address, bytes);
+      Platform.freeMemory(address);
+      PLAIN.addAndGet(-bytes);
+      reserved -= bytes;
+    }
+  }
+
+  /** Takes so many bytes of this process's bound; false where fewer are left. */
   private boolean isAllowed(long bytes) {
     while (true) {
       long before = PLAIN.get();
@@ -223,55 +302,67 @@ public final class Memory {
     }
   }
 
-  /** Written before it is mapped: to a full disk what is mapped could not be written, and the system would end the process. */
+  /**
+   * Maps a new file. It is written first: where the disk is full, the system would end the process
+   * at its first access to a page that cannot be written.
+   */
   private MappedByteBuffer mapped(long bytes) {
     if (bytes > Integer.MAX_VALUE) {
-      String why = "a block of the state has " + bytes + " bytes, a mapped file at most " + Integer.MAX_VALUE + ": state_memory is too small";
+      String why =
+          "a block of the state has "
+              + bytes
+              + " bytes, a mapped file at most "
+              + Integer.MAX_VALUE
+              + ": state_memory is too small";
       throw new UncheckedIOException(why, new IOException(why));
     }
     try {
       File path = File.createTempFile("state", ".mapped", folder);
-      RandomAccessFile file = new RandomAccessFile(path, "rw");
-      try {
+      try (RandomAccessFile file = new RandomAccessFile(path, "rw")) {
         for (long written = 0; written < bytes; written += ZEROS.length) {
           file.write(ZEROS, 0, (int) Math.min(ZEROS.length, bytes - written));
         }
         return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0L, bytes);
       } finally {
-        file.close();
+        // The mapping needs no name, and a process that is killed leaves no file behind.
         path.delete();
       }
     } catch (IOException none) {
-      throw new UncheckedIOException("no file in " + folder + " for " + bytes + " bytes of the state: " + none, none);
+      String why = "no file in " + folder + " for " + bytes + " bytes of the state: " + none;
+      throw new UncheckedIOException(why, none);
     }
   }
 
+  /** Unmaps a file now; Java itself would do so when it collects the buffer. */
   private static void unmap(ByteBuffer buffer) {
     try {
-      Class kind = Class.forName("sun.misc.Unsafe");
+      Class<?> kind = Class.forName("sun.misc.Unsafe");
       Field field = kind.getDeclaredField("theUnsafe");
       field.setAccessible(true);
-      Method clean = kind.getMethod("invokeCleaner", new Class[] {ByteBuffer.class});
-      clean.invoke(field.get(null), new Object[] {buffer});
+      Method clean = kind.getMethod("invokeCleaner", ByteBuffer.class);
+      clean.invoke(field.get(null), buffer);
     } catch (ReflectiveOperationException none) {
       throw new IllegalStateException(none);
     }
   }
 
-  /** The number of the smallest size that has so many bytes, from 1. */
+  /** Returns the number of the smallest size that has so many bytes, from 1 on. */
   private static int sizeOf(int bytes) {
     if (bytes <= SMALL) {
       return (Math.max(bytes, LEAST) + STEP - 1) / STEP;
     }
     int power = 31 - Integer.numberOfLeadingZeros(bytes - 1);
     int step = (1 << power) / STEPS;
-    int size = SMALL / STEP + (power - SMALL_SHIFT) * STEPS + (bytes - (1 << power) + step - 1) / step;
+    int steps = (bytes - (1 << power) + step - 1) / step;
+    int size = SMALL / STEP + (power - SMALL_SHIFT) * STEPS + steps;
     if (size > SIZES - STEPS) {
-      throw new IllegalArgumentException("a row of the state has " + bytes + " bytes, at most 1 GiB");
+      throw new IllegalArgumentException(
+          "a row of the state has " + bytes + " bytes, at most 1 GiB");
     }
     return size;
   }
 
+  /** Returns how many bytes a size has, by its number. */
   private static int bytesOf(int size) {
     if (size <= SMALL / STEP) {
       return size * STEP;

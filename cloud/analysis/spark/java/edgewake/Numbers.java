@@ -6,52 +6,73 @@ import java.math.RoundingMode;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** A growing text of bytes, and numbers in it as finish.py writes them: Python's repr, or 15 digits of what was added up. */
+/**
+ * A growing text of bytes. It writes numbers as finish.py does: as Python's repr, or sums with 15
+ * digits.
+ */
 public final class Numbers {
-  /** Up to it whole numbers are exact in a double. */
+  /** Whole numbers up to this one are exact in a double. */
   private static final double EXACT = 9007199254740992.0;
-  /** finish.ROUNDED_MAX. */
+
+  /** The same as finish.ROUNDED_MAX. */
   private static final double ROUNDED_MAX = 1.79769313486231e308;
-  /** Digits of a sum: finish.NUMBER_DIGITS. The digits of any decimal number with so many come back from a double. */
+
+  /** Digits of a sum, finish.NUMBER_DIGITS. A double keeps any decimal number of so many digits. */
   private static final int DIGITS = 15;
+
   private static final int DIGITS_MAX = 17;
   private static final long DIGITS_END = 1000000000000000L;
   private static final double LEAST = 1e-4;
-  /** From which decimal exponents on Python writes one, of sums and of other numbers. */
-  private static final int EXPONENT_OF_SUMS = 15, EXPONENT = 16, EXPONENT_LEAST = -4;
+
+  /**
+   * Python writes an exponent from these on, for sums and for other numbers, and below the last.
+   */
+  private static final int EXPONENT_OF_SUMS = 15;
+
+  private static final int EXPONENT = 16;
+  private static final int EXPONENT_LEAST = -4;
   private static final int NUMBER_BYTES_MAX = 32;
-  /** All exact in a double. */
+
+  /** Powers of ten, all exact in a double. */
   private static final double[] TENS = {
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20
   };
+
   private static final byte[] NULL = {'n', 'u', 'l', 'l'};
 
   private byte[] bytes = new byte[512];
   private int end;
   private final byte[] digits = new byte[NUMBER_BYTES_MAX];
 
+  /** Begins a new text. */
   public void clear() {
     end = 0;
   }
 
+  /** Returns the text so far. */
   public byte[] copy() {
     return Arrays.copyOf(bytes, end);
   }
 
+  /** Appends a part of a text. */
   public void text(byte[] text, int from, int to) {
     room(to - from);
     System.arraycopy(text, from, bytes, end, to - from);
     end += to - from;
   }
 
+  /** Appends a text. */
   public void text(byte[] text) {
     text(text, 0, text.length);
   }
 
+  /** Appends null. */
   public void nothing() {
     text(NULL);
   }
 
+  /** Appends a whole number. */
   public void whole(long number) {
     room(NUMBER_BYTES_MAX);
     if (number == Long.MIN_VALUE) {
@@ -64,12 +85,15 @@ public final class Numbers {
     padded(Math.abs(number), 1);
   }
 
-  /** As `finish.rounded` does; what is not finite is null. */
+  /** Appends a number with 15 digits, as finish.rounded does, or null where it is not finite. */
   public void sum(double number) {
     number(number, Math.abs(number) <= ROUNDED_MAX);
   }
 
-  /** The shortest digits that come back as the same number, as `repr` does; what is not finite is null. */
+  /**
+   * Appends the shortest digits that are read as the same number, as repr does, or null where it is
+   * not finite.
+   */
   public void shortest(double number) {
     number(number, false);
   }
@@ -93,14 +117,18 @@ public final class Numbers {
     }
   }
 
-  /** Of one in [LEAST, 10^DIGITS) its first DIGITS digits; false, and nothing is written, where it takes more to come back the same. */
+  /**
+   * Appends the first DIGITS digits of a number in [LEAST, 10^DIGITS). Returns false, and appends
+   * nothing, where those are read as another number.
+   */
   private boolean common(double size, boolean isSum) {
     int places = DIGITS - 1 - (int) Math.floor(Math.getExponent(size) * 0.30102999566398120);
     if (size * TENS[places] >= TENS[DIGITS]) {
       places--;
     }
-    // The product is high + low, without an error: so it is rounded as if it had all its digits.
-    double high = size * TENS[places], low = Math.fma(size, TENS[places], -high);
+    // The product is exactly high + low, so it is rounded as if all its digits were known.
+    double high = size * TENS[places];
+    double low = Math.fma(size, TENS[places], -high);
     long found = (long) high;
     double rest = (high - found) - 0.5;
     if (rest > -low || (rest == -low && (found & 1) == 1)) {
@@ -127,19 +155,26 @@ public final class Numbers {
     return true;
   }
 
-  /** Of any other, slowly. */
+  /** Appends any other number, slowly. */
   private void rare(double size, boolean isSum) {
-    // The least doubles have fewer digits than others.
+    // The smallest doubles have fewer digits than others.
     int first = isSum || size >= Double.MIN_NORMAL ? DIGITS : 1;
-    BigDecimal exact = new BigDecimal(size), found = exact.round(new MathContext(first, RoundingMode.HALF_EVEN));
-    for (int count = first + 1; !isSum && found.doubleValue() != size && count <= DIGITS_MAX; count++) {
+    BigDecimal exact = new BigDecimal(size);
+    BigDecimal found = exact.round(new MathContext(first, RoundingMode.HALF_EVEN));
+    int count = first;
+    while (!isSum && found.doubleValue() != size && count < DIGITS_MAX) {
+      count++;
       found = exact.round(new MathContext(count, RoundingMode.HALF_EVEN));
-      // Below a power of two doubles are closer together: there the nearest decimal number may be another one's, and its neighbour not.
+      // Below a power of two doubles are closer together. There the nearest decimal number may be
+      // read as another double, while its neighbour is read as this one.
       BigDecimal above = exact.round(new MathContext(count, RoundingMode.CEILING));
-      found = found.doubleValue() != size && above.doubleValue() == size ? above : found;
+      if (found.doubleValue() != size && above.doubleValue() == size) {
+        found = above;
+      }
     }
     String text = found.stripTrailingZeros().unscaledValue().toString();
-    int exponent = found.precision() - found.scale() - 1, point = exponent + 1;
+    int exponent = found.precision() - found.scale() - 1;
+    int point = exponent + 1;
     StringBuilder made = new StringBuilder();
     if (exponent < EXPONENT_LEAST || exponent >= (isSum ? EXPONENT_OF_SUMS : EXPONENT)) {
       made.append(text.charAt(0));
@@ -166,7 +201,7 @@ public final class Numbers {
     text(made.toString().getBytes(StandardCharsets.US_ASCII));
   }
 
-  /** A whole number, with zeros before it where it has fewer digits. */
+  /** Appends a whole number, with zeros before it where it has fewer than `width` digits. */
   private void padded(long number, int width) {
     int at = digits.length;
     while (number > 0 || digits.length - at < width) {
@@ -177,6 +212,7 @@ public final class Numbers {
     end += digits.length - at;
   }
 
+  /** Makes room for so many more bytes. */
   private void room(int count) {
     if (bytes.length - end < count) {
       bytes = Arrays.copyOf(bytes, Math.max(2 * bytes.length, end + count));

@@ -1,11 +1,11 @@
 package edgewake;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
-import java.util.Map;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
@@ -14,20 +14,38 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Rows of partials with the keys and texts of the results that they become (result_texts.py), where nothing but the row is needed for them. A text
- * ends before what only the driver knows: revision, finality, and the brace.
+ * Adds the keys and texts of results to the rows of partials that they are made of, where nothing
+ * but the row is needed (result_texts.py). A text ends before what only the driver knows: revision,
+ * finality and the brace.
  */
-public final class Results extends AbstractFunction1 implements Serializable {
-  /** What a value is made of: a whole number, a double that was added up, another double, a sum and a count. */
-  private static final int WHOLE = 0, SUM = 1, DOUBLE = 2, MEAN = 3;
-  private static final byte[] START = ascii(",\"window_start\":"), END = ascii(",\"window_end\":"), COMMA = {','}, BRACKET = {'['}, CLOSE = {']'};
+public final class Results extends AbstractFunction1<Iterator<InternalRow>, Iterator<InternalRow>>
+    implements Serializable {
+  private static final long serialVersionUID = 1L;
 
-  private final int query, start, end, key;
+  /** Kinds of values: a whole number, a sum of doubles, another double, a sum with its count. */
+  private static final int WHOLE = 0;
+
+  private static final int SUM = 1;
+  private static final int MEAN = 3;
+  private static final byte[] START = ascii(",\"window_start\":");
+  private static final byte[] END = ascii(",\"window_end\":");
+  private static final byte[] COMMA = {','};
+  private static final byte[] BRACKET = {'['};
+  private static final byte[] CLOSE = {']'};
+
+  /** Columns. */
+  private final int query;
+
+  private final int start;
+  private final int end;
+  private final int key;
   private final boolean isWhole;
-  private final Map queries = new HashMap();
+  private final HashMap<Long, Query> queries = new HashMap<>();
 
-  /** @param plan as result_texts.plan writes it */
-  public Results(String plan) throws Exception {
+  /**
+   * @param plan as result_texts.plan writes it; throws JsonProcessingException where it is no JSON
+   */
+  public Results(String plan) throws JsonProcessingException {
     JsonNode read = new ObjectMapper().readTree(plan);
     query = read.get("query").asInt();
     start = read.get("window_start").asInt();
@@ -36,24 +54,30 @@ public final class Results extends AbstractFunction1 implements Serializable {
     isWhole = read.get("is_whole").asBoolean();
     JsonNode each = read.get("queries");
     for (int i = 0; i < each.size(); i++) {
-      JsonNode one = (JsonNode) each.get(i);
-      queries.put(Long.valueOf(one.get("id").asLong()), new Query(one));
+      JsonNode one = each.get(i);
+      queries.put(one.get("id").asLong(), new Query(one));
     }
   }
 
-  /** Rows of a task. */
-  public Object apply(Object rows) {
-    return new Rows((Iterator) rows);
+  /** Returns the rows of a task with their keys and texts; null where a query has none. */
+  @Override
+  public Iterator<InternalRow> apply(Iterator<InternalRow> rows) {
+    return new Rows(rows);
   }
 
   private static byte[] ascii(String text) {
     return text.getBytes(StandardCharsets.US_ASCII);
   }
 
+  /** What the results of one query are made of. */
   private static final class Query implements Serializable {
+    private static final long serialVersionUID = 1L;
+
     final byte[] head;
     final byte[][] names;
-    final int[] kinds, columns, counts;
+    final int[] kinds;
+    final int[] columns;
+    final int[] counts;
 
     Query(JsonNode read) {
       head = read.get("head").asText().getBytes(StandardCharsets.UTF_8);
@@ -64,7 +88,7 @@ public final class Results extends AbstractFunction1 implements Serializable {
       columns = new int[count];
       counts = new int[count];
       for (int i = 0; i < count; i++) {
-        JsonNode value = (JsonNode) values.get(i);
+        JsonNode value = values.get(i);
         names[i] = value.get("name").asText().getBytes(StandardCharsets.UTF_8);
         kinds[i] = value.get("kind").asInt();
         columns[i] = value.get("column").asInt();
@@ -73,34 +97,37 @@ public final class Results extends AbstractFunction1 implements Serializable {
     }
   }
 
-  private final class Rows extends AbstractIterator {
-    private final Iterator rows;
+  private final class Rows extends AbstractIterator<InternalRow> {
+    private final Iterator<InternalRow> rows;
     private final Numbers text = new Numbers();
     private final JoinedRow joined = new JoinedRow();
     private long last = -1;
     private Query of;
 
-    Rows(Iterator rows) {
+    Rows(Iterator<InternalRow> rows) {
       this.rows = rows;
     }
 
+    @Override
     public boolean hasNext() {
       return rows.hasNext();
     }
 
-    public Object next() {
-      InternalRow row = (InternalRow) rows.next();
+    @Override
+    public InternalRow next() {
+      InternalRow row = rows.next();
       long id = row.getLong(query);
       if (id != last) {
-        of = (Query) queries.get(Long.valueOf(id));
+        of = queries.get(id);
         last = id;
       }
       byte[] group = row.getUTF8String(key).getBytes();
-      byte[] itsKey = of == null ? null : keyOf(row, group), itsText = of == null ? null : textOf(row, group);
+      byte[] itsKey = of == null ? null : keyOf(row, group);
+      byte[] itsText = of == null ? null : textOf(row, group);
       if (isWhole) {
         return joined.apply(row, new GenericInternalRow(new Object[] {itsKey, itsText}));
       }
-      Object[] few = {Long.valueOf(id), Long.valueOf(row.getLong(start)), Long.valueOf(row.getLong(end)), itsKey, itsText};
+      Object[] few = {id, row.getLong(start), row.getLong(end), itsKey, itsText};
       return new GenericInternalRow(few);
     }
 

@@ -3,90 +3,133 @@ package edgewake;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.Arrays;
+import java.util.ConcurrentModificationException;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.catalyst.expressions.XXH64;
-import org.apache.spark.unsafe.Platform;
-import org.apache.spark.unsafe.array.ByteArrayMethods;
 
 /**
- * The rows of a state by their keys, packed, outside of the heap; and what changed since the last commit. For one thread at a time.
+ * The rows of a state by their keys, packed and outside of the heap, and what changed since the
+ * last commit. Not thread-safe.
  *
- * A row lies in one place: Memory's four bytes, four of the key's hash, the lengths of key and value, then both. An index of words says where:
- * the address, and above it 16 bits of the hash; 0 where nothing is, GONE where something was.
+ * <p>A row lies in one place of {@link Memory}: four bytes of Memory's, four of the key's hash, the
+ * lengths of key and value in bytes, then both. A hash table of words, the index, says where: a
+ * word is the address, with 16 bits of the hash above it. It is 0 where no row is, and GONE where
+ * one was.
  */
 public final class Table {
-  private static final int HASH = 4, KEY_BYTES = 8, VALUE_BYTES = 12, HEAD = 16;
-  private static final long GONE = 1, ADDRESS = (1L << 48) - 1, SEED = 42, LEAST = 1024;
-  /** A table that takes so many times of what it needs, and at least so much, is made anew. */
+  /** Offsets in a place, and the bytes before the key. */
+  private static final int HASH = 4;
+
+  private static final int KEY_BYTES = 8;
+  private static final int VALUE_BYTES = 12;
+  private static final int HEAD = 16;
+  private static final long GONE = 1;
+  private static final long ADDRESS = (1L << 48) - 1;
+
+  /** Slots of the index of an empty table. */
+  private static final long LEAST = 1024;
+
+  /**
+   * A table is copied into new memory at a commit where it takes WASTE times the bytes that it
+   * needs, and at least WASTE_LEAST bytes.
+   */
   private static final int WASTE = 4;
+
   private static final long WASTE_LEAST = 16 << 20;
-  /** Places of notes, and bytes of removed keys, that stay from one commit to the next. */
+
+  /** The notes of changes keep room for so many rows, and for so many bytes of removed keys. */
   private static final int NOTES_MOST = 1 << 16;
 
   private final long plainMost;
   private final File folder;
   private Memory memory;
-  private long index, slots, size, gone;
-  private byte[] key = new byte[256], value = new byte[1024];
-  private int keyBytes, valueBytes, hash;
-  /** Addresses of rows that were put since the last commit; some may have been removed again, or be there twice. */
+  private long index;
+  private long slots;
+  private long size;
+  private long gone;
+
+  /** The row at hand, packed: what the methods below store, find or drop. */
+  private byte[] key = new byte[256];
+
+  private byte[] value = new byte[1024];
+  private int keyBytes;
+  private int valueBytes;
+  private int hash;
+
+  /**
+   * Addresses of rows that were put since the last commit. Some may have been removed since, and an
+   * address may be there twice.
+   */
   private long[] put = new long[256];
+
   private int puts;
-  /** Keys that were removed since then, each behind its length. */
+
+  /** Keys that were removed since the last commit, each behind its length. */
   private byte[] removed = new byte[1024];
+
   private int removedBytes;
+
+  /** How often all rows got new addresses. */
   private long moves;
 
-  /** See Memory. */
+  /**
+   * @param plainMost bytes that all memory of this process may have outside of files
+   * @param folder where the files are made
+   */
   public Table(long plainMost, File folder) {
     this.plainMost = plainMost;
     this.folder = folder;
     empty();
   }
 
-  /** Rows. */
+  /** Returns how many rows there are. */
   public long size() {
     return size;
   }
 
-  /** Bytes that it takes. */
+  /** Returns the bytes that were taken from the system. */
   public long reserved() {
     return memory.reserved();
   }
 
-  /** The value of a key, or null. */
+  /** Returns the value of a key, or null. */
   public byte[] get(UnsafeRow row) {
     packKey(row.getBaseObject(), row.getBaseOffset(), row.getSizeInBytes());
     long slot = find();
     if (slot < 0) {
       return null;
     }
-    long place = Platform.getLong(null, index + slot * 8) & ADDRESS;
-    return Packed.unpack(place + HEAD + Platform.getInt(null, place + KEY_BYTES));
+    long place = Raw.getLong(index + slot * 8) & ADDRESS;
+    return Packed.unpack(place + HEAD + Raw.getInt(place + KEY_BYTES));
   }
 
-  /** Put a row. Throws UncheckedIOException where there is no more memory and no file can be had; then all is as it was. */
+  /**
+   * Puts a row. Throws UncheckedIOException where memory is used up and no file can be made; then
+   * the table is as before.
+   */
   public void put(UnsafeRow keyRow, UnsafeRow valueRow) {
     packKey(keyRow.getBaseObject(), keyRow.getBaseOffset(), keyRow.getSizeInBytes());
     value = roomy(value, Packed.most(valueRow.getSizeInBytes()));
-    valueBytes = Packed.pack(valueRow.getBaseObject(), valueRow.getBaseOffset(), valueRow.getSizeInBytes(), value);
+    valueBytes =
+        Packed.pack(
+            valueRow.getBaseObject(), valueRow.getBaseOffset(), valueRow.getSizeInBytes(), value);
     note(store());
   }
 
-  /** Remove a row, if it is there. */
+  /** Removes a row, if it is there. */
   public void remove(UnsafeRow row) {
     packKey(row.getBaseObject(), row.getBaseOffset(), row.getSizeInBytes());
     if (drop()) {
       if (removedBytes + 4 + keyBytes > removed.length) {
-        removed = java.util.Arrays.copyOf(removed, twice(removedBytes + 4 + keyBytes));
+        removed = Arrays.copyOf(removed, twice(removedBytes + 4 + keyBytes));
       }
-      Platform.putInt(removed, Platform.BYTE_ARRAY_OFFSET + removedBytes, keyBytes);
+      Raw.putInt(removed, removedBytes, keyBytes);
       System.arraycopy(key, 0, removed, removedBytes + 4, keyBytes);
       removedBytes += 4 + keyBytes;
     }
   }
 
-  /** Put a row that is packed already, without a note of it. */
+  /** Puts a row that is packed already, without a note of the change. */
   public void load(byte[] row, int keyLength, int valueLength) {
     keyBytes = keyLength;
     valueBytes = valueLength;
@@ -98,7 +141,7 @@ public final class Table {
     store();
   }
 
-  /** Remove a row whose key is packed already, without a note of it. */
+  /** Removes a row whose key is packed already, without a note of the change. */
   public void unload(byte[] row, int keyLength) {
     keyBytes = keyLength;
     key = roomy(key, keyLength);
@@ -107,11 +150,12 @@ public final class Table {
     drop();
   }
 
-  /** Bytes of all rows, and of what changed, as they are written. */
+  /** Returns about how many bytes all rows have when they are written. */
   public long bytes() {
     return memory.used();
   }
 
+  /** Returns about how many bytes the changes have when they are written. */
   public long changedBytes() {
     long found = removedBytes;
     for (int i = 0; i < puts; i++) {
@@ -120,7 +164,10 @@ public final class Table {
     return found;
   }
 
-  /** Give what changed, or all, to `out`; keys that were removed come first, for they may be there again. */
+  /**
+   * Passes the changes, or all rows, to `out`. Removed keys come first, since some of them may have
+   * been put again.
+   */
   public void write(Rows out, boolean all) throws IOException {
     if (all) {
       Memory.Walk walk = memory.walk();
@@ -130,7 +177,7 @@ public final class Table {
       return;
     }
     for (int at = 0; at < removedBytes; ) {
-      int length = Platform.getInt(removed, Platform.BYTE_ARRAY_OFFSET + at);
+      int length = Raw.getInt(removed, at);
       out.removed(removed, at + 4, length);
       at += 4 + length;
     }
@@ -141,7 +188,7 @@ public final class Table {
     }
   }
 
-  /** What changed is kept elsewhere now. */
+  /** Forgets what changed: the changes are written. */
   public void committed() {
     puts = 0;
     removedBytes = 0;
@@ -152,66 +199,74 @@ public final class Table {
       removed = new byte[NOTES_MOST];
     }
     if (memory.reserved() > WASTE_LEAST && memory.reserved() > WASTE * (memory.used() + 8 * size)) {
-      makeAnew();
+      rebuild();
     }
   }
 
-  /** Without rows and notes. */
+  /** Removes all rows and notes. */
   public void clear() {
     close();
     empty();
   }
 
-  /** Give the memory back; it is of no use any more until it is cleared. */
+  /** Frees the memory. The table cannot be used until it is cleared. */
   public void close() {
     memory.close();
     puts = 0;
     removedBytes = 0;
-    size = gone = slots = 0;
+    size = 0;
+    gone = 0;
+    slots = 0;
     moves++;
   }
 
-  /** Through all rows. */
+  /** Walks through all rows. */
   public Walk walk() {
     return new Walk();
   }
 
-  /** Takes rows that are packed. */
+  /** What rows and removed keys, both packed, are written to. */
   public interface Rows {
     void row(long address, int keyBytes, int valueBytes) throws IOException;
 
     void removed(byte[] key, int at, int keyBytes) throws IOException;
   }
 
-  /** Of the row that it stands at a key, and where it is asked for the value. Rows may be removed meanwhile. */
+  /**
+   * Unpacks the key of the row that it stands at, and its value where that is asked for. Rows may
+   * be removed meanwhile.
+   */
   public final class Walk {
     private final Memory.Walk places = memory.walk();
     private final long began = moves;
     private long place;
 
-    /** Go to the next row, if there is one. */
+    /** Goes to the next row; false at the end. */
     public boolean next() {
       if (began != moves) {
-        throw new java.util.ConcurrentModificationException("the state was made anew");
+        throw new ConcurrentModificationException("the state was copied into new memory");
       }
       place = places.next();
       return place != 0;
     }
 
-    /** The key into the beginning of an array, which is returned, or a longer one in its place. */
+    /**
+     * Writes the key to the beginning of an array. Returns that array, or a longer one if needed.
+     */
     public byte[] key(byte[] into) {
       byte[] found = roomy(into, keyLength());
       Packed.unpack(place + HEAD, found);
       return found;
     }
 
-    /** Bytes of the key. */
+    /** Returns how many bytes the key has. */
     public int keyLength() {
       return Packed.bytes(place + HEAD);
     }
 
+    /** Returns the value. */
     public byte[] value() {
-      return Packed.unpack(place + HEAD + Platform.getInt(null, place + KEY_BYTES));
+      return Packed.unpack(place + HEAD + Raw.getInt(place + KEY_BYTES));
     }
   }
 
@@ -221,26 +276,29 @@ public final class Table {
     hash = hashOf();
   }
 
-  /** The array, or a longer and empty one where it has not so many bytes. */
+  /** Returns the array, or a new and longer one where it has fewer bytes than that. */
   private static byte[] roomy(byte[] array, int bytes) {
     return bytes > array.length ? new byte[twice(bytes)] : array;
   }
 
-  /** Room to grow, as far as an array can. */
+  /** Returns twice as many bytes, as far as an array can have them. */
   private static int twice(int bytes) {
     return (int) Math.min(2L * bytes, Integer.MAX_VALUE - 8);
   }
 
   private int hashOf() {
-    long found = XXH64.hashUnsafeBytes(key, Platform.BYTE_ARRAY_OFFSET, keyBytes, SEED);
+    long found = Raw.hash(key, keyBytes);
     return (int) (found ^ found >>> 32);
   }
 
-  /** The slot of the key, or where it may be put as -1 - slot. */
+  /** Returns the slot of the key; where it is not there, -1 - the slot where it may be put. */
   private long find() {
-    long mask = slots - 1, slot = hash & mask, tag = (long) (hash >>> 16) << 48, vacant = -1;
+    long mask = slots - 1;
+    long slot = hash & mask;
+    long tag = (long) (hash >>> 16) << 48;
+    long vacant = -1;
     while (true) {
-      long word = Platform.getLong(null, index + slot * 8);
+      long word = Raw.getLong(index + slot * 8);
       if (word == 0) {
         return -1 - (vacant < 0 ? slot : vacant);
       }
@@ -254,17 +312,17 @@ public final class Table {
   }
 
   private boolean isOf(long place) {
-    return Platform.getInt(null, place + HASH) == hash
-        && Platform.getInt(null, place + KEY_BYTES) == keyBytes
-        && ByteArrayMethods.arrayEquals(null, place + HEAD, key, Platform.BYTE_ARRAY_OFFSET, keyBytes);
+    return Raw.getInt(place + HASH) == hash
+        && Raw.getInt(place + KEY_BYTES) == keyBytes
+        && Raw.equal(place + HEAD, key, keyBytes);
   }
 
-  /** Key and value that are packed here get a place; returns it. */
+  /** Stores the row at hand and returns its place. */
   private long store() {
     long slot = find();
     int bytes = HEAD + keyBytes + valueBytes;
     if (slot >= 0) {
-      long place = Platform.getLong(null, index + slot * 8) & ADDRESS;
+      long place = Raw.getLong(index + slot * 8) & ADDRESS;
       if (bytes > Memory.room(place)) {
         long larger = memory.take(bytes);
         memory.giveBack(place);
@@ -272,8 +330,8 @@ public final class Table {
         fill(place);
         point(slot, place);
       } else {
-        Platform.putInt(null, place + VALUE_BYTES, valueBytes);
-        Platform.copyMemory(value, Platform.BYTE_ARRAY_OFFSET, null, place + HEAD + keyBytes, valueBytes);
+        Raw.putInt(place + VALUE_BYTES, valueBytes);
+        Raw.copy(value, place + HEAD + keyBytes, valueBytes);
       }
       return place;
     }
@@ -281,9 +339,10 @@ public final class Table {
       grow();
       slot = find();
     }
-    long place = memory.take(bytes), at = -1 - slot;
+    long place = memory.take(bytes);
+    long at = -1 - slot;
     fill(place);
-    if (Platform.getLong(null, index + at * 8) == GONE) {
+    if (Raw.getLong(index + at * 8) == GONE) {
       gone--;
     }
     point(at, place);
@@ -292,15 +351,15 @@ public final class Table {
   }
 
   private void fill(long place) {
-    Platform.putInt(null, place + HASH, hash);
-    Platform.putInt(null, place + KEY_BYTES, keyBytes);
-    Platform.putInt(null, place + VALUE_BYTES, valueBytes);
-    Platform.copyMemory(key, Platform.BYTE_ARRAY_OFFSET, null, place + HEAD, keyBytes);
-    Platform.copyMemory(value, Platform.BYTE_ARRAY_OFFSET, null, place + HEAD + keyBytes, valueBytes);
+    Raw.putInt(place + HASH, hash);
+    Raw.putInt(place + KEY_BYTES, keyBytes);
+    Raw.putInt(place + VALUE_BYTES, valueBytes);
+    Raw.copy(key, place + HEAD, keyBytes);
+    Raw.copy(value, place + HEAD + keyBytes, valueBytes);
   }
 
   private void point(long slot, long place) {
-    Platform.putLong(null, index + slot * 8, place | (long) (hash >>> 16) << 48);
+    Raw.putLong(index + slot * 8, place | (long) (hash >>> 16) << 48);
   }
 
   private boolean drop() {
@@ -308,8 +367,8 @@ public final class Table {
     if (slot < 0) {
       return false;
     }
-    memory.giveBack(Platform.getLong(null, index + slot * 8) & ADDRESS);
-    Platform.putLong(null, index + slot * 8, GONE);
+    memory.giveBack(Raw.getLong(index + slot * 8) & ADDRESS);
+    Raw.putLong(index + slot * 8, GONE);
     size--;
     gone++;
     return true;
@@ -317,7 +376,7 @@ public final class Table {
 
   private void note(long place) {
     if (puts == put.length) {
-      put = java.util.Arrays.copyOf(put, 2 * puts);
+      put = Arrays.copyOf(put, 2 * puts);
     }
     put[puts++] = place;
   }
@@ -327,12 +386,15 @@ public final class Table {
     index = fresh.block(8 * LEAST);
     memory = fresh;
     slots = LEAST;
-    size = gone = 0;
+    size = 0;
+    gone = 0;
   }
 
-  /** An index with room for twice as many rows, without what is gone. */
+  /** Makes an index with room for twice as many rows, without slots that are GONE. */
   private void grow() {
-    long before = index, count = slots, more = slots;
+    long before = index;
+    long count = slots;
+    long more = slots;
     while (more < 2 * (size + 1)) {
       more *= 2;
     }
@@ -340,22 +402,29 @@ public final class Table {
     slots = more;
     gone = 0;
     for (long i = 0; i < count; i++) {
-      long word = Platform.getLong(null, before + i * 8);
+      long word = Raw.getLong(before + i * 8);
       if (word != 0 && word != GONE) {
-        long mask = slots - 1, slot = Platform.getInt(null, (word & ADDRESS) + HASH) & mask;
-        while (Platform.getLong(null, index + slot * 8) != 0) {
+        long mask = slots - 1;
+        long slot = Raw.getInt((word & ADDRESS) + HASH) & mask;
+        while (Raw.getLong(index + slot * 8) != 0) {
           slot = slot + 1 & mask;
         }
-        Platform.putLong(null, index + slot * 8, word);
+        Raw.putLong(index + slot * 8, word);
       }
     }
-    memory.giveBackBlock(before);
+    memory.giveBackBlock(before, 8 * count);
   }
 
-  /** The same rows in as much memory as they need, unless there is not even that much now. */
-  private void makeAnew() {
+  /**
+   * Copies all rows into new memory, as much as they need, and frees the old one. Where no more
+   * memory can be had the table stays as it is.
+   */
+  private void rebuild() {
     Memory before = memory;
-    long indexBefore = index, slotsBefore = slots, sizeBefore = size, goneBefore = gone;
+    long indexBefore = index;
+    long slotsBefore = slots;
+    long sizeBefore = size;
+    long goneBefore = gone;
     boolean isMade = false;
     moves++;
     try {
@@ -366,7 +435,7 @@ public final class Table {
       }
       isMade = true;
     } catch (UncheckedIOException none) {
-      // It stays as it is.
+      // The old memory stays.
     } finally {
       if (isMade) {
         before.close();
@@ -384,17 +453,17 @@ public final class Table {
   }
 
   private void copy(long place) {
-    keyBytes = Platform.getInt(null, place + KEY_BYTES);
-    valueBytes = Platform.getInt(null, place + VALUE_BYTES);
-    hash = Platform.getInt(null, place + HASH);
+    keyBytes = Raw.getInt(place + KEY_BYTES);
+    valueBytes = Raw.getInt(place + VALUE_BYTES);
+    hash = Raw.getInt(place + HASH);
     key = roomy(key, keyBytes);
     value = roomy(value, valueBytes);
-    Platform.copyMemory(null, place + HEAD, key, Platform.BYTE_ARRAY_OFFSET, keyBytes);
-    Platform.copyMemory(null, place + HEAD + keyBytes, value, Platform.BYTE_ARRAY_OFFSET, valueBytes);
+    Raw.copy(place + HEAD, key, 0, keyBytes);
+    Raw.copy(place + HEAD + keyBytes, value, 0, valueBytes);
     store();
   }
 
   private void give(Rows out, long place) throws IOException {
-    out.row(place + HEAD, Platform.getInt(null, place + KEY_BYTES), Platform.getInt(null, place + VALUE_BYTES));
+    out.row(place + HEAD, Raw.getInt(place + KEY_BYTES), Raw.getInt(place + VALUE_BYTES));
   }
 }

@@ -3,12 +3,14 @@ package edgewake;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.NoSuchElementException;
 import java.util.concurrent.CancellationException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
@@ -20,37 +22,41 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.types.StructType;
-import scala.None$;
 import scala.Option;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
-import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
-import scala.collection.immutable.Nil$;
-import scala.collection.immutable.Seq;
 import scala.collection.immutable.Set;
 import scala.collection.immutable.Set$;
 
 /**
- * Spark's state of one partition, kept in a Table and in its files: for aggregations, which look rows up, put them, remove them, and go through them all.
+ * Spark's state of one partition, kept in a {@link Table} and in its files. It serves aggregations,
+ * which look up, put, remove and list rows.
  *
- * A task that was given up may still run while the next one begins: only the store that was opened last may touch the table, one call at a time.
+ * <p>A task that was cancelled may still run while the next one begins. So only the store that was
+ * opened last may use the table, one call at a time.
  */
 public final class TableStores implements StateStoreProvider {
-  /** Setting of Spark: bytes that all states of a process may have in memory before they go on in files. */
+  /** Setting of Spark: bytes that all states of a process may have outside of files. */
   public static final String MEMORY = "spark.edgewake.stateMemory";
 
   private StateStoreId id;
   private StateStoreConf settings;
   private Configuration hadoop;
-  private int keyFields, valueFields;
+  private int keyFields;
+  private int valueFields;
   private Table table;
   private TableFiles files;
-  /** What the table is; -1 while it is no version. */
+
+  /** The version that the table is; -1 while it is none. */
   private long loaded = -1;
+
+  /** The store that was opened last, until it is done. */
   private Store last;
+
   private boolean isClosed;
 
+  @Override
   public void init(
       StateStoreId itsId,
       StructType keySchema,
@@ -60,7 +66,7 @@ public final class TableStores implements StateStoreProvider {
       StateStoreConf itsSettings,
       Configuration itsHadoop,
       boolean useMultipleValuesPerKey,
-      Option stateSchemaProvider) {
+      Option<StateSchemaProvider> stateSchemaProvider) {
     if (useColumnFamilies || useMultipleValuesPerKey) {
       throw unsupported();
     }
@@ -74,39 +80,48 @@ public final class TableStores implements StateStoreProvider {
     table = new Table(plainMost, new File(System.getProperty("java.io.tmpdir")));
   }
 
+  @Override
   public StateStoreId stateStoreId() {
     return id;
   }
 
-  public synchronized StateStore getStore(long version, Option uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
+  @Override
+  public synchronized StateStore getStore(
+      long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
     load(loadEmpty ? 0 : version);
     last = new Store(version);
-    return written();
+    return claimed();
   }
 
-  public synchronized ReadStateStore getReadStore(long version, Option uniqueId) {
+  @Override
+  public synchronized ReadStateStore getReadStore(long version, Option<String> uniqueId) {
     load(version);
     last = new Store(version);
     return last;
   }
 
-  /** The same: a task reads on while it writes. */
-  public synchronized StateStore upgradeReadStoreToWriteStore(ReadStateStore read, long version, Option uniqueId, boolean forceSnapshotOnCommit) {
+  /** Returns the same store: a task goes on reading while it writes. */
+  @Override
+  public synchronized StateStore upgradeReadStoreToWriteStore(
+      ReadStateStore read, long version, Option<String> uniqueId, boolean forceSnapshotOnCommit) {
     if (read != last) {
       throw taken(version);
     }
-    return written();
+    return claimed();
   }
 
-  private Store written() {
+  private Store claimed() {
     last.isWriting = true;
     files.claim();
     return last;
   }
 
-  /** Throws what Spark says of a state that cannot be read. */
+  /**
+   * Makes the table that of a version. A state that cannot be read gets the error that Spark uses.
+   */
   private void load(long version) {
-    if (isClosed) { // between the moment when Spark found this and now
+    if (isClosed) {
+      // It was closed after Spark had looked it up.
       throw taken(version);
     }
     if (last != null && last.isChanged) {
@@ -120,12 +135,14 @@ public final class TableStores implements StateStoreProvider {
     try {
       files.load(table, version);
     } catch (IOException why) {
-      throw new UncheckedIOException("[CANNOT_LOAD_STATE_STORE] " + id + ", version " + version + ": " + why, why);
+      String text = "[CANNOT_LOAD_STATE_STORE] " + id + ", version " + version + ": " + why;
+      throw new UncheckedIOException(text, why);
     }
     loaded = version;
   }
 
-  /** Removes files that are not needed any more; called in a thread of its own, now and then. */
+  /** Removes files that are not needed any more. Spark calls it now and then, in its own thread. */
+  @Override
   public void doMaintenance() {
     long version;
     synchronized (this) {
@@ -140,6 +157,7 @@ public final class TableStores implements StateStoreProvider {
     }
   }
 
+  @Override
   public synchronized void close() {
     last = null;
     loaded = -1;
@@ -148,38 +166,37 @@ public final class TableStores implements StateStoreProvider {
     files.close();
   }
 
-  public Seq supportedCustomMetrics() {
-    return Nil$.MODULE$;
-  }
-
-  public Seq supportedInstanceMetrics() {
-    return Nil$.MODULE$;
-  }
-
+  /** One version, opened to be read, or to be changed and committed as the next one. */
   private final class Store implements StateStore {
     private final long version;
-    private boolean isWriting, isChanged, isCommitted;
+    private boolean isWriting;
+    private boolean isChanged;
+    private boolean isCommitted;
 
     Store(long version) {
       this.version = version;
     }
 
+    @Override
     public StateStoreId id() {
       return id;
     }
 
+    @Override
     public long version() {
       return version;
     }
 
+    @Override
     public UnsafeRow get(UnsafeRow key, String family) {
       synchronized (TableStores.this) {
         check();
         byte[] found = table.get(key);
-        return found == null ? null : row(found, found.length, valueFields);
+        return found == null ? null : row(found, valueFields);
       }
     }
 
+    @Override
     public void put(UnsafeRow key, UnsafeRow value, String family) {
       synchronized (TableStores.this) {
         check();
@@ -188,6 +205,7 @@ public final class TableStores implements StateStoreProvider {
       }
     }
 
+    @Override
     public void remove(UnsafeRow key, String family) {
       synchronized (TableStores.this) {
         check();
@@ -196,13 +214,16 @@ public final class TableStores implements StateStoreProvider {
       }
     }
 
-    public StateStoreIterator iterator(String family) {
+    @Override
+    public StateStoreIterator<UnsafeRowPair> iterator(String family) {
       synchronized (TableStores.this) {
         check();
-        return new StateStoreIterator(new Rows(this), StateStoreIterator$.MODULE$.$lessinit$greater$default$2());
+        return new StateStoreIterator<>(
+            new Rows(this), StateStoreIterator$.MODULE$.$lessinit$greater$default$2());
       }
     }
 
+    @Override
     public long commit() {
       synchronized (TableStores.this) {
         check();
@@ -211,7 +232,8 @@ public final class TableStores implements StateStoreProvider {
           files.save(table, version + 1);
           table.committed();
         } catch (IOException why) {
-          throw new UncheckedIOException(id + ", version " + (version + 1) + " cannot be written: " + why, why);
+          String text = id + ", version " + (version + 1) + " cannot be written: " + why;
+          throw new UncheckedIOException(text, why);
         }
         isChanged = false;
         isCommitted = true;
@@ -224,7 +246,8 @@ public final class TableStores implements StateStoreProvider {
       return version + 1;
     }
 
-    /** What was changed is read again from the files. */
+    /** Ends this store. Where it changed the table, the table is read again from its files. */
+    @Override
     public void abort() {
       synchronized (TableStores.this) {
         if (last == this) {
@@ -234,66 +257,87 @@ public final class TableStores implements StateStoreProvider {
       }
     }
 
-    /** Of who only reads; who writes commits, or gives it up. */
+    /** Ends a store that only reads; a writer commits or aborts. */
+    @Override
     public void release() {
       if (!isWriting) {
         abort();
       }
     }
 
+    @Override
     public boolean hasCommitted() {
       return isCommitted;
     }
 
+    @Override
     public StateStoreMetrics metrics() {
       synchronized (TableStores.this) {
-        Map none = Map$.MODULE$.empty();
-        return new StateStoreMetrics(table.size(), table.reserved(), none, none);
+        return new StateStoreMetrics(
+            table.size(), table.reserved(), Map$.MODULE$.empty(), Map$.MODULE$.empty());
       }
     }
 
+    @Override
     public StateStoreCheckpointInfo getStateStoreCheckpointInfo() {
-      return new StateStoreCheckpointInfo(id.partitionId(), version + 1, None$.MODULE$, None$.MODULE$);
+      return new StateStoreCheckpointInfo(
+          id.partitionId(), version + 1, Option.empty(), Option.empty());
     }
 
-    public Set allColumnFamilyNames() {
+    @Override
+    public Set<String> allColumnFamilyNames() {
       return Set$.MODULE$.empty();
     }
 
+    @Override
     public boolean removeColFamilyIfExists(String family) {
       throw unsupported();
     }
 
+    @Override
     public void createColFamilyIfAbsent(
-        String family, StructType key, StructType value, KeyStateEncoderSpec encoder, boolean useMultipleValuesPerKey, boolean isInternal) {
+        String family,
+        StructType key,
+        StructType value,
+        KeyStateEncoderSpec encoder,
+        boolean useMultipleValuesPerKey,
+        boolean isInternal) {
       throw unsupported();
     }
 
+    @Override
     public void putList(UnsafeRow key, UnsafeRow[] values, String family) {
       throw unsupported();
     }
 
+    @Override
     public void merge(UnsafeRow key, UnsafeRow value, String family) {
       throw unsupported();
     }
 
+    @Override
     public void mergeList(UnsafeRow key, UnsafeRow[] values, String family) {
       throw unsupported();
     }
 
-    public Iterator valuesIterator(UnsafeRow key, String family) {
+    @Override
+    public Iterator<UnsafeRow> valuesIterator(UnsafeRow key, String family) {
       throw unsupported();
     }
 
-    public StateStoreIterator prefixScan(UnsafeRow prefix, String family) {
+    @Override
+    public StateStoreIterator<UnsafeRowPair> prefixScan(UnsafeRow prefix, String family) {
       throw unsupported();
     }
 
-    public StateStoreIterator prefixScanWithMultiValues(UnsafeRow prefix, String family) {
+    @Override
+    public StateStoreIterator<UnsafeRowPair> prefixScanWithMultiValues(
+        UnsafeRow prefix, String family) {
       throw unsupported();
     }
 
-    public StateStoreIterator iteratorWithMultiValues(String family) {
+    @Override
+    public StateStoreIterator<UnsafeRowPair> iteratorWithMultiValues(String family) {
       throw unsupported();
     }
 
@@ -305,31 +349,34 @@ public final class TableStores implements StateStoreProvider {
   }
 
   private RuntimeException taken(long version) {
-    return new CancellationException(id + ", version " + version + ": another task has the state now");
+    return new CancellationException(
+        id + ", version " + version + ": another task has the state now");
   }
 
   private static RuntimeException unsupported() {
     return new UnsupportedOperationException("this store is for aggregations");
   }
 
-  private static UnsafeRow row(byte[] bytes, int length, int fields) {
+  private static UnsafeRow row(byte[] bytes, int fields) {
     UnsafeRow made = new UnsafeRow(fields);
-    made.pointTo(bytes, length);
+    made.pointTo(bytes, bytes.length);
     return made;
   }
 
-  /** All rows; each is overwritten by the next one, and its value is only unpacked where it is asked for. */
-  private final class Rows extends AbstractIterator {
+  /** All rows. Each is overwritten by the next one; a value is unpacked where it is asked for. */
+  private final class Rows extends AbstractIterator<UnsafeRowPair> {
     private final Store store;
     private final Table.Walk walk = table.walk();
     private final Pair pair = new Pair();
     private byte[] key = new byte[256];
-    private boolean isAhead, isOver;
+    private boolean isAhead;
+    private boolean isOver;
 
     Rows(Store store) {
       this.store = store;
     }
 
+    @Override
     public boolean hasNext() {
       if (!isAhead && !isOver) {
         synchronized (TableStores.this) {
@@ -341,9 +388,10 @@ public final class TableStores implements StateStoreProvider {
       return isAhead;
     }
 
-    public Object next() {
+    @Override
+    public UnsafeRowPair next() {
       if (!hasNext()) {
-        throw new java.util.NoSuchElementException();
+        throw new NoSuchElementException();
       }
       isAhead = false;
       synchronized (TableStores.this) {
@@ -365,15 +413,17 @@ public final class TableStores implements StateStoreProvider {
         itsKey.pointTo(bytes, length);
       }
 
+      @Override
       public UnsafeRow key() {
         return itsKey;
       }
 
+      @Override
       public UnsafeRow value() {
         synchronized (TableStores.this) {
           store.check();
           byte[] found = walk.value();
-          return row(found, found.length, valueFields);
+          return row(found, valueFields);
         }
       }
     }
